@@ -1,0 +1,5 @@
+"""``python -m sowctl``."""
+
+from sowctl.cli.main import run
+
+run()

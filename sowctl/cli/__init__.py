@@ -1,0 +1,1 @@
+"""The command line: the command table, the error boundary, one command per file under ``commands/``."""

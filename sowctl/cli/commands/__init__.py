@@ -1,0 +1,1 @@
+"""One file per command; ``sowctl.cli.table`` lists them."""

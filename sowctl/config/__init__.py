@@ -1,0 +1,1 @@
+"""The XML configuration: loading, the element table, the typed model, the rules."""

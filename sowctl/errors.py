@@ -1,0 +1,137 @@
+"""Every error that this program reports on purpose: code, exit status, place, hint.
+
+The exit statuses are a published interface (README, sowctl(1)). A class stands for a status; a code
+(``SOW-ROOM-NNN``) stands for one reason and never changes its meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class SowError(Exception):
+    """Base of all reported errors.
+
+    ``code`` is ``SOW-ROOM-NNN``; ``place`` where it was found (``file:line:column``, a path, a topic);
+    ``hint`` the next step; ``excerpt`` lines of source with a caret; ``facts`` plain values for JSON output.
+    """
+
+    exit_status = 70
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        place: str | None = None,
+        hint: str | None = None,
+        excerpt: str | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.place = place
+        self.hint = hint
+        self.excerpt = excerpt
+        self.facts = facts
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        return f"{where}{self.message}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.code, self.message, self.place, self.hint, self.excerpt, self.facts)
+
+
+def _restore(
+    kind: type[SowError],
+    code: str,
+    message: str,
+    place: str | None,
+    hint: str | None,
+    excerpt: str | None,
+    facts: dict[str, Any],
+) -> SowError:
+    return kind(code, message, place=place, hint=hint, excerpt=excerpt, **facts)
+
+
+class NegativeError(SowError):
+    """The asked condition is false: no such key, difference, findings."""
+
+    exit_status = 1
+
+
+class UsageError(SowError):
+    """Bad option, argument, or filter."""
+
+    exit_status = 2
+
+
+class InputError(SowError):
+    """An input record was refused; the run may have gone on."""
+
+    exit_status = 3
+
+
+class ConfigError(SowError):
+    """The configuration cannot be used."""
+
+    exit_status = 4
+
+
+class DamageError(SowError):
+    """Stored bytes are not what was written."""
+
+    exit_status = 5
+
+
+class StorageError(SowError):
+    """The operating system refused: full disk, permission, I/O error."""
+
+    exit_status = 6
+
+
+class LimitError(SowError):
+    """A safety limit was hit."""
+
+    exit_status = 7
+
+
+class RefusedError(SowError):
+    """Refused: needs --yes or --force, read-only, another definition."""
+
+    exit_status = 8
+
+
+class VersionError(SowError):
+    """Written by a newer format."""
+
+    exit_status = 9
+
+
+class MissingError(SowError):
+    """A store, journal, topic does not exist."""
+
+    exit_status = 10
+
+
+class LockedError(SowError):
+    """Somebody else held the lock longer than --lock-wait."""
+
+    exit_status = 11
+
+
+ERROR_CLASSES: tuple[type[SowError], ...] = (
+    NegativeError,
+    UsageError,
+    InputError,
+    ConfigError,
+    DamageError,
+    StorageError,
+    LimitError,
+    RefusedError,
+    VersionError,
+    MissingError,
+    LockedError,
+)

@@ -1,0 +1,1 @@
+"""Who is who: SOW keys, name hashes, bookmarks."""

@@ -1,0 +1,39 @@
+"""Bookmarks: ``publisher|sequence|``, EPOCH ``0``, NOW ``0|1|`` (``semantics`` 4.6, 6.4)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sowctl.errors import UsageError
+
+_ENTRY = re.compile(r"(\d{1,20})\|(\d{1,20})\|?")
+U64 = 1 << 64
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bookmark:
+    """One place in a log as its publisher counts: publisher id (hash of the client name) and its sequence number."""
+
+    publisher: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.publisher}|{self.sequence}|"
+
+
+EPOCH = Bookmark(0, 0)
+NOW = Bookmark(0, 1)
+
+
+def parse_bookmark(text: str) -> Bookmark:
+    """Read one bookmark. Raises :class:`~sowctl.errors.UsageError` ``SOW-IDN-001``."""
+    word = text.strip()
+    if word == "0":
+        return EPOCH
+    match = _ENTRY.fullmatch(word)
+    if match is not None:
+        publisher, sequence = int(match[1]), int(match[2])
+        if publisher < U64 and sequence < U64:
+            return Bookmark(publisher, sequence)
+    raise UsageError("SOW-IDN-001", f"{text!r} is not a bookmark", hint="bookmarks look like 13948331409633568391|7|")

@@ -1,0 +1,49 @@
+"""Named checksums of the expression language and of names (``semantics`` 6.3): CRC-64 and CRC-32C, table-driven.
+
+Both are defined without a final exclusive-or; that reproduces published client-name hashes and bookmarks.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+CRC64_POLYNOMIAL = 0x95AC9329AC4BC9B5
+CRC32C_POLYNOMIAL = 0x82F63B78
+
+
+@cache
+def _table(polynomial: int) -> tuple[int, ...]:
+    rows = []
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = (value >> 1) ^ polynomial if value & 1 else value >> 1
+        rows.append(value)
+    return tuple(rows)
+
+
+def _run(data: bytes, polynomial: int, state: int) -> int:
+    table = _table(polynomial)
+    for byte in data:
+        state = table[(state ^ byte) & 0xFF] ^ (state >> 8)
+    return state
+
+
+def crc64(data: bytes) -> int:
+    """CRC-64, reflected, initial all ones, no final xor. ``crc64(b"123456789") == 14602665702277640833``."""
+    return _run(data, CRC64_POLYNOMIAL, 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C, reflected, initial all ones, no final xor. ``crc32c(b"123456789") == 486108540``."""
+    return _run(data, CRC32C_POLYNOMIAL, 0xFFFF_FFFF)
+
+
+def client_hash(name: str) -> int:
+    """The publisher id of a client name, the first part of its bookmarks."""
+    return crc64(name.encode())
+
+
+def topic_hash(message_type: str, topic: str) -> int:
+    """The hash of a topic with its message type."""
+    return crc64(message_type.encode() + b"\0" + topic.encode())

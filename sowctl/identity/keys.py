@@ -1,0 +1,66 @@
+"""SOW keys: 64 bits of identity and 64 bits to notice a collision (``sow-store(5)``, "SOW key").
+
+A key is xxh3-128 over the key domain and the texts of the key fields, each with its length before it. The high 64 bits
+are the SOW key, shown as an unsigned decimal; the low 64 bits are the check word. Both travel as one 16-byte digest,
+big-endian, key first, so that bytes sort as numbers do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import xxhash
+
+USER_KEY_DOMAIN = b"\x00user\x00"
+_BASE64 = re.compile(rb"[A-Za-z0-9+/=]+\Z")
+NULL_TEXT = b"\xff\xff\xff\xff"
+"""Stands in the place of a length where a key field is NULL (only with --allow-null-key)."""
+
+Digest = bytes
+"""16 bytes: the SOW key (8, big-endian), then the check word (8)."""
+
+
+def prefix(domain: str) -> bytes:
+    """The bytes that start every digest of a key domain: its UTF-8 length (4 bytes, big-endian) and itself."""
+    raw = domain.encode()
+    return len(raw).to_bytes(4, "big") + raw
+
+
+def key_digest(domain_prefix: bytes, texts: Sequence[bytes | None]) -> Digest:
+    """Digest of the key field ``texts`` under a domain; ``None`` is a NULL field."""
+    parts = [domain_prefix]
+    for text in texts:
+        parts.append(NULL_TEXT if text is None else len(text).to_bytes(4, "big") + text)
+    return xxhash.xxh3_128_digest(b"".join(parts))
+
+
+def digester(domain: str) -> Callable[[Sequence[bytes]], Digest]:
+    """A fast :func:`key_digest` for one domain and texts without NULL."""
+    start = prefix(domain)
+    digest = xxhash.xxh3_128_digest
+
+    def one(texts: Sequence[bytes]) -> Digest:
+        return digest(start + b"".join([b"%b%b" % (len(text).to_bytes(4, "big"), text) for text in texts]))
+
+    return one
+
+
+def user_key_digest(user_key: bytes) -> Digest:
+    """Digest of a key that the publisher chose."""
+    return xxhash.xxh3_128_digest(USER_KEY_DOMAIN + user_key)
+
+
+def is_user_key(user_key: bytes) -> bool:
+    """Whether ``user_key`` is not empty and of the Base64 alphabet (``semantics`` 1.1, C10)."""
+    return _BASE64.match(user_key) is not None
+
+
+def key_number(key: bytes) -> int:
+    """The number of an 8-byte key (or of a digest's first half)."""
+    return int.from_bytes(key[:8], "big")
+
+
+def key_bytes(number: int) -> bytes:
+    """The 8 bytes under which the store files a SOW key. Raises OverflowError above 2**64-1."""
+    return number.to_bytes(8, "big")

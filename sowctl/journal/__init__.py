@@ -1,0 +1,1 @@
+"""The transaction log (``sow-journal(5)``)."""

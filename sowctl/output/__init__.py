@@ -1,0 +1,1 @@
+"""Records, reports and findings to bytes for people and programs."""

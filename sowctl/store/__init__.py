@@ -1,0 +1,1 @@
+"""The SOW file (``sow-store(5)``). The only room that imports lmdb."""

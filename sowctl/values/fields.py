@@ -1,0 +1,88 @@
+"""The contract between message types and expressions: which fields are asked for, and what is handed over.
+
+A :class:`Slot` asks for one path. A message type answers a batch of payloads with one tuple per payload, a value per
+slot. The cheap answer is a plain Python value; only what a plain value cannot say comes in a class of its own:
+
+===================================  =================================================================================
+slot value                           meaning
+===================================  =================================================================================
+``None``                             NULL or absent; no container was dropped (only where ``listed`` is false)
+``bool``, ``int``, ``float``         that value; ``int`` within -2**63 .. 2**64-1
+``str`` or ``bytes``                 a String: the same bytes either way; ``str`` is always encodable as UTF-8.
+                                     The empty string is NULL everywhere (``values/compare.py``)
+:class:`Number`                      a number with its original text, where the slot asked for text
+:class:`Values`                      a value list of several values, or any list where ``listed`` is true, or a
+                                     list from which non-empty objects were dropped
+===================================  =================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sowctl.values.paths import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One wanted field. ``text``: numbers keep their original text. ``listed``: answer always :class:`Values`."""
+
+    path: Path
+    text: bool = False
+    listed: bool = False
+
+
+class Number:
+    """A message number and its original text (ASCII, surrounding space included)."""
+
+    __slots__ = ("text", "value")
+
+    def __init__(self, value: int | float, text: bytes) -> None:
+        self.value = value
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"Number({self.value!r}, {self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Number) and (self.value, self.text) == (other.value, other.text)
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.text))
+
+
+Scalar: TypeAlias = bool | int | float | str | bytes | Number | None
+
+
+class Values:
+    """A value list. ``dropped`` is true where a non-empty object stood among the values and was dropped."""
+
+    __slots__ = ("dropped", "items")
+
+    def __init__(self, items: tuple[Scalar, ...], dropped: bool = False) -> None:
+        self.items = items
+        self.dropped = dropped
+
+    def __repr__(self) -> str:
+        return f"Values({self.items!r}, dropped={self.dropped})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Values) and (self.items, self.dropped) == (other.items, other.dropped)
+
+    def __hash__(self) -> int:
+        return hash((self.items, self.dropped))
+
+
+SlotValue: TypeAlias = Scalar | Values
+Row: TypeAlias = tuple[SlotValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why one payload of a batch could not be read: its index there, a code, words, and the byte offset in it."""
+
+    index: int
+    code: str
+    message: str
+    offset: int | None = None

@@ -1,0 +1,98 @@
+"""Instants: texts to microseconds since 1970 UTC and back, and the clock that everything takes as an argument."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TypeAlias
+
+from sowctl.errors import UsageError
+
+Micros: TypeAlias = int
+"""Microseconds since 1970-01-01T00:00:00Z."""
+
+Clock: TypeAlias = Callable[[], Micros]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND = 1_000_000
+_UNITS = {"ns": 0.001, "us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
+_UNITS["w"] = 7 * _UNITS["d"]
+_BASIC = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?:\.(\d{1,6}))?(Z?)")
+_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*(Z|z|[+-]\d\d:?\d\d)?")
+_STAMP = re.compile(r"([+-]?\d+(?:\.\d+)?)(s|ms|us|ns)")
+_RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)", re.IGNORECASE)
+LATEST: Micros = 253402300799_999999
+"""The last microsecond of year 9999: later stamps cannot be written as text."""
+
+
+def system_clock() -> Micros:
+    """The wall clock. The only call of it in this program outside tests."""
+    return time.time_ns() // 1000
+
+
+def fixed_clock(at: Micros) -> Clock:
+    """A clock that stands still, for --now and SOWCTL_NOW."""
+    return lambda: at
+
+
+def format_time(at: Micros) -> str:
+    """ISO-8601 with microseconds and Z, as all output uses: ``2026-01-02T03:04:05.678901Z``."""
+    return (EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds")[:26] + "Z"
+
+
+def parse_time(text: str, now: Clock) -> Micros:
+    """Read an instant: ISO-8601, basic form ``20260102T030405.678901Z``, epoch with unit, relative, ``EPOCH``, ``NOW``.
+
+    A text without a zone is UTC in the basic form and with a date alone; an ISO text with a time of day needs ``Z``
+    or an offset. Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-010`` (no instant) or ``SOW-VAL-011`` (no zone).
+    """
+    word = text.strip()
+    if word.upper() == "EPOCH":
+        return 0
+    if word.upper() == "NOW":
+        return now()
+    if match := _RELATIVE.fullmatch(word):
+        delta = round(float(match[2]) * _UNITS[match[3].lower()])
+        return now() + (delta if match[1] == "+" else -delta)
+    if match := _STAMP.fullmatch(word):
+        return _epoch_stamp(match[1], match[2])
+    if match := _BASIC.fullmatch(word):
+        return _instant(text, list(match.groups()[:6]), match[7] or "", UTC)
+    if match := _ISO.fullmatch(word):
+        if match[4] is not None and match[8] is None:
+            raise UsageError(
+                "SOW-VAL-011",
+                f"{text!r} names no time zone",
+                hint=f"write {word.replace(' ', 'T')}Z for UTC, or an offset such as +02:00",
+            )
+        parts = [part or "0" for part in match.groups()[:6]]
+        return _instant(text, parts, (match[7] or "")[:6], _zone(match[8]))
+    raise UsageError(
+        "SOW-VAL-010",
+        f"{text!r} is not an instant",
+        hint="examples: 2026-01-02T03:04:05Z, 20260102T030405.678901Z, 1767323045s, -15m, NOW, EPOCH",
+    )
+
+
+def _epoch_stamp(number: str, unit: str) -> Micros:
+    if "." in number:
+        return round(float(number) * _UNITS[unit])
+    return int(number) // 1000 if unit == "ns" else int(number) * int(_UNITS[unit])
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text in "Zz":
+        return UTC
+    minutes = int(text[1:3]) * 60 + int(text[-2:])
+    return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
+
+
+def _instant(text: str, parts: list[str], fraction: str, zone: timezone) -> Micros:
+    year, month, day, hour, minute, second = map(int, parts)
+    try:
+        whole = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+    except ValueError as error:
+        raise UsageError("SOW-VAL-010", f"{text!r} is not an instant: {error}") from None
+    return (whole - EPOCH) // timedelta(microseconds=1) + int(fraction.ljust(6, "0") or 0)

@@ -1,0 +1,56 @@
+"""Intervals, byte sizes, counts and switches as configuration and options write them (``sow-config(5)``, units)."""
+
+from __future__ import annotations
+
+import re
+
+NANOSECOND = 1
+INTERVALS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+    "w": 604_800_000_000_000,
+}
+SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE)
+_COUNT = re.compile(r"(\d+)([km])?", re.IGNORECASE)
+_SWITCHES = {"true": True, "false": False, "enabled": True, "disabled": False}
+
+
+def parse_interval(text: str) -> int:
+    """An interval in nanoseconds: ``100ms``, ``5m``, ``1.5h``; a bare number counts seconds. Raises ValueError."""
+    match = _INTERVAL.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not an interval (a number and ns, us, ms, s, m, h, d or w)")
+    factor = INTERVALS[(match[2] or "s").lower()]
+    return int(match[1]) * factor if "." not in match[1] else round(float(match[1]) * factor)
+
+
+def parse_size(text: str) -> int:
+    """A size in bytes, units of 1024: ``5MB``, ``64k``, ``4KiB``, ``123``. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a byte size (a number and KB, MB, GB or TB)")
+    factor = SIZES[(match[2] or "").lower()]
+    return int(match[1]) * factor if "." not in match[1] else round(float(match[1]) * factor)
+
+
+def parse_count(text: str) -> int:
+    """A whole number with an optional decimal multiplier: ``250``, ``64k`` (64,000), ``2M``. Raises ValueError."""
+    match = _COUNT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a whole number (k and M are allowed)")
+    return int(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[(match[2] or "").lower()]
+
+
+def parse_switch(text: str) -> bool:
+    """``true``/``false`` or ``enabled``/``disabled`` in any case. Raises ValueError."""
+    try:
+        return _SWITCHES[text.strip().lower()]
+    except KeyError:
+        raise ValueError(f"{text!r} is not true, false, enabled or disabled") from None
