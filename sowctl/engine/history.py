@@ -1,0 +1,73 @@
+"""Which versions of a key a topic with History keeps (``semantics`` 2.2): a pure rule, applied at an entry's own time.
+
+Live writes, catch-up and replay all call :func:`keep` with the entries of a key in txid order; so the versions that a
+store holds depend on the entries alone, never on when somebody looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sowctl.values.times import Micros
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Window and granularity of a topic's history, in microseconds."""
+
+    window: Micros
+    granularity: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One published state of a key, or its deletion.
+
+    ``lossy``: writes between this version and the next retained one were dropped.
+    """
+
+    time: Micros
+    txid: int
+    value: bytes
+    tombstone: bool = False
+    lossy: bool = False
+
+
+def prune(versions: Sequence[Version], now: Micros, window: Micros) -> list[Version]:
+    """Drop what has not been current for longer than ``window``; a lone tombstone older than that goes too.
+
+    ``versions`` are those of one key, oldest first; the last is the current one.
+    """
+    kept = [
+        version
+        for version, successor in zip(versions, versions[1:], strict=False)
+        if now - successor.time <= window
+    ]
+    current = versions[-1] if versions else None
+    if current is not None and not (current.tombstone and now - current.time > window):
+        kept.append(current)
+    return kept
+
+
+def append(versions: Sequence[Version], update: Version, rule: Retention) -> list[Version]:
+    """The versions of a key after ``update`` was written, oldest first. ``update.time`` is not before the last time."""
+    kept = prune(versions, update.time, rule.window)
+    if len(kept) >= 2:
+        anchor, current = kept[-2], kept[-1]
+        spaced = rule.granularity == 0 or current.time - anchor.time >= rule.granularity
+        if not (spaced or current.tombstone or anchor.tombstone):
+            kept[-2:] = [replace(anchor, lossy=True)]
+    kept.append(update)
+    return kept
+
+
+def as_of(versions: Sequence[Version], at: Micros) -> Version | None:
+    """The version that was current at ``at`` (inclusive), or None where the key did not exist then.
+
+    The caller answers an instant before the window itself (``semantics`` 2.1, rule 6).
+    """
+    for version in reversed(versions):
+        if version.time <= at:
+            return None if version.tombstone else version
+    return None

@@ -1,0 +1,62 @@
+"""Published numbers of the name hashes, laws of SOW keys, texts of bookmarks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.errors import UsageError
+from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
+from sowctl.identity.hashes import client_hash, crc32c, crc64, topic_hash
+from sowctl.identity.keys import digester, is_user_key, key_bytes, key_digest, key_number, prefix, user_key_digest
+
+
+def test_published_check_values() -> None:  # C115, C116
+    assert crc64(b"123456789") == 14602665702277640833
+    assert crc32c(b"123456789") == 486108540
+    assert (crc64(b""), crc32c(b"")) == (18446744073709551615, 4294967295)
+    assert client_hash("pubber") == 7094790850998930143
+    assert client_hash("bkmrk") == 13948331409633568391
+    assert topic_hash("json", "sample") == 12596264898761041958
+    assert topic_hash("json", "sample-record") == 10912813577604266571
+
+
+def test_key_digests_never_change() -> None:
+    assert key_digest(prefix("orders"), [b"1"]).hex() == "ec3fbae2898f0a75c639e1af4a70ed3a"
+    assert user_key_digest(b"AAA").hex() == "ca3edde10f842c7a75b5ab8f097400f3"
+
+
+def test_keys_tell_domains_and_field_borders_apart() -> None:  # C04, C05, C06
+    assert key_digest(prefix("T1"), [b"1"]) != key_digest(prefix("T2"), [b"1"])
+    assert key_digest(prefix("D"), [b"1"]) == key_digest(prefix("D"), [b"1"])
+    assert key_digest(prefix("T"), [b"1", b"23"]) != key_digest(prefix("T"), [b"12", b"3"])
+    assert key_digest(prefix("T"), [None]) != key_digest(prefix("T"), [b""])
+
+
+@given(st.text(), st.lists(st.binary(max_size=40), min_size=1, max_size=4))
+def test_the_fast_digester_agrees(domain: str, texts: list[bytes]) -> None:
+    assert digester(domain)(texts) == key_digest(prefix(domain), texts)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_keys_are_unsigned_decimals(number: int) -> None:  # C07
+    assert key_number(key_bytes(number)) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "good"), [(b"AAA", True), (b"a+/9=", True), (b"a b!", False), (b"", False), (b"x\n", False)]
+)
+def test_user_keys_are_base64_text(text: bytes, good: bool) -> None:  # C10
+    assert is_user_key(text) is good
+
+
+def test_bookmarks_read_and_print() -> None:
+    assert parse_bookmark("0") == EPOCH
+    assert parse_bookmark("0|1|") == parse_bookmark("0|1") == NOW
+    assert str(parse_bookmark("13948331409633568391|7|")) == "13948331409633568391|7|"
+    assert parse_bookmark(" 5|6| ") == Bookmark(5, 6)
+    for text in ("", "x", "1|", "|1|", "1|2|3", f"{2**64}|1|"):
+        with pytest.raises(UsageError) as caught:
+            parse_bookmark(text)
+        assert caught.value.code == "SOW-IDN-001"

@@ -1,0 +1,112 @@
+"""Texts of instants, intervals, sizes and field identifiers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.errors import UsageError
+from sowctl.values.paths import Path, Step, parse_path
+from sowctl.values.times import LATEST, fixed_clock, format_time, parse_time
+from sowctl.values.units import parse_count, parse_interval, parse_size, parse_switch
+
+NOON = 1_767_355_200_000_000
+CLOCK = fixed_clock(NOON)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-01-02T12:00:00Z", NOON),
+        ("2026-01-02T13:30:00+01:30", NOON),
+        ("2026-01-02 12:00:00.25Z", NOON + 250_000),
+        ("2026-01-02T12:00Z", NOON),
+        ("20260102T120000", NOON),
+        ("20260102T120000.000001Z", NOON + 1),
+        ("2026-01-02", NOON - 12 * 3600 * 1_000_000),
+        ("1767355200s", NOON),
+        ("1767355200000ms", NOON),
+        ("1767355200000000us", NOON),
+        ("1767355200000000999ns", NOON),
+        ("1767355200.5s", NOON + 500_000),
+        ("-15m", NOON - 900_000_000),
+        ("now-1d", NOON - 86_400_000_000),
+        ("+1.5h", NOON + 5_400_000_000),
+        ("NOW", NOON),
+        ("epoch", 0),
+        ("-5s", NOON - 5_000_000),
+    ],
+)
+def test_instants(text: str, expected: int) -> None:
+    assert parse_time(text, CLOCK) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("2026-01-02T12:00:00", "SOW-VAL-011"),
+        ("2026-13-02", "SOW-VAL-010"),
+        ("20260230T000000Z", "SOW-VAL-010"),
+        ("yesterday", "SOW-VAL-010"),
+        ("12", "SOW-VAL-010"),
+        ("", "SOW-VAL-010"),
+    ],
+)
+def test_texts_that_are_no_instant(text: str, code: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_time(text, CLOCK)
+    assert caught.value.code == code
+    assert caught.value.exit_status == 2
+
+
+@given(st.integers(-62_135_596_800_000_000, LATEST))
+def test_output_reads_back(at: int) -> None:
+    assert parse_time(format_time(at), CLOCK) == at
+    assert len(format_time(at)) == 27
+
+
+def test_units() -> None:
+    assert parse_interval("100ms") == parse_interval("100MS") == 100_000_000
+    assert (parse_interval("5M"), parse_interval("1w"), parse_interval("0")) == (300 * 10**9, 604_800 * 10**9, 0)
+    assert (parse_size("5MB"), parse_size("64k"), parse_size("4KiB"), parse_size("0.5T")) == (
+        5 << 20,
+        65536,
+        4096,
+        1 << 39,
+    )
+    assert (parse_count("250"), parse_count("64k"), parse_count("2M")) == (250, 64_000, 2_000_000)
+    assert (parse_switch("Enabled"), parse_switch("false")) == (True, False)
+    for parse, text in (
+        (parse_interval, "1h30m"),
+        (parse_interval, "-1s"),
+        (parse_size, "5x"),
+        (parse_count, "1.5"),
+        (parse_switch, "yes"),
+    ):
+        with pytest.raises(ValueError, match="is not"):
+            parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("/a", (Step("a"),)),
+        ("/a/@b[2]", (Step("a"), Step("@b", 2))),
+        ("/a[1]/b-c.d:e", (Step("a", 1), Step("b-c.d:e"))),
+        ("[/odd name/x]", (Step("odd name"), Step("x"))),
+        ("[/odd name][3]", (Step("odd name", 3),)),
+        ("/55", (Step("55"),)),
+        ("/größe", (Step("größe"),)),
+    ],
+)
+def test_paths(text: str, steps: tuple[Step, ...]) -> None:
+    path = parse_path(text)
+    assert path == Path(steps)
+    assert str(path) == text
+
+
+@pytest.mark.parametrize("text", ["", "a", "/", "//a", "/a/", "/a b", "/a[x]", "[a]", "[/a//b]", "/a[1][2]"])
+def test_texts_that_are_no_path(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_path(text)
