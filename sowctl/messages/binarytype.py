@@ -1,0 +1,54 @@
+"""Message type ``binary``: opaque bytes. No fields, so topics of this type have keys that the publisher chooses."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+
+from sowctl.errors import UsageError
+from sowctl.messages.base import MAX_MESSAGE, NO_FIELDS, Extractor, KeyExtractor, KeyTexts, SelectList, refuse_large
+from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values
+from sowctl.values.paths import Path
+
+
+class BinaryType:
+    """Any bytes are a message; no field is ever found in one."""
+
+    name = "binary"
+    filterable = False
+
+    def __init__(self, max_message: int = MAX_MESSAGE) -> None:
+        self.max_message = max_message
+
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """Rows without values, so that filters on message functions alone still work."""
+        empty: tuple[SlotValue, ...] = tuple(Values(()) if slot.listed else None for slot in slots)
+        refused: Row = (None,) * len(slots)
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+            refusals = self.check(payloads)
+            rows = [empty] * len(payloads)
+            for refusal in refusals:
+                rows[refusal.index] = refused
+            return rows, refusals
+
+        return extract
+
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """Every key field is NULL."""
+        nothing: KeyTexts = (None,) * len(paths)
+        return lambda payloads: ([nothing] * len(payloads), self.check(payloads))
+
+    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+        """Only the size can be wrong."""
+        return refuse_large(payloads, self.max_message)
+
+    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``: there are no fields to select."""
+        raise UsageError(
+            NO_FIELDS, "messages of type binary have no fields to select", hint="leave out the select list"
+        )
+
+    def view(self, payload: bytes) -> bytes:
+        """A JSON string with the Base64 form of ``payload``."""
+        return b'"%b"' % b64encode(payload)

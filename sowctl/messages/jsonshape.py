@@ -1,0 +1,86 @@
+"""Paths resolved in parsed JSON (``sowctl-expressions(7)``, IDENTIFIERS), and the slot values made of what they find.
+
+Works on the trees of both readers: dictionaries, lists, strings, Booleans, None, and numbers either as
+:class:`~sowctl.values.fields.Number` (exact reader) or as ``int`` and ``float`` (fast reader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sowctl.values.fields import Number, Scalar, Slot, SlotValue, Values
+from sowctl.values.paths import Step
+
+LOWEST = -(1 << 63)
+BEYOND = 1 << 64
+
+
+def resolve(root: object, steps: Sequence[Step]) -> tuple[list[object], bool]:
+    """The value list at ``steps`` below ``root``, and whether a non-empty object was dropped from it."""
+    nodes = [root]
+    for step in steps:
+        found: list[object] = []
+        name = step.name
+        for node in nodes:
+            if type(node) is dict and name in node:
+                child = node[name]
+                if type(child) is list:
+                    found.extend(flatten(child))
+                else:
+                    found.append(child)
+        nodes = found if step.index is None else found[step.index : step.index + 1]
+    return drop_objects(nodes)
+
+
+def drop_objects(nodes: list[object]) -> tuple[list[object], bool]:
+    """``nodes`` without its objects, and whether one of those had members."""
+    items = [node for node in nodes if type(node) is not dict]
+    dropped = len(items) != len(nodes) and any(type(node) is dict and node for node in nodes)
+    return items, dropped
+
+
+def flatten(array: list[object]) -> list[object]:
+    """The elements of ``array`` with those of arrays in it in their place, depth first."""
+    if list not in set(map(type, array)):
+        return array
+    flat: list[object] = []
+    waiting = array[::-1]
+    while waiting:
+        node = waiting.pop()
+        if type(node) is list:
+            waiting.extend(reversed(node))
+        else:
+            flat.append(node)
+    return flat
+
+
+def slot_value(items: Sequence[object], dropped: bool, slot: Slot) -> SlotValue:
+    """What a slot answers for a value list: the cheap form where it says everything, else :class:`Values`."""
+    if slot.listed or dropped or len(items) > 1:
+        return Values(tuple([scalar(item, text=slot.text) for item in items]), dropped)
+    return scalar(items[0], text=slot.text) if items else None
+
+
+def scalar(item: object, *, text: bool) -> Scalar:
+    """One value of a list. A number whose text is its decimal digits is a plain ``int`` even where text is asked."""
+    if type(item) is Number:
+        if text and (type(item.value) is float or item.text == b"-0"):
+            return item
+        return item.value
+    if type(item) is int and not LOWEST <= item < BEYOND:
+        return float(str(item))
+    return item  # type: ignore[return-value]
+
+
+def key_text(items: Sequence[object]) -> bytes | None:
+    """The text of the first value of a list of the exact reader; None for NULL, an empty String or an empty list."""
+    if not items:
+        return None
+    first = items[0]
+    if type(first) is str:
+        return first.encode() or None
+    if type(first) is Number:
+        return first.text
+    if type(first) is bool:
+        return b"1" if first else b"0"
+    return None

@@ -1,0 +1,97 @@
+"""Message type ``json``: the door to the JSON readers and writers of this room (``sowctl-expressions(7)``).
+
+:mod:`~sowctl.messages.jsonexact` defines what is accepted, :mod:`~sowctl.messages.jsonshape` what a path finds, and
+:mod:`~sowctl.messages.jsonselect` applies select lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sowctl.errors import InputError
+from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE, Extractor, KeyExtractor, KeyTexts, SelectList, refuse_large
+from sowctl.messages.jsonexact import Json, JsonRefused, parse
+from sowctl.messages.jsonshape import key_text, resolve, slot_value
+from sowctl.values.fields import Refusal, Row, Slot
+from sowctl.values.paths import Path
+
+
+class JsonType:
+    """JSON (RFC 8259) in UTF-8, white space around the value allowed; members repeated: the first counts."""
+
+    name = "json"
+    filterable = True
+
+    def __init__(self, max_message: int = MAX_MESSAGE, max_depth: int = MAX_DEPTH) -> None:
+        self.max_message = max_message
+        self.max_depth = max_depth
+
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """A reader of ``slots``."""
+        wanted = tuple(slots)
+        refused: Row = (None,) * len(wanted)
+
+        def row(tree: Json) -> Row:
+            return tuple([slot_value(*resolve(tree, slot.path.steps), slot) for slot in wanted])
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+            rows: list[Row] = []
+            refusals: list[Refusal] = []
+            for index, payload in enumerate(payloads):
+                tree = self._read(index, payload)
+                if isinstance(tree, Refusal):
+                    refusals.append(tree)
+                    rows.append(refused)
+                else:
+                    rows.append(row(tree[0]))
+            return rows, refusals
+
+        return extract
+
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """A reader of the texts of first values."""
+        steps = [path.steps for path in paths]
+        refused: KeyTexts = (None,) * len(steps)
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
+            rows: list[KeyTexts] = []
+            refusals: list[Refusal] = []
+            for index, payload in enumerate(payloads):
+                tree = self._read(index, payload)
+                if isinstance(tree, Refusal):
+                    refusals.append(tree)
+                    rows.append(refused)
+                else:
+                    rows.append(tuple([key_text(resolve(tree[0], one)[0]) for one in steps]))
+            return rows, refusals
+
+        return extract
+
+    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+        """The payloads that are not acceptable JSON."""
+        results = (self._read(index, payload) for index, payload in enumerate(payloads))
+        return [result for result in results if isinstance(result, Refusal)]
+
+    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+        """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
+        from sowctl.messages.jsonselect import select
+
+        try:
+            return select(payload, select_list, self.max_depth)
+        except JsonRefused as problem:
+            raise InputError(problem.code, problem.message, offset=problem.offset) from None
+
+    def view(self, payload: bytes) -> bytes:
+        """``payload`` without line breaks, which valid JSON has only between its tokens."""
+        if b"\n" in payload or b"\r" in payload:
+            return payload.translate(None, b"\r\n")
+        return payload
+
+    def _read(self, index: int, payload: bytes) -> tuple[Json] | Refusal:
+        if len(payload) > self.max_message:
+            return replace(refuse_large([payload], self.max_message)[0], index=index)
+        try:
+            return (parse(payload, self.max_depth),)
+        except JsonRefused as problem:
+            return Refusal(index, problem.code, problem.message, problem.offset)
