@@ -1,0 +1,251 @@
+"""Record bytes of the SOW file: header, optional parts, payload, checksum (``sow-store(5)``, "Records").
+
+A value is ``header (36) | extra | payload | CRC-32``. The checksum covers the 8-byte SOW key and all of the value
+before it; because it stands at the end, running CRC-32 over key and whole value gives one constant, :data:`RESIDUE`,
+whenever nothing was altered. The same bytes serve current records, history versions and tombstones.
+
+Everybody above the store may call this module; nobody else packs or unpacks these bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from operator import add
+from struct import Struct, error
+from zlib import crc32
+
+from xxhash import xxh3_128_intdigest
+
+from sowctl.errors import DamageError
+
+USER_KEY = 1
+CORRELATION = 2
+LOGICAL_TOPIC = 4
+TOMBSTONE = 8
+LOSSY = 16
+OPTIONAL_PARTS = USER_KEY | CORRELATION | LOGICAL_TOPIC
+ALL_FLAGS = OPTIONAL_PARTS | TOMBSTONE | LOSSY
+
+RESIDUE = 0x2144DF1C
+"""CRC-32 over anything followed by its own little-endian CRC-32."""
+HEADER = Struct("<HHQqq8s")
+HEADER_SIZE = HEADER.size
+CRC_SIZE = 4
+OVERHEAD = HEADER_SIZE + CRC_SIZE
+"""Bytes of a value that are neither optional parts nor payload."""
+KEY_SIZE = 8
+HISTORY_KEY_SIZE = 24
+MAX_PART = 0xFFFF
+DIGEST_MODULUS = 1 << 128
+TIME_OFFSET = 1 << 63
+"""Added to a time in a sort key, so that bytes sort as signed numbers do."""
+
+_PLAIN = Struct("<IQqq8s")
+_CRC = Struct("<I")
+_LENGTH = Struct("<H")
+_HISTORY = Struct(">8sQQ")
+_STAMPS = Struct("<Qq")
+
+
+@dataclass(slots=True)
+class Record:
+    """One stored record or version. Times are microseconds since 1970 UTC; expiration 0 is none.
+
+    ``value`` is the stored value as it is; a tombstone has the flag and an empty payload.
+    """
+
+    key: bytes
+    check: bytes
+    txid: int
+    time: int
+    expiration: int
+    flags: int
+    payload: bytes
+    user_key: bytes | None
+    correlation_id: bytes | None
+    logical_topic: bytes | None
+    value: bytes
+
+    @property
+    def tombstone(self) -> bool:
+        """Whether this version says that the key was deleted."""
+        return bool(self.flags & TOMBSTONE)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether versions after this one were dropped by the granularity rule."""
+        return bool(self.flags & LOSSY)
+
+
+def encode(
+    key: bytes,
+    check: bytes,
+    txid: int,
+    time: int,
+    expiration: int,
+    flags: int,
+    payload: bytes,
+    user_key: bytes | None = None,
+    correlation_id: bytes | None = None,
+    logical_topic: bytes | None = None,
+) -> bytes:
+    """One value. ``flags`` may hold TOMBSTONE and LOSSY; the flags of optional parts follow from what is given.
+
+    Raises ValueError when a part is longer than 65,535 bytes or the parts together are.
+    """
+    extra = b""
+    flags &= TOMBSTONE | LOSSY
+    for flag, part in ((USER_KEY, user_key), (CORRELATION, correlation_id), (LOGICAL_TOPIC, logical_topic)):
+        if part is not None:
+            flags |= flag
+            if len(part) > MAX_PART:
+                raise ValueError(f"an optional part of {len(part)} bytes is longer than {MAX_PART}")
+            extra += _LENGTH.pack(len(part)) + part
+    if len(extra) > MAX_PART:
+        raise ValueError(f"optional parts of {len(extra)} bytes together are longer than {MAX_PART}")
+    body = HEADER.pack(flags, len(extra), txid, time, expiration, check) + extra + payload
+    return body + _CRC.pack(crc32(body, crc32(key)))
+
+
+def encode_plain(
+    keys: Sequence[bytes],
+    checks: Iterable[bytes],
+    txids: Iterable[int],
+    times: Iterable[int],
+    expirations: Iterable[int],
+    payloads: Iterable[bytes],
+) -> list[bytes]:
+    """Values of records without optional parts and flags, many at once; the arguments run in parallel."""
+    heads = map(_PLAIN.pack, repeat(0), txids, times, expirations, checks)
+    bodies = list(map(add, heads, payloads))
+    return list(map(add, bodies, map(_CRC.pack, map(crc32, bodies, map(crc32, keys)))))
+
+
+def with_flags(key: bytes, value: bytes, flags: int) -> bytes:
+    """The same value with TOMBSTONE and LOSSY as in ``flags``, everything else kept."""
+    kept = value[0] & OPTIONAL_PARTS | flags & (TOMBSTONE | LOSSY)
+    body = _LENGTH.pack(kept) + value[2:-CRC_SIZE]
+    return body + _CRC.pack(crc32(body, crc32(key)))
+
+
+def is_sound(key: bytes, value: bytes) -> bool:
+    """Whether the checksum of ``value`` under its 8-byte ``key`` is right."""
+    return crc32(value, crc32(key)) == RESIDUE and len(value) >= OVERHEAD
+
+
+def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+    """Indexes of the damaged among ``values``; ``keys`` are 8-byte SOW keys in the same order."""
+    if not values or (set(map(crc32, values, map(crc32, keys))) == {RESIDUE} and min(map(len, values)) >= OVERHEAD):
+        return []
+    return [index for index, (key, value) in enumerate(zip(keys, values, strict=True)) if not is_sound(key, value)]
+
+
+def decode(key: bytes, value: bytes) -> Record:
+    """Take a value apart. Raises :class:`DamageError` SOW-STO-001 (checksum) or SOW-STO-002 (parts that do not fit)."""
+    if not is_sound(key, value):
+        raise damaged_record(key)
+    flags, extra, txid, time, expiration, check = HEADER.unpack_from(value)
+    start = HEADER_SIZE + extra
+    parts = _parts(key, value, flags, start) if extra or flags & OPTIONAL_PARTS else (None, None, None)
+    if start > len(value) - CRC_SIZE or flags & ~ALL_FLAGS:
+        raise _misfit(key)
+    return Record(key, check, txid, time, expiration, flags, value[start:-CRC_SIZE], *parts, value)
+
+
+def _parts(key: bytes, value: bytes, flags: int, stop: int) -> tuple[bytes | None, bytes | None, bytes | None]:
+    found: list[bytes | None] = []
+    at = HEADER_SIZE
+    try:
+        for flag in (USER_KEY, CORRELATION, LOGICAL_TOPIC):
+            if not flags & flag:
+                found.append(None)
+                continue
+            end = at + 2 + _LENGTH.unpack_from(value, at)[0]
+            found.append(value[at + 2 : end])
+            at = end
+    except error:
+        raise _misfit(key) from None
+    if at != stop:
+        raise _misfit(key)
+    return found[0], found[1], found[2]
+
+
+def damaged_record(key: bytes, place: str | None = None) -> DamageError:
+    """The error for a value whose checksum is wrong."""
+    return DamageError(
+        "SOW-STO-001",
+        f"record {int.from_bytes(key[:8], 'big')} is damaged: its checksum does not match",
+        place=place,
+        hint="run sowctl replay for this topic, or sowctl store repair",
+        sow_key=int.from_bytes(key[:8], "big"),
+    )
+
+
+def _misfit(key: bytes) -> DamageError:
+    number = int.from_bytes(key[:8], "big")
+    return DamageError("SOW-STO-002", f"record {number} has parts that do not fit its length", sow_key=number)
+
+
+def payloads(values: Iterable[bytes]) -> list[bytes]:
+    """The payloads of many values, unchecked (their reader has verified them)."""
+    return [
+        value[HEADER_SIZE:-CRC_SIZE] if value[2:4] == b"\0\0" else value[HEADER_SIZE + extra_length(value) : -CRC_SIZE]
+        for value in values
+    ]
+
+
+def extra_length(value: bytes) -> int:
+    """Bytes of the optional parts of a value."""
+    return int.from_bytes(value[2:4], "little")
+
+
+def stamps(value: bytes) -> tuple[int, int]:
+    """``(txid, time)`` of a value."""
+    return _STAMPS.unpack_from(value, 4)
+
+
+def expiration_of(value: bytes) -> int:
+    """The expiration of a value, microseconds; 0 is none."""
+    return int.from_bytes(value[20:28], "little", signed=True)
+
+
+def digest_term(key: bytes, value: bytes) -> int:
+    """What one record or version adds to the store's digest: xxh3-128 over key and value."""
+    return int(xxh3_128_intdigest(key + value))
+
+
+def digest_sum(keys: Iterable[bytes], values: Iterable[bytes]) -> int:
+    """The sum of :func:`digest_term` over many, not yet reduced modulo 2**128."""
+    return sum(map(xxh3_128_intdigest, map(add, keys, values)))
+
+
+def history_key(key: bytes, time: int, txid: int) -> bytes:
+    """The 24-byte key under which a version is filed: SOW key, time (offset by 2**63), txid; sorts by all three."""
+    return _HISTORY.pack(key, time + TIME_OFFSET, txid)
+
+
+def history_key_of(key: bytes, value: bytes) -> bytes:
+    """The history key of a version whose value is ``value``."""
+    txid, time = _STAMPS.unpack_from(value, 4)
+    return _HISTORY.pack(key, time + TIME_OFFSET, txid)
+
+
+def split_history_key(history: bytes) -> tuple[bytes, int, int]:
+    """``(key, time, txid)`` of a history key."""
+    key, time, txid = _HISTORY.unpack(history)
+    return key, time - TIME_OFFSET, txid
+
+
+def expiry_key(expiration: int, key: bytes) -> bytes:
+    """The 16-byte key of the expiry index: expiration (positive, microseconds), SOW key."""
+    return expiration.to_bytes(8, "big") + key
+
+
+def split_batches(items: Iterable[tuple[bytes, bytes]], size: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Cut pairs into batches of at most ``size``: a list of keys and a list of values each."""
+    pairs = iter(items)
+    while chunk := list(islice(pairs, size)):
+        keys, values = zip(*chunk, strict=True)
+        yield list(keys), list(values)

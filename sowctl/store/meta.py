@@ -1,0 +1,204 @@
+"""What a store says of itself: its definition and its state (``sow-store(5)``, "The meta record").
+
+One binary record with its own magic, version and checksum, rewritten in every transaction that changes anything, so
+that counts, digest, journal position and records always belong together. Only the store reads and writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from struct import Struct, error
+from zlib import crc32
+
+from sowctl.errors import DamageError, VersionError
+
+MAGIC = b"SOWSTORE"
+FORMAT_VERSION = 1
+META_KEY = b"meta"
+KEY_MODES = ("fields", "user", "module")
+NO_LINEAGE = bytes(16)
+_PREFIX = Struct("<8sHHI")
+_FIXED = Struct("<16sQQQQQ16sqqqIBB")
+_CRC = Struct("<I")
+_LENGTH = Struct("<H")
+_SEQUENCE = Struct("<Q")
+SEQUENCE_PREFIX = b"seq:"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """Whose records a store holds. Two definitions that differ in anything never share a file.
+
+    ``key_mode`` is ``fields``, ``user`` or ``module``; ``key_fields`` the key paths in configuration order (empty for
+    user keys); ``key_domain`` the domain that starts every key digest (None where there is none).
+    """
+
+    instance: str
+    topic: str
+    message_type: str
+    key_mode: str
+    key_fields: tuple[str, ...] = ()
+    key_domain: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.key_mode not in KEY_MODES:
+            raise ValueError(f"key mode {self.key_mode!r} is none of {', '.join(KEY_MODES)}")
+
+    def __str__(self) -> str:
+        keys = ", ".join(self.key_fields) if self.key_mode == "fields" else f"{self.key_mode} keys"
+        domain = "" if self.key_domain is None else f", key domain {self.key_domain!r}"
+        return f"instance {self.instance!r}, topic {self.topic!r} ({self.message_type}), {keys}{domain}"
+
+    def differences(self, other: Definition) -> list[str]:
+        """Names of the parts in which ``other`` is different."""
+        names = ("instance", "topic", "message_type", "key_mode", "key_fields", "key_domain")
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMeta:
+    """Definition and state of a store as of one transaction. Times are microseconds since 1970 UTC, 0 is none.
+
+    ``lineage`` (16 bytes, zero: no journal) and ``applied`` say up to which txid of which log the records are
+    complete; ``digest`` is the sum modulo 2**128 over records and versions; ``last_time`` the highest time applied;
+    ``removal_mark`` the clock of the latest physical removal of expired records.
+    """
+
+    definition: Definition
+    lineage: bytes = NO_LINEAGE
+    applied: int = 0
+    records: int = 0
+    versions: int = 0
+    payload_bytes: int = 0
+    version_bytes: int = 0
+    digest: int = 0
+    last_time: int = 0
+    removal_mark: int = 0
+    created: int = 0
+    sequences: int = 0
+    format_version: int = field(default=FORMAT_VERSION)
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether the records follow a journal."""
+        return self.lineage != NO_LINEAGE
+
+    def changed(self, **parts: object) -> StoreMeta:
+        """A copy with some parts replaced."""
+        return replace(self, **parts)  # type: ignore[arg-type]
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return _LENGTH.pack(len(raw)) + raw
+
+
+def encode_meta(meta: StoreMeta) -> bytes:
+    """The bytes of the meta record. Raises struct.error when a name is longer than 65,535 bytes."""
+    definition = meta.definition
+    fixed = _FIXED.pack(
+        meta.lineage,
+        meta.applied,
+        meta.records,
+        meta.versions,
+        meta.payload_bytes,
+        meta.version_bytes,
+        meta.digest.to_bytes(16, "little"),
+        meta.last_time,
+        meta.removal_mark,
+        meta.created,
+        meta.sequences,
+        KEY_MODES.index(definition.key_mode),
+        definition.key_domain is not None,
+    )
+    texts = (definition.instance, definition.topic, definition.message_type, definition.key_domain or "")
+    body = fixed + b"".join(map(_text, texts)) + _LENGTH.pack(len(definition.key_fields))
+    body += b"".join(map(_text, definition.key_fields))
+    whole = _PREFIX.pack(MAGIC, FORMAT_VERSION, 0, len(body)) + body
+    return whole + _CRC.pack(crc32(whole))
+
+
+def decode_meta(data: bytes, place: str) -> StoreMeta:
+    """Read a meta record: magic first, then version, then checksum.
+
+    Raises :class:`DamageError` SOW-STO-010 (not a store), :class:`VersionError` SOW-STO-011 (newer format),
+    :class:`DamageError` SOW-STO-012 (checksum or length).
+    """
+    if data[:8] != MAGIC or len(data) < _PREFIX.size + _CRC.size:
+        raise DamageError("SOW-STO-010", "this is not a SOW file: its meta record has another beginning", place=place)
+    _, version, _, length = _PREFIX.unpack_from(data)
+    if version > FORMAT_VERSION:
+        raise VersionError(
+            "SOW-STO-011",
+            f"the file has format version {version}; this program knows versions up to {FORMAT_VERSION}",
+            place=place,
+            hint="use a newer sowctl",
+        )
+    end = _PREFIX.size + length
+    if len(data) != end + _CRC.size or crc32(data[:end]) != _CRC.unpack_from(data, end)[0]:
+        raise _damaged(place)
+    try:
+        return _decode_body(data[_PREFIX.size : end], version)
+    except (error, UnicodeDecodeError, IndexError, ValueError):
+        raise _damaged(place) from None
+
+
+def _damaged(place: str) -> DamageError:
+    return DamageError(
+        "SOW-STO-012",
+        "the meta record is damaged: its checksum does not match",
+        place=place,
+        hint="run sowctl replay for this topic, or sowctl store repair",
+    )
+
+
+def _decode_body(body: bytes, version: int) -> StoreMeta:
+    lineage, applied, records, versions, payload, history, digest, last, mark, created, sequences, mode, domain = (
+        _FIXED.unpack_from(body)
+    )
+    texts, at = _texts(body, _FIXED.size, 4)
+    (count,) = _LENGTH.unpack_from(body, at)
+    fields, _ = _texts(body, at + 2, count)
+    definition = Definition(texts[0], texts[1], texts[2], KEY_MODES[mode], tuple(fields), texts[3] if domain else None)
+    return StoreMeta(
+        definition=definition,
+        lineage=lineage,
+        applied=applied,
+        records=records,
+        versions=versions,
+        payload_bytes=payload,
+        version_bytes=history,
+        digest=int.from_bytes(digest, "little"),
+        last_time=last,
+        removal_mark=mark,
+        created=created,
+        sequences=sequences,
+        format_version=version,
+    )
+
+
+def _texts(body: bytes, at: int, count: int) -> tuple[list[str], int]:
+    found = []
+    for _ in range(count):
+        start = at + 2
+        at = start + _LENGTH.unpack_from(body, at)[0]
+        found.append(body[start:at].decode())
+    return found, at
+
+
+def sequence_key(publisher: int) -> bytes:
+    """The key in ``meta`` under which a publisher's highest sequence number stands."""
+    return SEQUENCE_PREFIX + publisher.to_bytes(8, "big")
+
+
+def encode_sequence(publisher: int, sequence: int) -> bytes:
+    """The value there: the number and a CRC-32 over key and number."""
+    raw = _SEQUENCE.pack(sequence)
+    return raw + _CRC.pack(crc32(raw, crc32(sequence_key(publisher))))
+
+
+def decode_sequence(publisher: int, data: bytes, place: str) -> int:
+    """Read it back. Raises :class:`DamageError` SOW-STO-013."""
+    if len(data) != _SEQUENCE.size + _CRC.size or data != encode_sequence(publisher, _SEQUENCE.unpack_from(data)[0]):
+        raise DamageError("SOW-STO-013", f"the sequence number of publisher {publisher} is damaged", place=place)
+    return int(_SEQUENCE.unpack_from(data)[0])
