@@ -1,0 +1,64 @@
+"""Turns what ended a run into words on standard error and an exit status. ``main.py`` is the only caller.
+
+Text: ``error[SOW-XXX-NNN]: place: what``, then the excerpt, what is durable, how to resume, and a hint. With
+``--error-format json`` the same as one object in one line. Every datum passes through ``display``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from sowctl.cli.streams import Streams
+from sowctl.errors import SowError, StorageError
+from sowctl.output.display import display, display_lines
+
+_SENTENCES = {
+    errno.ENOSPC: ("no space left on the device", "free some space; nothing that was reported as durable is lost"),
+    errno.EDQUOT: ("the disk quota is used up", "free some space; nothing that was reported as durable is lost"),
+    errno.EACCES: ("permission denied", "see who owns it: ls -l"),
+    errno.EPERM: ("the operation is not permitted", "see who owns it: ls -l"),
+    errno.EROFS: ("the file system is read-only", None),
+    errno.ENOENT: ("no such file or directory", None),
+    errno.EISDIR: ("it is a directory", None),
+    errno.ENOTDIR: ("a part of the path is not a directory", None),
+    errno.EMFILE: ("too many open files", "raise the limit: ulimit -n"),
+    errno.EIO: ("the device reported an input/output error", "look at the system log before going on"),
+}
+
+
+def from_oserror(error: OSError) -> StorageError:
+    """The operating system's refusal in plain words: code ``SOW-CLI-060``, exit status 6."""
+    text, hint = _SENTENCES.get(error.errno or 0, (error.strerror or str(error) or type(error).__name__, None))
+    name = error.filename
+    place = os.fsdecode(name) if isinstance(name, str | bytes) else None
+    return StorageError("SOW-CLI-060", text, place=place, hint=hint, errno=errno.errorcode.get(error.errno or 0))
+
+
+def report(error: SowError, streams: Streams, error_format: str) -> None:
+    """Write ``error`` to standard error."""
+    if error_format == "json":
+        streams.talk(as_json(error))
+        return
+    place = f"{display(error.place)}: " if error.place else ""
+    lines = [f"{streams.style('error', f'error[{error.code}]')}: {place}{display(error.message)}"]
+    if error.excerpt:
+        lines += ["  " + line for line in display_lines(error.excerpt).split("\n")]
+    lines += [f"  {display(str(error.facts[name]))}" for name in ("durable", "resume") if error.facts.get(name)]
+    if error.hint:
+        lines.append(f"  {streams.style('hint', 'hint')}: {display(error.hint)}")
+    streams.talk("\n".join(lines))
+
+
+def as_json(error: SowError) -> str:
+    """The error as one line of JSON, ASCII only."""
+    import json
+
+    row: dict[str, object] = {"level": "error", "code": error.code, "exit": error.exit_status, "message": error.message}
+    for name in ("place", "hint", "excerpt"):
+        if (value := getattr(error, name)) is not None:
+            row[name] = value
+    for name, value in error.facts.items():
+        if value is not None:
+            row.setdefault(name, value)
+    return json.dumps(row, default=str)

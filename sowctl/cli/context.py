@@ -1,0 +1,124 @@
+"""What a command is given besides its own options: streams, environment, clock, seam and the global settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.cli.streams import Streams, is_terminal
+from sowctl.errors import ConfigError, UsageError
+from sowctl.seam import Seam
+from sowctl.values.times import Clock, Micros, fixed_clock, parse_time
+from sowctl.values.units import parse_interval
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+CONFIG_NAMES = ("sowctl.xml", "amps.xml", "config.xml")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The global options as given; ``options.GLOBALS`` has one line for each field."""
+
+    config: str | None = None
+    root: str | None = None
+    now: str | None = None
+    lock_wait: str = "10s"
+    color: str = "auto"
+    error_format: str = "text"
+    progress: str = "auto"
+    quiet: bool = False
+    verbose: int = 0
+    debug: bool = False
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One run of one command. ``durable`` says at any time what an interruption would leave, in words."""
+
+    streams: Streams
+    environ: Mapping[str, str]
+    seam: Seam
+    wall: Clock
+    command: str = ""
+    settings: Settings = Settings()
+    durable: str | None = None
+
+    @property
+    def clock(self) -> Clock:
+        """The wall clock, or the fixed one of --now and SOWCTL_NOW. Raises UsageError for an unreadable time."""
+        text = self.settings.now or self.environ.get("SOWCTL_NOW")
+        return fixed_clock(parse_time(text, self.wall)) if text else self.wall
+
+    @property
+    def lock_wait(self) -> float | None:
+        """Seconds to wait for a lock, None for ever. Raises UsageError ``SOW-CLI-006``."""
+        text = self.settings.lock_wait
+        if text == "forever":
+            return None
+        try:
+            return parse_interval(text) / 1e9
+        except ValueError as error:
+            raise UsageError("SOW-CLI-006", f"--lock-wait: {error}", hint="such as 0, 500ms, 10s, forever") from None
+
+    def config_path(self) -> Path:
+        """The configuration file: --config, SOWCTL_CONFIG, or the one with a usual name in the working directory.
+
+        Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-004`` where several have one, and
+        :class:`~sowctl.errors.ConfigError` ``SOW-CLI-005`` where none has.
+        """
+        named = self.settings.config or self.environ.get("SOWCTL_CONFIG")
+        if named:
+            return Path(named)
+        found = [name for name in CONFIG_NAMES if Path(name).is_file()]
+        if len(found) == 1:
+            return Path(found[0])
+        if found:
+            raise UsageError(
+                "SOW-CLI-004",
+                f"several configurations here: {', '.join(found)}",
+                hint=f"choose one: --config {found[0]}",
+            )
+        raise ConfigError(
+            "SOW-CLI-005",
+            f"no configuration: none of {', '.join(CONFIG_NAMES)} is in {Path.cwd()}",
+            hint="give --config FILE or set SOWCTL_CONFIG; 'sowctl demo' makes an instance to try",
+        )
+
+    def open_instance(self) -> Instance:
+        """The instance of the configuration, for use in a ``with`` statement. Raises what opening raises."""
+        from sowctl.engine.instance import Instance
+
+        root = Path(self.settings.root) if self.settings.root is not None else None
+        return Instance.open(
+            self.config_path(),
+            root=root,
+            environment=self.environ,
+            clock=self.clock,
+            seam=self.seam,
+            lock_wait=self.lock_wait,
+        )
+
+    def instant(self, text: str) -> Micros:
+        """A time of an option, as seen at this run's clock. Raises UsageError."""
+        return parse_time(text, self.clock)
+
+    def note(self, text: str) -> None:
+        """Say something on standard error unless --quiet."""
+        if not self.settings.quiet:
+            self.streams.talk(self.streams.style("note", text))
+
+    def warn(self, text: str) -> None:
+        """Say that something is not as expected."""
+        self.streams.talk(f"{self.streams.style('warning', 'warning')}: {text}")
+
+    def shows_progress(self) -> bool:
+        """Whether progress is drawn: as --progress says, else where standard error is a terminal that can."""
+        wanted = self.settings.progress
+        if wanted == "auto":
+            capable = is_terminal(self.streams.stderr) and self.environ.get("TERM") != "dumb"
+            return capable and not self.settings.quiet
+        return wanted == "always"

@@ -1,0 +1,97 @@
+"""How a command declares its options and arguments, and how the rest of ``cli`` reads the declarations.
+
+A command is a function ``run(invocation, ...)`` whose parameters are annotated ``Annotated[type, Option(...)]`` or
+``Annotated[type, Argument(...)]``. From the one declaration come the Typer application (``application.py``), the quick
+reader (``arguments.py``), the man pages and the completion scripts, so none of them can disagree with another about
+what a command takes. Declarations hold plain data; Typer is not imported here, because most commands start without it.
+
+The type says the shape: ``bool`` is a flag, ``int`` a whole number (or a counted flag), ``str`` a text, ``list[str]``
+an option that may be repeated or the last operands.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+
+Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
+Completion: TypeAlias = Literal["file", "directory", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its spellings, what it does, what stands for its value, and which values it takes."""
+
+    names: tuple[str, ...]
+    help: str
+    metavar: str = "TEXT"
+    choices: tuple[str, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    count: bool = False
+    complete: Completion = ""
+    panel: str = "Options"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One operand."""
+
+    metavar: str
+    help: str
+    choices: tuple[str, ...] = ()
+    complete: Completion = ""
+
+
+def option(*names: str, help: str, **more: Any) -> Option:
+    """``Option`` with its spellings first, as in ``option("--filter", "-f", help="...", metavar="EXPR")``."""
+    return Option(names, help, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One declared parameter of a command: the Python name, its declaration, shape and default."""
+
+    name: str
+    declared: Option | Argument
+    shape: Shape
+    required: bool
+    default: Any
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a value follows it on the command line."""
+        return self.shape not in ("flag", "count")
+
+
+def parameters(run: Callable[..., Any], shared: Sequence[Parameter] = ()) -> tuple[Parameter, ...]:
+    """The declared parameters of a command function in order, then the ``shared`` ones; no name may occur twice."""
+    hints = get_type_hints(run, include_extras=True)
+    own = tuple(
+        _parameter(name, hints[name], parameter.default)
+        for name, parameter in inspect.signature(run).parameters.items()
+        if name != "invocation"
+    )
+    both = own + tuple(shared)
+    assert len({parameter.name for parameter in both}) == len(both), "a global option's name is taken"
+    return both
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
+    base, declared = get_args(annotation)
+    if get_origin(base) is types.UnionType:
+        base = next(part for part in get_args(base) if part is not type(None))
+    shape: Shape
+    if base is bool:
+        shape = "flag"
+    elif base is int:
+        shape = "count" if isinstance(declared, Option) and declared.count else "number"
+    elif get_origin(base) is list:
+        shape = "texts"
+    else:
+        shape = "text"
+    required = default is inspect.Parameter.empty
+    return Parameter(name, declared, shape, required, None if required else default)

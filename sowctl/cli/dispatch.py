@@ -1,0 +1,133 @@
+"""From argv to a command's function: finds the word, imports that one module, reads its options, calls it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from sowctl.cli import arguments, declare, overview, table
+from sowctl.cli.context import Invocation, Settings
+from sowctl.cli.options import GLOBALS, LEADING_VALUES
+from sowctl.cli.streams import is_terminal
+from sowctl.errors import UsageError
+
+
+class Split(NamedTuple):
+    """argv taken apart: the global options before the command's word, that word and what follows it."""
+
+    leading: list[str]
+    word: str | None
+    rest: list[str]
+
+
+class Loaded(NamedTuple):
+    """A command with its function, its help in plain text and its declared parameters, the global ones last."""
+
+    command: table.Command
+    run: Callable[..., int | None]
+    help: str
+    parameters: tuple[declare.Parameter, ...]
+
+
+def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
+    """Run the command that ``argv`` names and return its exit status."""
+    leading, word, rest = split(argv)
+    if word is None or word == "help":
+        return _overview(invocation, leading, rest)
+    command, rest = _find(word, rest)
+    loaded = load(command)
+    values = _read(loaded, [*leading, *rest], invocation)
+    if values is None:
+        return 0
+    chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBALS}
+    invocation.command = command.name
+    invocation.settings = Settings(**chosen)
+    invocation.streams.color = invocation.settings.color
+    return loaded.run(invocation, **values) or 0
+
+
+def split(argv: Sequence[str]) -> Split:
+    """Find the command's word behind the global options."""
+    leading: list[str] = []
+    rest = list(argv)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        option = rest.pop(0)
+        leading.append(option)
+        name = option[:2] if option[1:2] != "-" and option[:2] in LEADING_VALUES and len(option) > 2 else option
+        if option in LEADING_VALUES and name == option and rest:
+            leading.append(rest.pop(0))
+    if rest and rest[0] == "--":
+        rest.pop(0)
+    return Split(leading, rest[0] if rest else None, rest[1:])
+
+
+def load(command: table.Command) -> Loaded:
+    """Import the command's module and read its declarations."""
+    module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
+    return Loaded(command, module.run, _help(command, module), declare.parameters(module.run, GLOBALS))
+
+
+def _help(command: table.Command, module: Any) -> str:
+    from inspect import cleandoc
+
+    examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
+    return f"\b\nExamples:\n{examples}\n\n{cleandoc(module.run.__doc__)}"
+
+
+def _read(loaded: Loaded, words: list[str], invocation: Invocation) -> dict[str, Any] | None:
+    values = arguments.read(loaded.parameters, words)
+    if values is not None:
+        return values
+    from sowctl.cli import application
+
+    streams = invocation.streams
+    rich = is_terminal(streams.stdout) and streams.colored(streams.stdout)
+    try:
+        return application.read(
+            f"sowctl {loaded.command.name}", loaded.help, loaded.parameters, words, stdout=streams.stdout, rich=rich
+        )
+    except application.HelpShown:
+        return None
+
+
+def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
+    if word in table.PREFIXES:
+        names = [command.words[1] for command in table.members(word)]
+        if not rest or rest[0].startswith("-"):
+            raise UsageError(
+                "SOW-CLI-002", f"{word} needs one of: {', '.join(names)}", hint=f"sowctl {word} {names[0]} --help"
+            )
+        second, rest = rest[0], rest[1:]
+        found = table.find((word, second))
+        if found is None:
+            raise _unknown(f"{word} {second}", [f"{word} {name}" for name in names])
+        return found, rest
+    found = table.find((word,))
+    if found is None:
+        raise _unknown(word, [command.words[0] for command in table.COMMANDS])
+    return found, rest
+
+
+def _unknown(word: str, known: Sequence[str]) -> UsageError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, dict.fromkeys(known), n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else "sowctl --help lists the commands"
+    return UsageError("SOW-CLI-001", f"there is no command {word!r}", hint=hint)
+
+
+def _overview(invocation: Invocation, leading: list[str], rest: list[str]) -> int:
+    streams = invocation.streams
+    if rest:
+        return dispatch(invocation, [*rest, "--help"])
+    if "--version" in leading or "-V" in leading:
+        streams.stdout.write(overview.versions(as_json="--json" in leading))
+        return 0
+    unknown = [o for o in leading if o.startswith("-") and o.partition("=")[0] not in overview.known_options()]
+    if unknown:
+        raise UsageError("SOW-CLI-003", f"no such option: {unknown[0]}", hint="sowctl --help lists the global options")
+    if "--help" in leading or "-h" in leading:
+        streams.stdout.write(overview.text(colored=streams.colored(streams.stdout)).encode())
+        return 0
+    raise UsageError("SOW-CLI-002", "no command given", hint="sowctl --help lists the commands")

@@ -1,0 +1,140 @@
+"""The entry of the program and its one error boundary: argv in, exit status out.
+
+``run`` is the console script; ``main`` does the same for streams, environment, seam and clock that the caller gives.
+Order of thrift: ``--version`` and ``--help`` are answered from the table; a command's module is imported only when its
+word was read; Typer only where the command line is not plain (``arguments.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.streams import Streams
+from sowctl.errors import SowError
+from sowctl.seam import SEAM, Seam
+from sowctl.values.times import Clock, system_clock
+
+INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 130, 141, 143, 70
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: the run ends as with SIGINT, with its own exit status."""
+
+
+def run() -> None:
+    """The console script: the process's own argv and streams; ends the process."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, _terminate)
+    status = main(
+        sys.argv[1:],
+        environ=os.environ,
+        stdin=sys.stdin.buffer,
+        stdout=sys.stdout.buffer,
+        stderr=sys.stderr.buffer,
+    )
+    if status == BROKEN_PIPE:
+        # The interpreter flushes standard output once more at its end and would complain about the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+def main(
+    argv: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    stdin: BinaryIO,
+    stdout: BinaryIO,
+    stderr: BinaryIO,
+    seam: Seam = SEAM,
+    clock: Clock = system_clock,
+) -> int:
+    """Run one command line and return its exit status (``sowctl(1)``, EXIT STATUS); raises nothing."""
+    streams = Streams(stdin, stdout, stderr, environ, color=_early(argv, "--color", "auto"))
+    invocation = Invocation(streams, environ, seam, clock)
+    try:
+        status = _dispatch(invocation, argv)
+        stdout.flush()
+        return status
+    except BrokenPipeError:
+        return BROKEN_PIPE
+    except (SowError, OSError) as error:
+        return _refused(error, invocation, argv)
+    except KeyboardInterrupt as stop:
+        return _stopped(invocation, isinstance(stop, Terminated))
+    except Exception as error:  # the boundary: everything else is a bug of ours
+        return _bug(error, invocation, argv)
+
+
+def _dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
+    if len(argv) == 1 and argv[0] in ("--version", "-V"):
+        from sowctl.version import VERSION
+
+        invocation.streams.stdout.write(f"sowctl {VERSION}\n".encode())
+        return 0
+    from sowctl.cli.dispatch import dispatch
+
+    return dispatch(invocation, argv)
+
+
+def _refused(error: SowError | OSError, invocation: Invocation, argv: Sequence[str]) -> int:
+    from sowctl.cli.boundary import from_oserror, report
+
+    reported = from_oserror(error) if isinstance(error, OSError) else error
+    if invocation.durable is not None:
+        reported.facts.setdefault("durable", invocation.durable)
+    report(reported, invocation.streams, _early(argv, "--error-format", "text"))
+    _trace(error, invocation, argv)
+    return reported.exit_status
+
+
+def _stopped(invocation: Invocation, terminated: bool) -> int:
+    word = "terminated" if terminated else "interrupted"
+    left = f"; {invocation.durable}" if invocation.durable else ""
+    invocation.streams.talk(f"\n{word}{left}" if not terminated else f"{word}{left}")
+    return TERMINATED if terminated else INTERRUPTED
+
+
+def _bug(error: Exception, invocation: Invocation, argv: Sequence[str]) -> int:
+    from sowctl.cli.boundary import report
+
+    words = SowError(
+        "SOW-CLI-070",
+        f"this is a bug in sowctl: {type(error).__name__}: {str(error)[:200]}",
+        hint="please report it with the command line and the output of the same command with --debug",
+        durable=invocation.durable,
+    )
+    report(words, invocation.streams, _early(argv, "--error-format", "text"))
+    _trace(error, invocation, argv)
+    return BUG
+
+
+def _trace(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> None:
+    if "--debug" in argv:
+        import traceback
+
+        from sowctl.output.display import display_lines
+
+        lines = display_lines("".join(traceback.format_exception(error)).rstrip("\n"))
+        invocation.streams.talk(lines)
+
+
+def _early(argv: Sequence[str], name: str, default: str) -> str:
+    """The value of a global option before anything was parsed: errors in parsing must be written as it says."""
+    for position, word in enumerate(argv):
+        if word == "--":
+            break
+        if word == name and position + 1 < len(argv):
+            return argv[position + 1]
+        if word.startswith(name + "="):
+            return word[len(name) + 1 :]
+    return default
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated

@@ -1,0 +1,120 @@
+"""The options that several commands share, each declared once, so that all commands spell them alike.
+
+A command uses the name as an annotation: ``filter: Filter = None``. ``GLOBALS`` are the options of every command;
+they may stand before or after the command's name and end up in :class:`~sowctl.cli.context.Settings`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from sowctl.cli.declare import Argument, Option, Parameter, Shape, option
+
+FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack")
+PANEL = "Global options"
+
+Target: TypeAlias = Annotated[
+    str, Argument("TARGET", "a topic's name, a .sow file, or a regular expression over names")
+]
+Targets: TypeAlias = Annotated[
+    list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all")
+]
+Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all")]
+
+Format: TypeAlias = Annotated[
+    str | None,
+    option("--format", "-F", help="output format; default: table on a terminal, else ndjson", choices=FORMATS),
+]
+Filter: TypeAlias = Annotated[
+    str | None, option("--filter", "-f", help="only records for which this expression is true", metavar="EXPR")
+]
+SowKeys: TypeAlias = Annotated[
+    list[str] | None, option("--sow-key", help="only this SOW key; may be repeated", metavar="KEY")
+]
+MessageType: TypeAlias = Annotated[
+    str | None, option("--message-type", help="the message type, where topics share a name", metavar="TYPE")
+]
+LiteralTopic: TypeAlias = Annotated[
+    bool, option("--literal-topic", help="the target is a name, never a regular expression")
+]
+Regex: TypeAlias = Annotated[bool, option("--regex", help="the target is a regular expression; lists what it matches")]
+At: TypeAlias = Annotated[
+    str | None, option("--at", help="the state as of this time, txid or bookmark", metavar="WHEN")
+]
+Meta: TypeAlias = Annotated[
+    bool, option("--meta", help="wrap each payload in an envelope with topic, key, times, txid and bookmark")
+]
+Columns: TypeAlias = Annotated[
+    str | None, option("--columns", help="columns of table, csv and tsv, such as /id,/price,sow_key", metavar="LIST")
+]
+Delimiter: TypeAlias = Annotated[
+    str | None,
+    option("--delimiter", help="ends each raw record: text, or a byte as decimal number; default newline"),
+]
+Null: TypeAlias = Annotated[bool, option("--null", "-0", help="ends each raw record with a zero byte")]
+Lengths: TypeAlias = Annotated[
+    bool, option("--length-prefix", help="raw: before each record its length, 4 bytes big-endian")
+]
+Template: TypeAlias = Annotated[
+    str | None,
+    option("--template", help="one text per record: {/path}, {data}, {sow_key}, {topic}, {timestamp} ..."),
+]
+Output: TypeAlias = Annotated[
+    str | None, option("--output", help="write to FILE, complete or not at all", metavar="FILE", complete="file")
+]
+Force: TypeAlias = Annotated[bool, option("--force", help="let --output replace an existing file")]
+DryRun: TypeAlias = Annotated[bool, option("--dry-run", help="say what would be done, and do nothing")]
+Yes: TypeAlias = Annotated[bool, option("--yes", help="do not ask")]
+Summary: TypeAlias = Annotated[
+    str | None, option("--summary", help="how the report at the end is written", choices=("text", "json"))
+]
+
+_CONFIG = option(
+    "--config",
+    "-c",
+    help="configuration file; default $SOWCTL_CONFIG, else the one of sowctl.xml, amps.xml, config.xml here",
+    metavar="FILE",
+    complete="file",
+    panel=PANEL,
+)
+_ROOT = option(
+    "--root",
+    help="directory that relative paths of the configuration count from; default its own",
+    metavar="DIR",
+    complete="directory",
+    panel=PANEL,
+)
+_COLOR = option("--color", help="colour messages", choices=("auto", "always", "never"), panel=PANEL)
+_ERRORS = option("--error-format", help="how errors are written", choices=("text", "json"), panel=PANEL)
+_WAIT = option("--lock-wait", help="how long to wait for a lock: 0, 10s, forever", metavar="TIME", panel=PANEL)
+_NOW = option("--now", help="the time to take for the present; default $SOWCTL_NOW, else the clock", panel=PANEL)
+_PROGRESS = option(
+    "--progress", help="progress on standard error", choices=("auto", "always", "never", "json"), panel=PANEL
+)
+_QUIET = option("--quiet", "-q", help="no notes; errors are still written", panel=PANEL)
+_VERBOSE = option("--verbose", "-v", help="more notes; may be repeated", count=True, panel=PANEL)
+_DEBUG = option("--debug", help="show a traceback with an error", panel=PANEL)
+
+
+def _shared(name: str, declared: Option, shape: Shape, default: object) -> Parameter:
+    return Parameter(name, declared, shape, False, default)
+
+
+GLOBALS: tuple[Parameter, ...] = (
+    _shared("config", _CONFIG, "text", None),
+    _shared("root", _ROOT, "text", None),
+    _shared("now", _NOW, "text", None),
+    _shared("lock_wait", _WAIT, "text", "10s"),
+    _shared("color", _COLOR, "text", "auto"),
+    _shared("error_format", _ERRORS, "text", "text"),
+    _shared("progress", _PROGRESS, "text", "auto"),
+    _shared("quiet", _QUIET, "flag", False),
+    _shared("verbose", _VERBOSE, "count", 0),
+    _shared("debug", _DEBUG, "flag", False),
+)
+LEADING_VALUES = frozenset(
+    name
+    for parameter in GLOBALS
+    if parameter.takes_value and isinstance(parameter.declared, Option)
+    for name in parameter.declared.names
+) | {"--format", "-F"}

@@ -1,0 +1,38 @@
+"""How commands say what they found or did: findings to standard output with their count, reports to standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sowctl.cli.context import Invocation
+from sowctl.findings import Finding, Level
+
+
+def show_findings(
+    invocation: Invocation,
+    findings: Iterable[Finding],
+    *,
+    as_json: bool,
+    status: int,
+    clean: str,
+    level: Level = Level.ERROR,
+) -> int:
+    """Write ``findings`` as they come, then their count; ``status`` where one is at least as bad as ``level``, else 0.
+
+    ``clean`` is said where there was no finding at all.
+    """
+    from sowctl.output import findings as rendering
+
+    streams = invocation.streams
+    tally = rendering.Tally()
+    colored = streams.colored(streams.stdout)
+    for finding in tally.through(findings):
+        text = (
+            rendering.as_json(finding)
+            if as_json
+            else rendering.as_text(finding, lambda kind, words: streams.paint(kind, words) if colored else words)
+        )
+        streams.stdout.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    streams.stdout.flush()
+    invocation.note(str(tally) if tally.counts else clean)
+    return status if any(found >= level for found in tally.counts) else 0

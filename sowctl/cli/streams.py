@@ -1,0 +1,97 @@
+"""The three streams of a run, what a person sees on them, and questions to that person.
+
+Standard output is data, bytes. Standard error is talk: UTF-8, one line feed at the end, every datum in it made safe by
+the caller through ``output.display``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from sowctl.errors import RefusedError
+
+_STYLES = {"error": "1;31", "warning": "1;33", "hint": "36", "note": "2", "bold": "1"}
+
+
+@dataclass(slots=True)
+class Streams:
+    """Standard input, output and error as binary streams, with the environment that says how to dress them."""
+
+    stdin: BinaryIO
+    stdout: BinaryIO
+    stderr: BinaryIO
+    environ: Mapping[str, str]
+    color: str = "auto"
+
+    def colored(self, stream: BinaryIO) -> bool:
+        """Whether colour belongs on ``stream``: --color, then NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR, then TERM."""
+        if self.color != "auto":
+            return self.color == "always"
+        if self.environ.get("NO_COLOR") or self.environ.get("TERM") == "dumb":
+            return False
+        if any(self.environ.get(name, "0") not in ("", "0") for name in ("CLICOLOR_FORCE", "FORCE_COLOR")):
+            return True
+        return is_terminal(stream)
+
+    def style(self, kind: str, text: str) -> str:
+        """``text`` in the colour of ``kind`` where standard error shows colours."""
+        return self.paint(kind, text) if self.colored(self.stderr) else text
+
+    @staticmethod
+    def paint(kind: str, text: str) -> str:
+        """``text`` in the colour of ``kind``: error, warning, hint, note or bold."""
+        return f"\x1b[{_STYLES[kind]}m{text}\x1b[0m"
+
+    def talk(self, text: str) -> None:
+        """Write a line (or lines) to standard error. A standard error that is gone is no reason to stop."""
+        try:
+            self.stderr.write(text.encode("utf-8", "backslashreplace") + b"\n")
+            self.stderr.flush()
+        except (OSError, ValueError):
+            pass
+
+    def encoding(self) -> str:
+        """The encoding of the terminal as the locale variables name it; UTF-8 where they say nothing else."""
+        for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+            if locale := self.environ.get(name):
+                codeset = locale.partition(".")[2].partition("@")[0]
+                return codeset or ("ascii" if locale in ("C", "POSIX") else "utf-8")
+        return "utf-8"
+
+    def columns(self) -> int:
+        """The width of the terminal behind standard output: COLUMNS, else the terminal's own word, else 80."""
+        if (wanted := self.environ.get("COLUMNS", "")).isdecimal() and int(wanted) > 0:
+            return int(wanted)
+        try:
+            return os.get_terminal_size(self.stdout.fileno()).columns or 80
+        except (OSError, ValueError, AttributeError):
+            return 80
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something is destroyed.
+
+        Passes with ``yes``; asks on a terminal; raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-007`` where
+        there is nobody to ask and ``SOW-CLI-008`` where the answer is not yes.
+        """
+        if yes:
+            return
+        if not (is_terminal(self.stdin) and is_terminal(self.stderr)):
+            raise RefusedError(
+                "SOW-CLI-007", f"{question}: not without a yes", hint="give --yes, or look first with --dry-run"
+            )
+        self.stderr.write(f"{question}? [y/N] ".encode())
+        self.stderr.flush()
+        answer = self.stdin.readline().strip().lower()
+        if answer not in (b"y", b"yes"):
+            raise RefusedError("SOW-CLI-008", "not confirmed, nothing was changed")
+
+
+def is_terminal(stream: BinaryIO) -> bool:
+    """Whether ``stream`` is a terminal; false for a closed one."""
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False

@@ -1,0 +1,67 @@
+"""The table of commands: name, module, summary, group. A command exists if and only if it has a line here.
+
+``sowctl --help``, the man pages, the completion scripts and the dispatcher all read this table; none of them imports
+a command's module to learn its name. Importing this module costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One line: ``name`` is one or two words, ``module`` lies in ``sowctl.cli.commands`` and defines ``run``."""
+
+    name: str
+    module: str
+    summary: str
+    group: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The name as it stands in argv."""
+        return tuple(self.name.split())
+
+    @property
+    def page(self) -> str:
+        """The name of its man page without the section: ``sowctl-journal-list``."""
+        return "sowctl-" + self.name.replace(" ", "-")
+
+
+DATA = "Records"
+TIME = "History and upkeep"
+LOOK = "Inspection"
+SELF = "About sowctl"
+GROUPS = (DATA, TIME, LOOK, SELF)
+
+COMMANDS: tuple[Command, ...] = (
+    Command("publish", "publish", "put messages into topics, from files or standard input", DATA),
+    Command("query", "query", "print the records of topics: filter, order, page, project, as of a time", DATA),
+    Command("get", "get", "print single records by SOW key or key-field values", DATA),
+    Command("delete", "delete", "delete records by filter, by SOW key or by matching messages", DATA),
+    Command("replay", "replay", "rebuild stores from the journals, or verify them against the journals", TIME),
+    Command("expire", "expire", "remove the records whose lifetime is over", TIME),
+    Command("snapshot", "snapshot", "write the state of a topic at an earlier time", TIME),
+    Command("info", "info", "list topics: type, records, size, position, lag behind the journal", LOOK),
+    Command("hash", "hash", "print or compare the digest of a topic's state", LOOK),
+    Command("check", "check", "read every byte of stores and journals and report damage", LOOK),
+    Command("journal list", "journal_list", "list the journal files with their transaction and time ranges", LOOK),
+    Command("journal dump", "journal_dump", "print journal entries", LOOK),
+    Command("validate", "validate", "report every error that would stop an instance with this configuration", LOOK),
+    Command("demo", "demo", "make a small instance with data to try the commands on", SELF),
+    Command("man", "man", "show a manual page", SELF),
+    Command("completion", "completion", "print a completion script for bash, zsh or fish", SELF),
+)
+
+_BY_WORDS = {command.words: command for command in COMMANDS}
+PREFIXES = frozenset(command.words[0] for command in COMMANDS if len(command.words) == 2)
+
+
+def find(words: tuple[str, ...]) -> Command | None:
+    """The command of these words, or None."""
+    return _BY_WORDS.get(words)
+
+
+def members(prefix: str) -> tuple[Command, ...]:
+    """The two-word commands that begin with ``prefix``."""
+    return tuple(command for command in COMMANDS if command.words[0] == prefix and len(command.words) == 2)

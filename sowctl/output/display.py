@@ -1,0 +1,91 @@
+"""Makes any text or bytes safe to show: the one function between data and a terminal.
+
+Used for table cells, messages, file names, keys and configuration values. A payload may hold escape sequences that move
+the cursor, change the window's title or reverse the reading direction; here they become visible text.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNSAFE = re.compile(
+    "["
+    "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks, embeddings, overrides, isolates
+    "\u2028\u2029"  # line and paragraph separator
+    "\ufff9-\ufffb\U000e0000-\U000e007f"  # interlinear annotation and tag characters: invisible text
+    "\ud800-\udfff"  # surrogates; the low ones stand for bytes that are not UTF-8
+    "]"
+)
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def display(data: bytes | str) -> str:
+    """One line of text without control characters: ``\\n \\r \\t``, ``\\x1b`` for bytes, ``\\u202e`` for characters."""
+    text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
+    if text.isascii() and text.isprintable():
+        return text
+    return _UNSAFE.sub(lambda match: _visible(match[0]), text)
+
+
+def display_lines(data: bytes | str) -> str:
+    """As :func:`display`, but line feeds (and tabs, as spaces) stay: for excerpts and texts of several lines."""
+    text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
+    return "\n".join(display(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def display_json(data: bytes) -> bytes:
+    """JSON text for a terminal: unsafe characters inside its strings become ``\\u`` escapes, so it stays JSON."""
+    if data.isascii() and b"\x1b" not in data and b"\x7f" not in data and not _LOW.search(data):
+        return data
+    text = data.decode("utf-8", "surrogateescape")
+    return _UNSAFE.sub(lambda match: _json_escape(match[0]), text).encode("utf-8", "surrogatepass")
+
+
+_LOW = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if character in _SHORT:
+        return _SHORT[character]
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escape(character: str) -> str:
+    code = ord(character)
+    if character in "\n":
+        return character
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def width(text: str) -> int:
+    """Columns that displayed text takes on a terminal: wide characters count two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(c) or c == "\u200d" else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def clip(text: str, columns: int, mark: str = "...") -> str:
+    """``text`` cut to at most ``columns`` columns, ending in ``mark`` where something was cut."""
+    if width(text) <= columns:
+        return text
+    if columns <= len(mark):
+        return mark[:columns]
+    kept, used = [], 0
+    for character in text:
+        used += width(character)
+        if used > columns - len(mark):
+            break
+        kept.append(character)
+    return "".join(kept) + mark

@@ -1,0 +1,61 @@
+"""Findings as text for people or as JSON lines for programs, in the order in which they were found."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from sowctl.findings import Finding, Level
+from sowctl.output.display import display, display_lines
+
+Style = Callable[[str, str], str]
+"""``(kind, text) -> text``, in colour or not; kinds are error, warning, note and hint."""
+
+_KINDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note", Level.ADVICE: "note"}
+_PLURALS = {
+    Level.ERROR: ("error", "errors"),
+    Level.WARNING: ("warning", "warnings"),
+    Level.INFO: ("note", "notes"),
+    Level.ADVICE: ("piece of advice", "pieces of advice"),
+}
+
+
+def as_text(finding: Finding, style: Style) -> str:
+    """``file:line:column: error[ID]: message``, the excerpt and the hint, without a line feed at the end."""
+    head = f"{finding.level.name.lower()}[{finding.id}]"
+    element = f" {display(finding.place.element)}:" if finding.place.element else ""
+    lines = [
+        f"{display(str(finding.place))}:{element} {style(_KINDS[finding.level], head)}: {display(finding.message)}"
+    ]
+    if finding.excerpt:
+        lines += ["  " + line for line in display_lines(finding.excerpt).split("\n")]
+    if finding.hint:
+        lines.append(f"  {style('hint', 'hint')}: {display(finding.hint)}")
+    return "\n".join(lines)
+
+
+def as_json(finding: Finding) -> str:
+    """One line of JSON, ASCII only; the keys are those of :meth:`Finding.as_dict` and ``excerpt``."""
+    row = finding.as_dict()
+    if finding.excerpt is not None:
+        row["excerpt"] = finding.excerpt
+    return json.dumps(row)
+
+
+class Tally:
+    """Counts the findings that pass through it by level."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Level] = Counter()
+
+    def through(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """The same findings, counted."""
+        for finding in findings:
+            self.counts[finding.level] += 1
+            yield finding
+
+    def __str__(self) -> str:
+        """``2 errors, 1 warning``; ``no findings`` where there was none."""
+        parts = [f"{count} {_PLURALS[level][count != 1]}" for level, count in sorted(self.counts.items(), reverse=True)]
+        return ", ".join(parts) or "no findings"
