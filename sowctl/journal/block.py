@@ -1,0 +1,218 @@
+"""What a reader gives: blocks, entries, positions, and what it says about damage and tails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+from sowctl.errors import DamageError
+from sowctl.journal import columns as codec
+from sowctl.journal.columns import Columns, NumpyColumns
+from sowctl.journal.format import NO_PUBLISHER, BlockHeader, BlockMap, Topic, block_place
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place between two groups: byte ``offset`` in file ``number``; ``txid`` is the last one before it."""
+
+    number: int
+    offset: int
+    txid: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """The last entry of a topic: its txid, its time (microseconds UTC), and the position before the block it is in.
+
+    A topic without entries has txid 0, time 0 and position None.
+    """
+
+    last_txid: int
+    last_time: int
+    position: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One journal file. ``last_txid`` is None for the file that still grows, ``size`` in bytes."""
+
+    path: Path
+    number: int
+    size: int
+    first_txid: int
+    last_txid: int | None
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class TailReport:
+    """What a reader skipped at the end of the last file.
+
+    ``size`` bytes from ``offset`` on belong to no block (0: nothing torn); ``open_group`` is the first txid of a group
+    without its last block (0: none).
+    """
+
+    path: Path
+    offset: int
+    size: int
+    open_group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A damaged stretch that a resyncing reader passed over; txids are those that are missing (last None: unknown)."""
+
+    path: Path
+    offset: int
+    size: int
+    first_txid: int
+    last_txid: int | None
+    error: DamageError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry. ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` is a name hash or None."""
+
+    txid: int
+    operation: int
+    topic: Topic
+    key: bytes
+    check: bytes
+    time: int
+    expiration: int
+    publisher: int | None
+    client: str | None
+    sequence: int
+    flags: int
+    user_key: bytes | None
+    correlation_id: bytes | None
+    logical_topic: bytes | None
+    payload: bytes
+
+
+class Block:
+    """One verified block of a complete group; columns and payloads are decompressed when first asked for.
+
+    ``header`` has the facts (group, first and last txid, count, times); ``start`` is the position before the block and
+    ``end`` the one behind it. The bytes are held, so a block outlives its file.
+    """
+
+    __slots__ = (
+        "_columns",
+        "_payloads",
+        "_stored_columns",
+        "_stored_payloads",
+        "end",
+        "header",
+        "map",
+        "path",
+        "start",
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        number: int,
+        offset: int,
+        header: BlockHeader,
+        map: BlockMap,
+        columns: memoryview,
+        payloads: memoryview,
+    ) -> None:
+        self.path = path
+        self.header = header
+        self.map = map
+        self.start = Position(number, offset, header.first_txid - 1)
+        self.end = Position(number, offset + header.size, header.last_txid)
+        self._stored_columns = columns
+        self._stored_payloads = payloads
+        self._columns: Columns | None = None
+        self._payloads: memoryview | None = None
+
+    def __len__(self) -> int:
+        return self.header.count
+
+    @property
+    def first_txid(self) -> int:
+        """Txid of entry 0; entry i has ``first_txid + i``."""
+        return self.header.first_txid
+
+    @property
+    def last_txid(self) -> int:
+        """Txid of the last entry."""
+        return self.header.last_txid
+
+    @property
+    def topics(self) -> list[Topic]:
+        """Topics by the index that the topic column uses."""
+        return [row.topic for row in self.map.topics]
+
+    @property
+    def publishers(self) -> list[tuple[int, str]]:
+        """(hash, client name) by the index that the publisher column uses."""
+        return [(row.hash, row.client) for row in self.map.publishers]
+
+    def columns(self) -> Columns:
+        """The columns in plain Python. Raises DamageError ``SOW-JRN-014`` where they contradict header or map."""
+        if self._columns is None:
+            header = self.header
+            try:
+                raw = codec.decompress(header.codec, self._stored_columns, header.columns_raw)
+                self._columns = codec.unpack(
+                    raw, header.count, header.flags, header.payloads_raw, len(self.map.topics), len(self.map.publishers)
+                )
+            except ValueError as error:
+                raise self._contradiction(error) from error
+        return self._columns
+
+    def numpy_columns(self) -> NumpyColumns:
+        """The columns as numpy arrays on the same memory. Raises as :meth:`columns`."""
+        return codec.as_numpy(self.columns())
+
+    def payload_bytes(self) -> memoryview:
+        """All payloads back to back, decompressed once. Raises DamageError ``SOW-JRN-014``."""
+        if self._payloads is None:
+            try:
+                self._payloads = codec.decompress(self.header.codec, self._stored_payloads, self.header.payloads_raw)
+            except ValueError as error:
+                raise self._contradiction(error) from error
+        return self._payloads
+
+    def payloads(self) -> list[bytes]:
+        """One payload per entry."""
+        raw = bytes(self.payload_bytes())
+        return [raw[start:end] for start, end in pairwise(accumulate(self.columns().lengths, initial=0))]
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries in order."""
+        columns = self.columns()
+        topics = self.topics
+        publishers = self.publishers
+        keys, checks = bytes(columns.keys), bytes(columns.checks)
+        for index, payload in enumerate(self.payloads()):
+            who = columns.publishers[index]
+            publisher, client = (None, None) if who == NO_PUBLISHER else publishers[who]
+            yield Entry(
+                txid=self.header.first_txid + index,
+                operation=columns.operations[index],
+                topic=topics[columns.topics[index]],
+                key=keys[8 * index : 8 * index + 8],
+                check=checks[8 * index : 8 * index + 8],
+                time=columns.times[index],
+                expiration=columns.expirations[index],
+                publisher=publisher,
+                client=client,
+                sequence=columns.sequences[index],
+                flags=columns.flags[index],
+                user_key=columns.user_keys[index] if columns.user_keys else None,
+                correlation_id=columns.correlation_ids[index] if columns.correlation_ids else None,
+                logical_topic=columns.logical_topics[index] if columns.logical_topics else None,
+                payload=payload,
+            )
+
+    def _contradiction(self, error: ValueError) -> DamageError:
+        place = block_place(self.path, self.start.offset)
+        return codec.damaged(str(error), place, self.header.first_txid, self.header.last_txid)

@@ -1,0 +1,255 @@
+"""The columns of a block: bytes <-> arrays (``sow-journal(5)``, "Columns"). Used by group, block and check only."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from sowctl.errors import DamageError
+from sowctl.journal.format import (
+    CODEC_NONE,
+    CODEC_ZSTD,
+    CORRELATION_IDS,
+    HAS_CORRELATION_ID,
+    HAS_LOGICAL_TOPIC,
+    HAS_USER_KEY,
+    LOGICAL_TOPICS,
+    MAX_RAW,
+    NO_PUBLISHER,
+    USER_KEYS,
+)
+
+if TYPE_CHECKING:
+    import numpy
+    import zstandard
+
+    Ints = memoryview[int]
+else:
+    Ints = memoryview
+
+ENTRY_SIZE = 51
+"""Bytes of the fixed columns per entry."""
+
+_LAYOUT = (("keys", 0), ("checks", 8), ("times", 16), ("expirations", 24), ("sequences", 32), ("lengths", 40))
+_STARTS = dict(_LAYOUT) | {"topics": 44, "publishers": 46, "flags": 48, "operations": 50}
+_CODES = {
+    "times": "q",
+    "expirations": "q",
+    "sequences": "Q",
+    "lengths": "I",
+    "topics": "H",
+    "publishers": "H",
+    "flags": "H",
+    "operations": "B",
+}
+_TEXTS = (
+    ("user_keys", USER_KEYS, HAS_USER_KEY),
+    ("correlation_ids", CORRELATION_IDS, HAS_CORRELATION_ID),
+    ("logical_topics", LOGICAL_TOPICS, HAS_LOGICAL_TOPIC),
+)
+_LITTLE = sys.byteorder == "little"
+assert array("q").itemsize == 8
+assert array("I").itemsize == 4
+assert array("H").itemsize == 2
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of one block, one value per entry.
+
+    ``keys`` and ``checks`` are 8 bytes each, back to back; the others are indexable sequences of numbers. ``topics``
+    and ``publishers`` are indexes into the block's lists, publisher 65535 is none. The three texts are None where no
+    entry of the block has one, else a list with None for an entry that has none (an empty text is ``b""``).
+    """
+
+    keys: memoryview
+    checks: memoryview
+    times: Ints
+    expirations: Ints
+    sequences: Ints
+    lengths: Ints
+    topics: Ints
+    publishers: Ints
+    flags: Ints
+    operations: Ints
+    user_keys: list[bytes | None] | None
+    correlation_ids: list[bytes | None] | None
+    logical_topics: list[bytes | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyColumns:
+    """As :class:`Columns`, as numpy arrays on the same memory (read-only); ``keys`` and ``checks`` are ``>u8``."""
+
+    keys: numpy.ndarray[Any, Any]
+    checks: numpy.ndarray[Any, Any]
+    times: numpy.ndarray[Any, Any]
+    expirations: numpy.ndarray[Any, Any]
+    sequences: numpy.ndarray[Any, Any]
+    lengths: numpy.ndarray[Any, Any]
+    topics: numpy.ndarray[Any, Any]
+    publishers: numpy.ndarray[Any, Any]
+    flags: numpy.ndarray[Any, Any]
+    operations: numpy.ndarray[Any, Any]
+    user_keys: list[bytes | None] | None
+    correlation_ids: list[bytes | None] | None
+    logical_topics: list[bytes | None] | None
+
+
+def little(values: array[int]) -> bytes:
+    """The bytes of an array as the file wants them."""
+    if not _LITTLE:
+        values = values[:]
+        values.byteswap()
+    return values.tobytes()
+
+
+def numbers(raw: memoryview, code: str) -> Ints:
+    """Numbers of a type code on ``raw``; copied only where the machine is big-endian."""
+    if _LITTLE:
+        return raw.cast(code)  # type: ignore[call-overload, no-any-return]
+    swapped = array(code, raw.tobytes())
+    swapped.byteswap()
+    return memoryview(swapped)  # type: ignore[return-value]
+
+
+def pack_texts(texts: Sequence[bytes | None], size: int) -> bytes:
+    """A text column that starts behind ``size`` bytes of columns."""
+    lengths = array("I", [0 if text is None else len(text) for text in texts])
+    return b"".join([bytes(-size % 8), little(lengths), *[text for text in texts if text]])
+
+
+def _texts(raw: memoryview, start: int, flags: Ints, bit: int) -> tuple[list[bytes | None], int]:
+    """The text column at ``start`` and where the next one begins. Raises ValueError."""
+    start += -start % 8
+    begin = start + 4 * len(flags)
+    if begin > len(raw):
+        raise ValueError("a text column is cut short")
+    lengths = numbers(raw[start:begin], "I")
+    ends = list(accumulate(lengths, initial=begin))
+    if ends[-1] > len(raw):
+        raise ValueError("a text column is cut short")
+    texts: list[bytes | None] = []
+    for index, flag in enumerate(flags):
+        if flag & bit:
+            texts.append(raw[ends[index] : ends[index + 1]].tobytes())
+        elif lengths[index]:
+            raise ValueError("a text without its flag")
+        else:
+            texts.append(None)
+    return texts, ends[-1]
+
+
+def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics: int, publishers: int) -> Columns:
+    """Read the columns of ``count`` entries from decompressed bytes.
+
+    ``payloads`` is the size of all payloads, ``topics`` and ``publishers`` how many the map lists: indexes and lengths
+    have to fit them. Raises ValueError for columns that do not.
+    """
+    if len(raw) < ENTRY_SIZE * count:
+        raise ValueError("the columns are cut short")
+    parts = {
+        name: numbers(raw[start * count : start * count + count * (array(code).itemsize)], code)
+        for name, code in _CODES.items()
+        for start in (_STARTS[name],)
+    }
+    if sum(parts["lengths"]) != payloads:
+        raise ValueError("the payload lengths do not add up")
+    if max(parts["topics"]) >= topics:
+        raise ValueError("a topic that the block does not list")
+    if publishers == 0 and min(parts["publishers"]) != NO_PUBLISHER:
+        raise ValueError("a publisher that the block does not list")
+    if publishers and any(NO_PUBLISHER > index >= publishers for index in set(parts["publishers"])):
+        raise ValueError("a publisher that the block does not list")
+    texts: dict[str, list[bytes | None] | None] = {}
+    end = ENTRY_SIZE * count
+    for name, block_flag, bit in _TEXTS:
+        texts[name] = None
+        if block_flags & block_flag:
+            texts[name], end = _texts(raw, end, parts["flags"], bit)
+    if end != len(raw):
+        raise ValueError("bytes behind the columns")
+    return Columns(keys=raw[: 8 * count], checks=raw[8 * count : 16 * count], **parts, **texts)
+
+
+def as_numpy(columns: Columns) -> NumpyColumns:
+    """The same columns as numpy arrays."""
+    import numpy
+
+    def view(name: str) -> numpy.ndarray[Any, Any]:
+        return numpy.frombuffer(getattr(columns, name), dtype=_CODES[name])
+
+    return NumpyColumns(
+        keys=numpy.frombuffer(columns.keys, dtype=">u8"),
+        checks=numpy.frombuffer(columns.checks, dtype=">u8"),
+        times=view("times"),
+        expirations=view("expirations"),
+        sequences=view("sequences"),
+        lengths=view("lengths"),
+        topics=view("topics"),
+        publishers=view("publishers"),
+        flags=view("flags"),
+        operations=view("operations"),
+        user_keys=columns.user_keys,
+        correlation_ids=columns.correlation_ids,
+        logical_topics=columns.logical_topics,
+    )
+
+
+_compressor: zstandard.ZstdCompressor | None = None
+_decompressor: zstandard.ZstdDecompressor | None = None
+
+
+def compress(codec: int, raw: bytes) -> bytes:
+    """``raw`` as a block stores it."""
+    global _compressor
+    if codec == CODEC_NONE:
+        return raw
+    if _compressor is None:
+        import zstandard
+
+        _compressor = zstandard.ZstdCompressor(level=1)
+    return _compressor.compress(raw)
+
+
+def decompress(codec: int, stored: memoryview, raw_size: int) -> memoryview:
+    """The ``raw_size`` bytes behind ``stored``. Raises ValueError where it holds another number of them.
+
+    The size that the frame states is compared first, because it is what the library allocates.
+    """
+    global _decompressor
+    if codec == CODEC_NONE:
+        if len(stored) != raw_size:
+            raise ValueError("sizes differ")
+        return stored
+    if codec != CODEC_ZSTD or raw_size > MAX_RAW:
+        raise ValueError("unknown codec or too large")
+    import zstandard
+
+    if _decompressor is None:
+        _decompressor = zstandard.ZstdDecompressor()
+    try:
+        if zstandard.frame_content_size(stored) != raw_size:
+            raise ValueError("the compressed part states another size")
+        raw = _decompressor.decompress(stored, max_output_size=raw_size, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    if len(raw) != raw_size:
+        raise ValueError("the compressed part has another size")
+    return memoryview(raw)
+
+
+def damaged(what: str, place: str, first: int, last: int) -> DamageError:
+    """The error for a body whose CRC is right and whose contents are not."""
+    return DamageError(
+        "SOW-JRN-014",
+        f"a block (txids {first} to {last}) contradicts itself: {what}",
+        place=place,
+        hint="this is a bug of the writer or a forged file; 'journal check' lists what else is wrong",
+        first_txid=first,
+        last_txid=last,
+    )

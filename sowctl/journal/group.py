@@ -1,0 +1,248 @@
+"""What a writer is given: a batch of entries by columns, and how it is cut into blocks (``sow-journal(5)``, "Blocks")."""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sowctl.errors import LimitError
+from sowctl.journal import columns as codec
+from sowctl.journal.format import (
+    ABORT,
+    CODEC_NONE,
+    CORRELATION_IDS,
+    LAST,
+    LOGICAL_TOPICS,
+    MAX_MAP,
+    MAX_RAW,
+    NO_PUBLISHER,
+    USER_KEYS,
+    BlockHeader,
+    BlockMap,
+    MapPublisher,
+    MapTopic,
+    Topic,
+    pack_map,
+)
+
+BLOCK_ENTRIES = 1024
+BLOCK_BYTES = 4 << 20
+"""A block is closed at this many entries or bytes of payload; a single larger payload is a block of its own."""
+PLAIN_BELOW = 1024
+"""Blocks with fewer bytes are not compressed: it would save little and cost the import of the library."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Entries to append, in order, by columns; n entries.
+
+    ``operations`` n bytes (1 publish, 2 delete); ``topic`` and ``publisher`` indexes into ``topics`` and ``publishers``
+    (65535 = no publisher), one per entry or one int for all; ``keys`` and ``checks`` 8n bytes, as
+    :mod:`sowctl.identity.keys` makes them; ``times``, ``expirations`` (0 = never) in microseconds since 1970 UTC, an
+    ``array("q")`` or one int for all; ``sequences`` an ``array("Q")`` or None; ``flags`` an ``array("H")`` or one int
+    (see ``format.HAS_USER_KEY`` and so on: an entry whose text is not None needs its flag). The texts are None where no
+    entry has one.
+    """
+
+    topics: list[Topic]
+    publishers: list[tuple[int, str]]
+    operations: bytes
+    topic: Sequence[int] | int
+    keys: bytes
+    checks: bytes
+    times: array[int] | int
+    expirations: array[int] | int
+    publisher: Sequence[int] | int
+    sequences: array[int] | None
+    flags: array[int] | int
+    payloads: list[bytes]
+    user_keys: list[bytes | None] | None = None
+    correlation_ids: list[bytes | None] | None = None
+    logical_topics: list[bytes | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBlock:
+    """One block without its place: header (CRC not computed yet), map, body parts."""
+
+    header: BlockHeader
+    map: BlockMap
+    body: tuple[bytes, bytes, bytes]
+
+
+def encode(
+    group: Group, codec_id: int, first_txid: int, group_txid: int, synced_txid: int, last: bool
+) -> Iterator[EncodedBlock]:
+    """Cut a group into blocks. ``group_txid`` is ``first_txid`` unless the group was begun before; ``last`` ends it.
+
+    Raises LimitError ``SOW-JRN-016`` for a payload above 256 MiB; ValueError where the columns do not fit each other.
+    """
+    _check_lengths(group)
+    bounds = list(_bounds(group.payloads))
+    for start, stop in bounds:
+        final = last and stop == bounds[-1][1]
+        yield _encode_block(group, start, stop, codec_id, first_txid + start, group_txid, synced_txid, final)
+
+
+def abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
+    """The marker that ends a group that has not happened."""
+    header = BlockHeader(
+        CODEC_NONE, LAST | ABORT, 0, group_txid, group_txid, last_txid, group_txid - 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    )
+    return EncodedBlock(header, BlockMap((), ()), (b"", b"", b""))
+
+
+def _check_lengths(group: Group) -> None:
+    count = len(group.operations)
+    columns = (group.topic, group.times, group.expirations, group.publisher, group.flags)
+    texts = (group.sequences, group.user_keys, group.correlation_ids, group.logical_topics)
+    if (
+        count == 0
+        or len(group.payloads) != count
+        or not len(group.keys) == len(group.checks) == 8 * count
+        or any(not isinstance(column, int) and len(column) != count for column in columns)
+        or any(column is not None and len(column) != count for column in texts)
+    ):
+        raise ValueError("the columns of a group have different lengths, or there are no entries")
+
+
+def _bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
+    """Where to cut: at most BLOCK_ENTRIES entries and BLOCK_BYTES bytes."""
+    count = len(payloads)
+    start = 0
+    while start < count:
+        stop = min(start + BLOCK_ENTRIES, count)
+        if sum(map(len, payloads[start:stop])) > BLOCK_BYTES:
+            size = len(payloads[start])
+            stop = start + 1
+            while stop < count and stop - start < BLOCK_ENTRIES and (size := size + len(payloads[stop])) <= BLOCK_BYTES:
+                stop += 1
+        yield start, stop
+        start = stop
+
+
+def _spread(column: Sequence[int] | int, code: str, start: int, stop: int) -> array[int]:
+    if isinstance(column, int):
+        return array(code, (column,)) * (stop - start)
+    if isinstance(column, array) and column.typecode == code:
+        return column[start:stop]
+    return array(code, column[start:stop])
+
+
+def _topics(group: Group, start: int, times: array[int], first_txid: int) -> tuple[list[MapTopic], array[int]]:
+    """The map's topics and the topic column of one block; only topics that occur are listed."""
+    count = len(times)
+    if isinstance(group.topic, int):
+        used = {group.topic: count - 1}
+        column = array("H", (0,)) * count
+    else:
+        column = _spread(group.topic, "H", start, start + count)
+        used = {index: place for place, index in enumerate(column)}
+        order = {index: rank for rank, index in enumerate(sorted(used))}
+        if len(order) != max(order) + 1:
+            column = array("H", [order[index] for index in column])
+    rows = [MapTopic(group.topics[index], first_txid + used[index], times[used[index]]) for index in sorted(used)]
+    return rows, column
+
+
+def _publishers(group: Group, start: int, count: int, sequences: array[int]) -> tuple[list[MapPublisher], array[int]]:
+    """The map's publishers and the publisher column of one block."""
+    if isinstance(group.publisher, int):
+        if group.publisher == NO_PUBLISHER:
+            return [], array("H", (NO_PUBLISHER,)) * count
+        return [MapPublisher(*group.publishers[group.publisher], max(sequences))], array("H", (0,)) * count
+    column = _spread(group.publisher, "H", start, start + count)
+    highest: dict[int, int] = {}
+    for index, sequence in zip(column, sequences, strict=True):
+        if sequence >= highest.get(index, 0):
+            highest[index] = sequence
+    highest.pop(NO_PUBLISHER, None)
+    order = {index: rank for rank, index in enumerate(sorted(highest))}
+    if order and len(order) != max(order) + 1:
+        order[NO_PUBLISHER] = NO_PUBLISHER
+        column = array("H", [order[index] for index in column])
+    return [MapPublisher(*group.publishers[index], highest[index]) for index in sorted(highest)], column
+
+
+def _encode_block(
+    group: Group, start: int, stop: int, codec_id: int, first_txid: int, group_txid: int, synced_txid: int, last: bool
+) -> EncodedBlock:
+    count = stop - start
+    times = _spread(group.times, "q", start, stop)
+    sequences = array("Q", bytes(8 * count)) if group.sequences is None else group.sequences[start:stop]
+    topics, topic_column = _topics(group, start, times, first_txid)
+    publishers, publisher_column = _publishers(group, start, count, sequences)
+    payloads = group.payloads[start:stop]
+    try:
+        lengths = array("I", list(map(len, payloads)))
+    except OverflowError:
+        raise _too_large() from None
+    parts = [
+        group.keys[8 * start : 8 * stop],
+        group.checks[8 * start : 8 * stop],
+        codec.little(times),
+        codec.little(_spread(group.expirations, "q", start, stop)),
+        codec.little(sequences),
+        codec.little(lengths),
+        codec.little(topic_column),
+        codec.little(publisher_column),
+        codec.little(_spread(group.flags, "H", start, stop)),
+        group.operations[start:stop],
+    ]
+    flags = LAST if last else 0
+    texts = (
+        (USER_KEYS, group.user_keys),
+        (CORRELATION_IDS, group.correlation_ids),
+        (LOGICAL_TOPICS, group.logical_topics),
+    )
+    size = codec.ENTRY_SIZE * count
+    for flag, column in texts:
+        if column is not None and any(text is not None for text in (chosen := column[start:stop])):
+            flags |= flag
+            parts.append(codec.pack_texts(chosen, size))
+            size += len(parts[-1])
+    raw_columns = b"".join(parts)
+    raw_payloads = b"".join(payloads)
+    packed_map = pack_map(topics, publishers)
+    if max(len(raw_columns), len(raw_payloads)) > MAX_RAW or len(packed_map) > MAX_MAP:
+        raise _too_large()
+    if len(raw_columns) + len(raw_payloads) < PLAIN_BELOW:
+        codec_id = CODEC_NONE
+    stored_columns = codec.compress(codec_id, raw_columns)
+    stored_payloads = codec.compress(codec_id, raw_payloads)
+    header = BlockHeader(
+        codec=codec_id,
+        flags=flags,
+        count=count,
+        group=group_txid,
+        first_txid=first_txid,
+        last_txid=first_txid + count - 1,
+        synced_txid=synced_txid,
+        earliest=min(times),
+        latest=max(times),
+        map_size=len(packed_map),
+        columns_stored=len(stored_columns),
+        columns_raw=len(raw_columns),
+        payloads_stored=len(stored_payloads),
+        payloads_raw=len(raw_payloads),
+        map_crc=zlib.crc32(packed_map),
+        columns_crc=zlib.crc32(stored_columns),
+        payloads_crc=zlib.crc32(stored_payloads),
+        crc=0,
+    )
+    return EncodedBlock(
+        header, BlockMap(tuple(topics), tuple(publishers)), (packed_map, stored_columns, stored_payloads)
+    )
+
+
+def _too_large() -> LimitError:
+    return LimitError(
+        "SOW-JRN-016",
+        f"a message is too large for the journal: a block holds at most {MAX_RAW >> 20} MiB",
+        hint="split the message, or store it elsewhere and publish where it is",
+    )
