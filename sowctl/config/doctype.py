@@ -1,0 +1,86 @@
+"""Why a document type declaration is refused: external, exploding, or merely unsupported.
+
+Nothing is ever opened or expanded here; the declared entities are only counted. Called by :mod:`sowctl.config.load`.
+Ruled by ``sow-config(5)``, entities.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_EXPANSION = 5 << 20
+_MAX_NESTING = 64
+_MAX_ENTITIES = 1_000
+_MAX_SUBSET = 1 << 20
+_ENTITY = re.compile(r"<!ENTITY\s+(%\s+)?([^\s\"'>]+)\s+(?:(SYSTEM|PUBLIC)\b|\"([^\"]*)\"|'([^']*)')")
+_HEAD = re.compile(r"<!DOCTYPE\s+[^\s\[>]+\s*(SYSTEM|PUBLIC)?[^\[>]*")
+_REFERENCE = re.compile(r"&([^\s;&#<>]+);")
+_IDENTIFIER = re.compile(r"\s*(?:\"[^\"]*\"|'[^']*')(?:\s*(\"[^\"]*\"|'[^']*'))?")
+HINT = (
+    "document types and entities are not supported; to split a configuration over files write "
+    "<Include>part.xml</Include> in place of the entity reference"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A rule, the offset it points to, and the message."""
+
+    rule: str
+    offset: int
+    message: str
+
+
+def refusal(text: str, start: int) -> Refusal:
+    """Judge the declaration at ``start``: X002 external, X003 exploding, X004 any other."""
+    head = _HEAD.match(text, start)
+    if head is not None and head[1]:
+        system = _system_id(text, head.end(1))
+        return Refusal("X002", start, f"external DTD is not allowed ({system})")
+    entities: dict[str, tuple[str, int]] = {}
+    end = start
+    for match in _ENTITY.finditer(text, start, start + _MAX_SUBSET):
+        end = match.end()
+        if match[3]:
+            return Refusal("X002", match.start(), f"external entity is not allowed ({_system_id(text, match.end(3))})")
+        entities.setdefault(match[2], (match[4] or match[5] or "", match.start()))
+        if len(entities) > _MAX_ENTITIES:
+            return Refusal("X003", match.start(), f"more than {_MAX_ENTITIES} entities are declared")
+    return _expansion(text, start, end, entities)
+
+
+def _system_id(text: str, position: int) -> str:
+    match = _IDENTIFIER.match(text, position)
+    if match is None:
+        return "no system identifier"
+    return (match[1] or match[0]).strip()[1:81].rstrip("\"'")
+
+
+def _expansion(text: str, start: int, end: int, entities: dict[str, tuple[str, int]]) -> Refusal:
+    sizes: dict[str, int] = {}
+
+    def size(name: str, depth: int) -> int:
+        if name not in entities:
+            return 0
+        if depth > _MAX_NESTING:
+            return MAX_EXPANSION + 1
+        if name not in sizes:
+            value = entities[name][0]
+            inner = sum(size(reference, depth + 1) for reference in _REFERENCE.findall(value))
+            sizes[name] = min(len(value) + inner, MAX_EXPANSION + 1)
+        return sizes[name]
+
+    for name in reversed(entities):
+        if size(name, 1) > MAX_EXPANSION:
+            message = f"entity expansion exceeds {MAX_EXPANSION} bytes (entity '{name}')"
+            return Refusal("X003", entities[name][1], message)
+    total = 0
+    for match in _REFERENCE.finditer(text, end):
+        total += size(match[1], 1)
+        if total > MAX_EXPANSION:
+            return Refusal("X003", match.start(), f"entity expansion exceeds {MAX_EXPANSION} bytes")
+    if entities:
+        name = next(iter(entities))
+        return Refusal("X004", entities[name][1], f"internal entity '{name}' used")
+    return Refusal("X004", start, "a document type declaration is not allowed")

@@ -1,0 +1,157 @@
+"""A loaded configuration as light frozen nodes, each knowing its file, line and column.
+
+Nodes are what everything outside the loader sees of the XML: nobody else needs an XML library. Rooms above may keep
+them and ask them for places; only :mod:`sowctl.config.load` makes them. Ruled by ``sow-config(5)``, file and text.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sowctl.findings import Place
+
+SPACE = " \t\r\n"
+"""White space as XML counts it; a no-break space is a character like any other."""
+VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_PIECE = re.compile(r"<!--.*?-->|<!\[CDATA\[(.*?)\]\]>|<\?.*?\?>|&(#x?[0-9A-Fa-f]+|\w+);|(</)|(<)|(.)", re.DOTALL)
+_ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """The text of one file, line ends normalised, and the variables it was expanded with."""
+
+    file: str
+    text: str = field(repr=False)
+    newlines: tuple[int, ...] = field(repr=False)
+    variables: Mapping[str, str] = field(repr=False)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column (1-based, in characters) of a text offset."""
+        before = bisect_left(self.newlines, offset)
+        return before + 1, offset - (self.newlines[before - 1] if before else -1)
+
+    def place(self, offset: int, element: str | None = None) -> Place:
+        """The place of a text offset."""
+        line, column = self.position(offset)
+        return Place(self.file, line, column, element=element)
+
+    def excerpt(self, line: int, column: int) -> str:
+        """The source line with a caret under ``column``; of a very long line, the part around it."""
+        start = self.newlines[line - 2] + 1 if line > 1 else 0
+        end = self.newlines[line - 1] if line <= len(self.newlines) else len(self.text)
+        content = self.text[start:end].replace("\t", " ")
+        cut = max(0, column - 1 - _WIDTH // 2) if len(content) > _WIDTH else 0
+        return f"  {content[cut : cut + _WIDTH]}\n  {' ' * (column - 1 - cut)}^"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One element: ``text`` has its variables replaced and outer white space removed."""
+
+    tag: str
+    text: str
+    attributes: Mapping[str, str]
+    children: tuple[Node, ...]
+    place: Place
+    source: Source = field(repr=False)
+    inner: int = field(repr=False)
+    """Offset of the content in the source, -1 for an element that the loader made up."""
+
+    def find(self, *tags: str) -> Node | None:
+        """The first child with one of these tags, tags in order of preference."""
+        for tag in tags:
+            for child in self.children:
+                if child.tag == tag:
+                    return child
+        return None
+
+    def all(self, *tags: str) -> Iterator[Node]:
+        """All children with one of these tags, in document order."""
+        return (child for child in self.children if child.tag in tags)
+
+    def value(self, *tags: str) -> str | None:
+        """The text of :meth:`find`, or None."""
+        child = self.find(*tags)
+        return None if child is None else child.text
+
+    def walk(self) -> Iterator[Node]:
+        """This node and everything below, in document order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def place_in_text(self, line: int, column: int) -> Place:
+        """The place in the file of a line and column of ``text``, through references, CDATA, and variables."""
+        lines = self.text.split("\n")
+        index = sum(len(part) + 1 for part in lines[: line - 1]) + column - 1
+        decoded, offsets = _expanded(self.source, *_decoded(self.source, self.inner))
+        lead = len(decoded) - len(decoded.lstrip(SPACE))
+        if self.inner < 0 or not offsets:
+            return self.place
+        return self.source.place(offsets[min(lead + index, len(offsets) - 1)], self.place.element)
+
+
+def _decoded(source: Source, inner: int) -> tuple[str, list[int]]:
+    """The character data from ``inner`` to the next tag, and the source offset of each character and of the end."""
+    characters: list[str] = []
+    offsets: list[int] = []
+    position = max(inner, 0)
+    for match in _PIECE.finditer(source.text, position):
+        position = match.start()
+        if match[3] or match[4]:
+            break
+        if match[1] is not None:
+            characters.extend(match[1])
+            offsets.extend(range(match.start(1), match.end(1)))
+        elif match[2] is not None:
+            characters.append(_character(match[2]))
+            offsets.append(position)
+        elif match[5] is not None:
+            characters.append(match[5])
+            offsets.append(position)
+    offsets.append(position)
+    return "".join(characters), offsets
+
+
+def _character(reference: str) -> str:
+    if reference.startswith("#x"):
+        return chr(int(reference[2:], 16))
+    if reference.startswith("#"):
+        return chr(int(reference[1:]))
+    return _ENTITIES.get(reference, "?")
+
+
+def _expanded(source: Source, text: str, offsets: list[int]) -> tuple[str, list[int]]:
+    parts: list[str] = []
+    places: list[int] = []
+    last = 0
+    for match in VARIABLE.finditer(text):
+        value = source.variables.get(match[1])
+        if value is None:
+            continue
+        parts += (text[last : match.start()], value)
+        places += offsets[last : match.start()] + [offsets[match.start()]] * len(value)
+        last = match.end()
+    return "".join((*parts, text[last:])), places + offsets[last:]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """A configuration with its includes spliced in and its variables replaced."""
+
+    path: Path
+    """The file that was named, as it was named."""
+    directory: Path
+    """Its directory, absolute."""
+    root: Path
+    """The directory from which relative paths in values count."""
+    top: Node
+    """The AMPSConfig element."""
+    fragment: bool
+    """Whether the top element was made up around a fragment."""

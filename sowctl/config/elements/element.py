@@ -1,0 +1,59 @@
+"""One row of the element table: what an element is called, how often it may occur, what it may hold.
+
+The rows themselves stand in the neighbouring modules, one per section of the configuration; together they are the one
+table from which structure, types, ranges, synonyms and retired names are checked. Ruled by ``sow-config(5)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Element(NamedTuple):
+    """A row. ``times`` is ``1``, ``0..1``, ``1..n`` or ``0..n``; ``kind`` names a row of :mod:`sowctl.config.kinds`.
+
+    Kinds without a value: ``section`` (only the listed children), ``open`` (listed children are checked, others may
+    occur), ``opaque`` (anything below is somebody else's).
+    """
+
+    tag: str
+    times: str
+    kind: str
+    default: str | None = None
+    children: tuple[Element, ...] = ()
+    values: tuple[str, ...] = ()
+    """The legal words of the kind ``enum``."""
+    low: str | None = None
+    high: str | None = None
+    """Bounds, both included, written as a value of the element's kind."""
+    rule: str | None = None
+    """The rule a wrong value breaks, where it is not the kind's own."""
+    missing: str = "S009"
+    """The rule its absence breaks, where it is required."""
+    bounds: str | None = None
+    """The rule a value outside the bounds breaks."""
+    synonyms: tuple[tuple[str, str | None], ...] = ()
+    """Other accepted names, each with the rule that remarks on it."""
+
+    def child(self, tag: str) -> Element | None:
+        """The row of a child by its name or one of its other names."""
+        for row in self.children:
+            if tag == row.tag or any(tag == name for name, _ in row.synonyms):
+                return row
+        return None
+
+    @property
+    def required(self) -> bool:
+        return self.times.startswith("1")
+
+    @property
+    def single(self) -> bool:
+        return self.times.endswith("1")
+
+
+def walk(row: Element, parent: str = "") -> Iterator[tuple[str, Element]]:
+    """Every row below ``row`` with the name of its parent, for lists and for 'belongs in' hints."""
+    yield parent, row
+    for child in row.children:
+        yield from walk(child, row.tag)

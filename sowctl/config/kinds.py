@@ -1,0 +1,183 @@
+"""What a value may look like: the kinds that the element table names, each with its reader and its rule.
+
+A reader raises ValueError, or :class:`Wrong` where the rule is another than the kind's own. Kinds that need the
+expression language or the regular expression library are not here: :mod:`sowctl.config.texts` has them, and only
+``validate`` asks for those. Ruled by ``sow-config(5)``, units and values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sowctl.config.elements.element import Element
+from sowctl.errors import UsageError
+from sowctl.values.paths import Path, parse_path
+from sowctl.values.units import parse_count, parse_interval, parse_size, parse_switch
+
+CONTAINERS = frozenset({"section", "open", "opaque", "mixed"})
+_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(?P<port>\d{1,5})")
+_LEVELS = ["none", "developer", "trace", "stats", "info", "warning", "error", "critical", "emergency", "debug"]
+_UNIT = re.compile(r"[kmgt](?=i?b?$)", re.IGNORECASE)
+
+
+class Wrong(ValueError):
+    """A value that breaks another rule than its kind's."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+
+
+class Kind(NamedTuple):
+    """The rule of a wrong value and the reader of a right one."""
+
+    rule: str
+    read: Callable[[str], Any]
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("a value is required")
+    return text
+
+
+def _field(text: str) -> Path:
+    try:
+        return parse_path(text)
+    except UsageError as error:
+        raise ValueError(f"{text!r} is not a field identifier (must start with /)") from error
+
+
+def read_expiration(text: str) -> tuple[str, int]:
+    """``disabled``, ``enabled`` or an interval: the kind of expiration and nanoseconds. Raises Wrong, ValueError."""
+    word = text.lower()
+    if word in ("enabled", "disabled"):
+        return word, 0
+    if text and not text[0].isdigit() and text[0] not in "+-.":
+        raise Wrong("S025", f"{text!r} is not an interval, enabled or disabled")
+    return "interval", parse_interval(text)
+
+
+def _interval(text: str) -> int:
+    if text.lower() in ("enabled", "disabled"):
+        raise ValueError(f"{text!r} is possible for the Expiration of a topic only; write an interval")
+    return parse_interval(text)
+
+
+def _recovery(words: tuple[str, ...]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() in words:
+            return text.lower()
+        from sowctl.identity.bookmarks import parse_bookmark
+        from sowctl.values.times import parse_time
+
+        for parse in (parse_bookmark, lambda word: parse_time(word, lambda: 0)):
+            try:
+                parse(text)
+            except UsageError:
+                continue
+            return text
+        raise ValueError(f"{text!r} is not a recovery point ({', '.join(words)}, a timestamp or a bookmark)")
+
+    return read
+
+
+def _address(text: str) -> int:
+    match = _ADDRESS.fullmatch(text)
+    port = int(match["port"]) if match is not None else 0
+    if not 1 <= port <= 65535:
+        raise ValueError(f"{text!r} is not an address: port, host:port or [v6]:port, port 1-65535")
+    return port
+
+
+def _percent(text: str) -> float:
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%?", text)
+    if match is None or float(match[1]) > 100:
+        raise ValueError(f"{text!r} is not a percentage from 0% to 100%")
+    return float(match[1])
+
+
+def _octal(text: str) -> int:
+    if re.fullmatch(r"[0-7]{3,4}", text) is None:
+        raise ValueError(f"{text!r} is not an octal file mask")
+    return int(text, 8)
+
+
+def _level(text: str) -> tuple[str, ...]:
+    words = tuple(word.strip().lower() for word in text.split(","))
+    for word in words:
+        if word not in _LEVELS:
+            raise ValueError(f"{word!r} is not a log level ({', '.join(_LEVELS[:-1])})")
+    return words
+
+
+def _version(text: str) -> tuple[int, ...]:
+    if re.fullmatch(r"\d+(\.\d+){0,3}", text) is None:
+        raise ValueError(f"{text!r} is not a version such as 5.3.5")
+    return tuple(int(part) for part in text.split("."))
+
+
+KINDS: dict[str, Kind] = {
+    "string": Kind("S009", _text),
+    "text": Kind("S009", str),
+    "path": Kind("S009", _text),
+    "field": Kind("S034", _field),
+    "interval": Kind("S026", _interval),
+    "bytes": Kind("S027", parse_size),
+    "count": Kind("S028", parse_count),
+    "switch": Kind("S029", parse_switch),
+    "expiration": Kind("S026", read_expiration),
+    "recovery": Kind("S024", _recovery(("epoch", "now"))),
+    "recovery:queue": Kind("S024", _recovery(("epoch", "now", "creation"))),
+    "address": Kind("S011", _address),
+    "percent": Kind("S068", _percent),
+    "octal": Kind("S067", _octal),
+    "level": Kind("S061", _level),
+    "version": Kind("S009", _version),
+}
+
+
+def read_value(row: Element, text: str) -> Any:
+    """The value of a text by its row; texts of the deep kinds come back as they are. Raises ValueError, Wrong."""
+    if row.kind == "enum":
+        if text.lower() not in row.values:
+            choice = (
+                row.values[0] if len(row.values) == 1 else " or ".join((", ".join(row.values[:-1]), row.values[-1]))
+            )
+            raise ValueError(f"{text!r} is not {choice}")
+        return text.lower()
+    kind = KINDS.get(row.kind)
+    if kind is None:
+        return text
+    value = kind.read(text)
+    if row.bounds is not None and not _inside(row, kind, text, value):
+        limits = f"{row.low} to {row.high}" if row.low and row.high else f"at least {row.low}"
+        raise Wrong(row.bounds, f"{text!r} is out of range ({limits if row.low else f'at most {row.high}'})")
+    return value
+
+
+def _inside(row: Element, kind: Kind, text: str, value: Any) -> bool:
+    """Sizes pass if they are inside under either base: whether KB is 1000 or 1024 is nowhere stated."""
+    if row.kind == "bytes" and _between(row, _decimal, _decimal(text)):
+        return True
+    return _between(row, kind.read, value)
+
+
+def _between(row: Element, read: Callable[[str], Any], value: Any) -> bool:
+    return (row.low is None or value >= read(row.low)) and (row.high is None or value <= read(row.high))
+
+
+def _decimal(text: str) -> int:
+    unit = _UNIT.search(text)
+    power = " kmgt".index(unit[0].lower()) if unit else 0
+    return int(parse_size(text) * 1000**power // 1024**power)
+
+
+def rule_of(row: Element) -> str:
+    """The rule that a wrong value of this row breaks."""
+    if row.rule is not None:
+        return row.rule
+    kind = KINDS.get(row.kind)
+    return "S009" if kind is None else kind.rule

@@ -1,0 +1,389 @@
+"""Read a configuration file safely: the only place where XML is parsed; it never leaves the machine or the tree.
+
+Called by :mod:`sowctl.config.model` (for every command) and :mod:`sowctl.config.validate`. Bytes are decoded here,
+shape and size are limited by :mod:`sowctl.config.scan` before the library sees the text, a document type is refused,
+includes are spliced in and ``${NAME}`` is replaced in a single pass. Ruled by ``sow-config(5)``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sowctl.config.document import SPACE, VARIABLE, Document, Node, Source
+from sowctl.config.problems import TOO_DEEP, TOO_LARGE, TOO_MANY, UNREADABLE, as_error
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, Scan, scan, without_declaration
+from sowctl.errors import ConfigError
+from sowctl.findings import Finding, Level, Place
+
+if TYPE_CHECKING:
+    from lxml.etree import XMLSyntaxError
+
+MAX_FILE = 16 << 20
+MAX_INCLUDE_DEPTH = 10
+MAX_INCLUDES = 1_000
+DEFAULT_EXPANSION = 5 << 20
+REFERENCE_VERSION = "5.3.5"
+"""What AMPS_VERSION stands for: the version whose documentation the dialect follows."""
+HOMES = {
+    "Topic": "SOW", "View": "SOW", "ConflatedTopic": "SOW", "Queue": "SOW", "LocalQueue": "SOW",
+    "GroupLocalQueue": "SOW", "TopicDefinition": "SOW", "ViewDefinition": "SOW", "QueueDefinition": "SOW",
+    "ReplicaDefinition": "SOW", "Transport": "Transports", "Protocol": "Protocols", "MessageType": "MessageTypes",
+    "Module": "Modules", "Function": "UserDefinedFunctions", "Target": "Logging", "Action": "Actions",
+    "Destination": "Replication",
+}  # fmt: skip
+"""Where the top element of a fragment belongs."""
+_LIMITS = {
+    "depth": (TOO_DEEP, f"elements are nested deeper than {MAX_DEPTH} levels"),
+    "nodes": (TOO_MANY, f"there are more than {MAX_NODES} elements"),
+    "attributes": (TOO_MANY, f"there are more than {MAX_ATTRIBUTES} attributes"),
+}
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_DECLARED = re.compile(rb"<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._\-]*)[\"']")
+_ENCODINGS = {"utf-8", "ascii", "utf-16", "cp1252", *(f"iso8859-{number}" for number in range(1, 17))}
+_WHERE = re.compile(r",? line \d+, column \d+$")
+
+
+def load(
+    path: str | Path,
+    *,
+    environment: Mapping[str, str],
+    defines: Mapping[str, str] | None = None,
+    fragment: bool = False,
+    root: Path | None = None,
+) -> Document:
+    """Load ``path`` with its includes. ``defines`` win over ``environment``; ``root`` is the base of relative paths.
+
+    With ``fragment`` a file whose top is not AMPSConfig is accepted and wrapped. Raises
+    :class:`~sowctl.errors.ConfigError` with the code of the first X rule broken (SOW-CFG-001 to 017), or of a limit
+    (SOW-CFG-020 to 022), or SOW-CFG-030 when the file cannot be read.
+    """
+    reader = _Reader(Path(path), environment, defines or {}, None)
+    try:
+        return reader.document(fragment, root)
+    except _Broken as stop:
+        raise as_error(stop.finding) from None
+
+
+def load_collecting(
+    path: str | Path,
+    *,
+    environment: Mapping[str, str],
+    defines: Mapping[str, str] | None = None,
+    fragment: bool = False,
+    root: Path | None = None,
+) -> tuple[Document | None, list[Finding]]:
+    """As :func:`load`, for checks: what breaks a rule is returned; without a usable document, None.
+
+    An undefined variable or a missing include does not end the loading. Raises SOW-CFG-030 as :func:`load` does.
+    """
+    findings: list[Finding] = []
+    reader = _Reader(Path(path), environment, defines or {}, findings)
+    try:
+        return reader.document(fragment, root), findings
+    except _Broken as stop:
+        return None, [*findings, stop.finding]
+
+
+class _Broken(Exception):
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+class _Part:
+    """One file after parsing: its source, its tags by number, and the library's elements by the same number."""
+
+    def __init__(self, source: Source, found: Scan, elements: list[Any], chain: tuple[Path, ...]) -> None:
+        self.source = source
+        self.tags = found.tags
+        self.tops = found.tops
+        self.elements = elements
+        self.chain = chain
+
+    def broken(self, rule: str, number: int, message: str, hint: str | None = None) -> Finding:
+        place = self.source.place(self.tags[number].start)
+        return _finding(rule, self.source, place, message, hint)
+
+
+class _Reader:
+    """One loading: the limits that all its files share, the variables, and where findings go."""
+
+    def __init__(
+        self, path: Path, environment: Mapping[str, str], defines: Mapping[str, str], findings: list[Finding] | None
+    ) -> None:
+        self.path = path
+        self.directory = Path(path).absolute().parent
+        self.tree = self.directory.resolve()
+        built_in = {
+            "AMPS_CONFIG_DIRECTORY": str(self.directory),
+            "AMPS_CONFIG_PATH": str(self.directory / path.name),
+            "AMPS_VERSION": REFERENCE_VERSION,
+        }
+        self.variables = {**environment, **built_in, **defines}
+        self.findings = findings
+        self.nodes = 0
+        self.attributes = 0
+        self.includes = 0
+        self.bytes = 0
+        self.ceiling = DEFAULT_EXPANSION
+
+    def document(self, fragment: bool, root: Path | None) -> Document:
+        try:
+            data = _read(self.path)
+        except OSError as error:
+            raise ConfigError(
+                UNREADABLE,
+                f"configuration cannot be read: {error.strerror or error}",
+                place=str(self.path),
+                hint="name a readable XML file",
+            ) from None
+        part, wrapped = self.parse(data, str(self.path), (self.path.resolve(),), fragment)
+        self.ceiling = _ceiling(part)
+        if wrapped:
+            top = self.wrapped(part)
+        else:
+            part, number = self.included(part, 0)
+            tag = part.tags[number]
+            if tag.name != "AMPSConfig":
+                hint = "names are case-sensitive; use --fragment to check a part of a configuration"
+                raise _Broken(part.broken("X005", number, f"root element is '{tag.name}', expected AMPSConfig", hint))
+            top = self.node(part, number, "/AMPSConfig")
+        base = self.directory if root is None else root
+        return Document(self.path, self.directory, base, top, wrapped)
+
+    def report(self, finding: Finding) -> None:
+        """Raise, or note and go on, as the caller asked."""
+        if self.findings is None:
+            raise _Broken(finding)
+        self.findings.append(finding)
+
+    def parse(self, data: bytes, file: str, chain: tuple[Path, ...], fragment: bool) -> tuple[_Part, bool]:
+        if len(data) > MAX_FILE:
+            message = f"the file is larger than {MAX_FILE >> 20} MiB"
+            raise _Broken(Finding(TOO_LARGE, Level.ERROR, Place(file), message, "a configuration is a few kilobytes"))
+        self.bytes += len(data)
+        text = _decode(data, file)
+        newlines = tuple(match.start() for match in re.finditer("\n", text))
+        source = Source(file, text, newlines, self.variables)
+        found = scan(text, nodes=MAX_NODES - self.nodes, attributes=MAX_ATTRIBUTES - self.attributes)
+        _refuse(source, found)
+        self.nodes += len(found.tags)
+        self.attributes += found.attributes
+        wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
+        elements = _elements(source, found, wrap)
+        return _Part(source, found, elements, chain), wrap
+
+    def included(self, part: _Part, number: int) -> tuple[_Part, int]:
+        """What stands at this element: itself, or the root of the file that an Include names."""
+        while part.tags[number].name == "Include":
+            target = self.include(part, number)
+            if target is None:
+                return part, number
+            part, number = target, 0
+        return part, number
+
+    def include(self, part: _Part, number: int) -> _Part | None:
+        text = self.expand(part, number, part.elements[number].text or "").strip(SPACE)
+        # The name as written is kept for messages; only the resolved one decides what may be read.
+        shown = Path(part.source.file).parent / text
+        try:
+            resolved = (part.chain[-1].parent / text).resolve()
+            regular = resolved.is_file()
+        except (OSError, ValueError, RuntimeError):
+            resolved, regular = part.chain[-1], False
+        if text and resolved in part.chain:
+            chain = " -> ".join(path.name for path in (*part.chain[part.chain.index(resolved) :], resolved))
+            raise _Broken(part.broken("X007", number, f"Include cycle: {chain}", "a file may not include an ancestor"))
+        if len(part.chain) > MAX_INCLUDE_DEPTH or self.includes >= MAX_INCLUDES:
+            message = f"includes are nested deeper than {MAX_INCLUDE_DEPTH} or there are more than {MAX_INCLUDES}"
+            raise _Broken(part.broken(TOO_DEEP, number, message))
+        self.includes += 1
+        outside = not resolved.is_relative_to(self.tree)
+        try:
+            if not text or outside or not regular:
+                raise OSError(_reason(text, outside))
+            data = _read(resolved)
+        except OSError as error:
+            detail = error.strerror or str(error)
+            hint = "the path counts from the including file and must stay below the main file's directory"
+            self.report(part.broken("X006", number, f"included file '{text}' cannot be read: {detail}", hint))
+            return None
+        inner, _ = self.parse(data, str(shown), (*part.chain, resolved), False)
+        if self.bytes > self.ceiling:
+            message = (
+                f"expanded configuration is {self.bytes} bytes, above ConfigCycleDetectionThreshold ({self.ceiling})"
+            )
+            raise _Broken(part.broken("X008", number, message))
+        return inner
+
+    def wrapped(self, part: _Part) -> Node:
+        """AMPSConfig, and the sections that a fragment leaves out, around its top elements."""
+        loose: dict[str, list[tuple[_Part, int]]] = {}
+        for number in part.tops:
+            inner, index = self.included(part, number)
+            home = HOMES.get(inner.tags[index].name, "")
+            loose.setdefault(home, []).append((inner, index))
+        children: list[Node] = []
+        place = part.source.place(0, "/AMPSConfig")
+        for home, members in loose.items():
+            prefix = f"/AMPSConfig/{home}" if home else "/AMPSConfig"
+            nodes = self.siblings(members, prefix)
+            if home:
+                made = part.source.place(0, prefix)
+                children.append(Node(home, "", {}, nodes, made, part.source, -1))
+            else:
+                children.extend(nodes)
+        return Node("AMPSConfig", "", {}, tuple(children), place, part.source, -1)
+
+    def siblings(self, members: list[tuple[_Part, int]], prefix: str) -> tuple[Node, ...]:
+        """Build neighbours; a tag that occurs several times gets its number in the element path."""
+        names = [part.tags[number].name for part, number in members]
+        seen: dict[str, int] = {}
+        nodes = []
+        for (part, number), name in zip(members, names, strict=True):
+            element = f"{prefix}/{name}"
+            if len(names) > 1 and names.count(name) > 1:
+                seen[name] = seen.get(name, 0) + 1
+                element = f"{element}[{seen[name]}]"
+            nodes.append(self.node(part, number, element))
+        return tuple(nodes)
+
+    def node(self, part: _Part, number: int, element: str) -> Node:
+        tag = part.tags[number]
+        parsed = part.elements[number]
+        text = parsed.text or ""
+        children: tuple[Node, ...] = ()
+        if tag.children:
+            text = " ".join((text, *(part.elements[child].tail or "" for child in tag.children)))
+            children = self.siblings([self.included(part, child) for child in tag.children], element)
+        if "${" in text:
+            text = self.expand(part, number, text)
+        attributes = {key: self.expand(part, number, value) for key, value in parsed.attrib.items()}
+        place = part.source.place(tag.start, element)
+        return Node(tag.name, text.strip(SPACE), attributes, children, place, part.source, tag.inner)
+
+    def expand(self, part: _Part, number: int, text: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            name = match[1]
+            if name not in self.variables:
+                hint = f"set it in the environment or with -D{name}=VALUE"
+                self.report(part.broken("X009", number, f"environment variable '{name}' is not set", hint))
+                return match[0]
+            return self.variables[name]
+
+        return VARIABLE.sub(value, text)
+
+
+def _finding(rule: str, source: Source, place: Place, message: str, hint: str | None = None) -> Finding:
+    excerpt = source.excerpt(place.line or 1, place.column or 1)
+    return Finding(rule, Level.ERROR, place, message, hint, excerpt)
+
+
+def _read(path: Path) -> bytes:
+    """At most one byte more than the limit, so that neither a huge file nor an endless one fills the memory."""
+    with path.open("rb") as file:
+        return file.read(MAX_FILE + 1)
+
+
+def _reason(text: str, outside: bool) -> str:
+    if not text:
+        return "no file is named"
+    return "it lies outside the directory of the configuration" if outside else "there is no such file"
+
+
+def _decode(data: bytes, file: str) -> str:
+    """The text with line ends normalised, as XML 1.0 section 2.11 has it. Breaks X014."""
+    encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
+    declared = _DECLARED.match(data.removeprefix(codecs.BOM_UTF8))
+    if encoding is None and declared is not None:
+        encoding = declared[1].decode("ascii")
+        try:
+            known = codecs.lookup(encoding).name in _ENCODINGS
+        except LookupError:
+            known = False
+        if not known:
+            message = f"encoding '{encoding}' is not supported"
+            raise _Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, "save the file as UTF-8"))
+    encoding = encoding or "utf-8"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n")
+        place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"), offset=error.start)
+        message = f"bytes are not valid {encoding.upper()}: 0x{data[error.start]:02X}"
+        raise _Broken(Finding("X014", Level.ERROR, place, message, "save the file as UTF-8")) from None
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _refuse(source: Source, found: Scan) -> None:
+    """Refuse a document type and what passes the limits."""
+    if found.exceeded is not None:
+        limit, offset = found.exceeded
+        rule, message = _LIMITS[limit]
+        raise _Broken(_finding(rule, source, source.place(offset), message))
+    if found.doctype is not None:
+        from sowctl.config.doctype import HINT, refusal
+
+        refused = refusal(source.text, found.doctype)
+        raise _Broken(_finding(refused.rule, source, source.place(refused.offset), refused.message, HINT))
+
+
+def _elements(source: Source, found: Scan, wrap: bool) -> list[Any]:
+    """The library's elements in document order, one for every tag. Breaks X001."""
+    from lxml import etree
+
+    # Encoded again, so that library and scan judge the same characters whatever the file declares.
+    body = without_declaration(source.text)
+    encoded = f"<AMPSConfig>{body}</AMPSConfig>" if wrap else body
+    parser = etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        top = etree.fromstring(encoded.encode("utf-8", "surrogatepass"), parser)
+    except etree.XMLSyntaxError as error:
+        raise _Broken(_malformed(source, found, error)) from None
+    elements = list(top.iter("*"))
+    if wrap:
+        del elements[0]
+    if len(elements) != len(found.tags):
+        place = Place(source.file, 1, 1)
+        raise _Broken(Finding("X001", Level.ERROR, place, "not well-formed XML: tags cannot be told apart"))
+    return elements
+
+
+def _malformed(source: Source, found: Scan, error: XMLSyntaxError) -> Finding:
+    if found.unclosed is not None:
+        tag, end = found.unclosed
+        line, _ = source.position(end)
+        message = f"not well-formed XML: <{tag.name}> is not closed before the end tag on line {line}"
+        return _finding("X001", source, source.place(tag.start), message, f"write </{tag.name}>")
+    message = _WHERE.sub("", str(error.msg or "")).strip() or "the document is empty"
+    hint = "write &amp; for & and &lt; for < in text" if "EntityRef" in message else None
+    line = min(max(error.lineno or 1, 1), len(source.newlines) + 1)
+    return _finding(
+        "X001", source, Place(source.file, line, max(error.offset or 1, 1)), f"not well-formed XML: {message}", hint
+    )
+
+
+def _ceiling(part: _Part) -> int:
+    """ConfigCycleDetectionThreshold of the main file, or its default where it is absent or no size."""
+    from sowctl.values.units import parse_size
+
+    for number, tag in enumerate(part.tags):
+        if tag.name == "ConfigCycleDetectionThreshold":
+            try:
+                return parse_size(part.elements[number].text or "")
+            except ValueError:
+                break
+    return DEFAULT_EXPANSION

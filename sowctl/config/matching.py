@@ -1,0 +1,64 @@
+"""Topic names of the configuration as patterns: the journal's, a queue's, a destination's.
+
+A name with characters of a regular expression is an unanchored PCRE pattern, any other stands for itself. Used by the
+model, the rules, and by whoever routes messages to a Pattern topic. Ruled by ``sow-config(5)``, TransactionLog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from sowctl.config.problems import code_of
+from sowctl.errors import ConfigError
+
+_LITERAL = r"\w\-/ @#~:%&=,;<>!'\"\x80-\U0010ffff"
+_PLAIN = re.compile(f"[{_LITERAL}]*", re.ASCII)
+_EASY = re.compile(rf"\^?(?:[{_LITERAL}]|\.\*?)*\$?", re.ASCII)
+
+
+def topic_matches(pattern: str, name: str, regex: bool = True) -> bool:
+    """Whether a topic name of the configuration stands for ``name``.
+
+    Raises :class:`~sowctl.errors.ConfigError` SOW-CFG-163 for a pattern that is none, or that gives up on this name.
+    """
+    if pattern == name:
+        return True
+    return regex and is_pattern(pattern) and search_of(pattern)(name)
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a topic name has characters that make it a regular expression."""
+    return _PLAIN.fullmatch(text) is None
+
+
+@lru_cache(maxsize=256)
+def search_of(pattern: str) -> Callable[[str], bool]:
+    """The unanchored search of a pattern, compiled once. Raises as :func:`topic_matches` does."""
+    # Plain text, dots and anchors mean the same to both libraries, and one of them costs an import.
+    if _EASY.fullmatch(pattern):
+        easy = re.compile(pattern)
+        return lambda name: easy.search(name) is not None
+    import pcre2
+
+    try:
+        compiled = pcre2.compile(pattern)
+    except pcre2.PatternError as error:
+        raise _unusable(pattern, str(error)) from None
+
+    def search(name: str) -> bool:
+        try:
+            return compiled.search(name) is not None
+        except pcre2.LibraryError as error:
+            raise _unusable(pattern, f"{error} on {name!r}") from None
+
+    return search
+
+
+def _unusable(pattern: str, detail: str) -> ConfigError:
+    return ConfigError(
+        code_of("S063"),
+        f"{pattern!r} is not a usable regular expression: {detail}",
+        hint="a topic pattern is a PCRE regular expression, matched anywhere in the name",
+    )

@@ -1,0 +1,163 @@
+"""The typed configuration: what the engine acts on, as frozen values that know where they were written.
+
+Made by :func:`sowctl.config.instance.load_instance`; read by every verb. Durations are microseconds where the name says
+so. Ruled by ``sow-config(5)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sowctl.config.document import Document, Node
+from sowctl.config.matching import topic_matches
+from sowctl.findings import Place
+from sowctl.values.paths import Path as FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class Expiration:
+    """When records expire: never, when their publisher says so, or after ``interval_us`` unless the publisher says."""
+
+    kind: Literal["disabled", "enabled", "interval"]
+    interval_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How long superseded versions are kept, and how far apart they are; microseconds."""
+
+    window_us: int
+    granularity_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGenerator:
+    """A key generator module and its options, tag and text in file order."""
+
+    module: str
+    options: tuple[tuple[str, str], ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A SOW topic. ``key_domain`` is the Name where none is set, ``file`` None for a transient topic."""
+
+    name: str
+    message_type: str
+    keys: tuple[FieldPath, ...]
+    key_domain: str
+    key_generator: KeyGenerator | None
+    key_mode: Literal["fields", "user", "module"]
+    file: Path | None
+    file_name: str | None
+    durability: Literal["persistent", "transient"]
+    recovery_point: str
+    expiration: Expiration
+    slab_size: int
+    initial_slab_count: int
+    hash_indexes: tuple[tuple[FieldPath, ...], ...]
+    indexes: tuple[FieldPath, ...]
+    expected_key_count_hint: int | None
+    history: History | None
+    preprocessing: tuple[str, ...]
+    enrichment: tuple[str, ...]
+    pattern: str | None
+    journalled: bool
+    place: Place
+    node: Node = field(repr=False)
+
+    kind = "Topic"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEntry:
+    """A view, conflated topic or queue: checked, and kept as its node."""
+
+    kind: str
+    name: str
+    message_type: str
+    node: Node = field(repr=False)
+    place: Place
+
+
+SowEntry: TypeAlias = TopicConfig | OtherEntry
+
+
+@dataclass(frozen=True, slots=True)
+class JournalTopic:
+    """One Topic of the transaction log: a name or a regular expression, and a message type."""
+
+    name: str
+    message_type: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLog:
+    """Where the journals lie and which topics they record. Sizes in bytes, durations in microseconds."""
+
+    directory: Path
+    archive_directory: Path | None
+    journal_size: int
+    flush_interval_us: int
+    preallocated: int
+    topics: tuple[JournalTopic, ...]
+    regex_topics: bool
+    direct_io: bool
+    inactive_client_ack_expiration_us: int | None
+    place: Place
+
+    def covers(self, topic_name: str, message_type: str) -> bool:
+        """Whether publishes to this topic are journalled; names are unanchored patterns unless switched off."""
+        return any(
+            topic.message_type == message_type and topic_matches(topic.name, topic_name, self.regex_topics)
+            for topic in self.topics
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTypeConfig:
+    """A MessageType definition: ``settings`` holds the texts of its other children by tag, in file order."""
+
+    name: str
+    module: str
+    settings: Mapping[str, tuple[str, ...]]
+    place: Place
+    node: Node = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceConfig:
+    """One instance. ``sow`` keeps the file's order, in which exact entries precede a pattern that would take them."""
+
+    name: str
+    group: str
+    path: Path
+    directory: Path
+    root: Path
+    sow: tuple[SowEntry, ...]
+    transaction_log: TransactionLog | None
+    message_types: tuple[MessageTypeConfig, ...]
+    document: Document = field(repr=False)
+
+    @property
+    def topics(self) -> tuple[TopicConfig, ...]:
+        """The SOW topics, in file order."""
+        return tuple(entry for entry in self.sow if isinstance(entry, TopicConfig))
+
+    def find(self, name: str, message_type: str | None = None) -> tuple[SowEntry, ...]:
+        """The entries of this name; several where it exists with several message types."""
+        return tuple(
+            entry
+            for entry in self.sow
+            if entry.name == name and (message_type is None or entry.message_type == message_type)
+        )
+
+
+def file_of(file_name: str, name: str, message_type: str) -> str:
+    """A FileName with ``%n`` replaced by ``Name.MessageType``; a slash in the name becomes ``%2F``."""
+    return file_name.replace("%n", f"{name}.{message_type}".replace("/", "%2F"))

@@ -1,0 +1,132 @@
+"""One look over a whole configuration, shared by the rules: entries, journal, names that others may refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from sowctl.config.document import Node
+from sowctl.config.matching import topic_matches
+from sowctl.errors import ConfigError
+
+KINDS = {
+    "Topic": "Topic",
+    "TopicDefinition": "Topic",
+    "View": "View",
+    "ViewDefinition": "View",
+    "ConflatedTopic": "ConflatedTopic",
+    "ReplicaDefinition": "ConflatedTopic",
+    "Queue": "Queue",
+    "QueueDefinition": "Queue",
+    "LocalQueue": "LocalQueue",
+    "GroupLocalQueue": "GroupLocalQueue",
+}
+QUEUES = frozenset({"Queue", "LocalQueue", "GroupLocalQueue"})
+BUILT_IN_TYPES = frozenset({"fix", "nvfix", "xml", "json", "bflat", "msgpack", "bson", "binary"})
+TYPE_MODULES = BUILT_IN_TYPES | {"protobuf", "struct", "composite-local", "composite-global"}
+_SUBJECTS = {
+    "MessageType": ("MessageTypes", "MessageType"),
+    "Transport": ("Transports", "Transport"),
+    "Protocol": ("Protocols", "Protocol"),
+    "Module": ("Modules", "Module"),
+    "Function": ("UserDefinedFunctions", "Function"),
+    "Target": ("Logging", "Target"),
+    "Action": ("Actions", "Action"),
+    "Destination": ("Replication", "Destination"),
+}
+
+
+class Entry(NamedTuple):
+    """A SOW entry under its present kind, whatever spelling it has."""
+
+    kind: str
+    name: str
+    type: str
+    node: Node
+    number: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.kind} '{self.name}'"
+
+
+class Survey:
+    """The configuration as rules see it. Everything but the entries is worked out when first asked for."""
+
+    def __init__(self, top: Node, root: Path) -> None:
+        self.top = top
+        self.root = root
+        nodes = [node for section in top.all("SOW", "TopicMetaData") for node in section.children if node.tag in KINDS]
+        self.entries = tuple(
+            Entry(KINDS[node.tag], node.value("Name", "Topic") or "", node.value("MessageType") or "", node, number)
+            for number, node in enumerate(nodes)
+        )
+
+    def nodes(self, subject: str) -> Iterable[Node]:
+        """The nodes of a subject: AMPSConfig, TransactionLog, Admin, SOW entries by kind, ``Queues``, ``Entries``..."""
+        if subject == "AMPSConfig":
+            return (self.top,)
+        if subject == "Entries":
+            return (entry.node for entry in self.entries)
+        if subject == "Queues":
+            return (entry.node for entry in self.entries if entry.kind in QUEUES)
+        if subject in _SUBJECTS:
+            return self.children(*_SUBJECTS[subject])
+        if subject in ("TransactionLog", "Admin"):
+            return self.top.all(subject)
+        return (entry.node for entry in self.entries if entry.kind == subject)
+
+    def children(self, section: str, tag: str) -> Iterator[Node]:
+        """All ``tag`` elements of all ``section`` elements at the top."""
+        return (node for part in self.top.all(section) for node in part.all(tag))
+
+    def entry(self, node: Node) -> Entry:
+        """The entry of a node."""
+        return self._by_node[id(node)]
+
+    def named(self, name: str, type_: str | None = None) -> tuple[Entry, ...]:
+        """The entries of a name, of one message type or any."""
+        return tuple(e for e in self.entries if e.name == name and (type_ is None or e.type == type_))
+
+    @cached_property
+    def _by_node(self) -> dict[int, Entry]:
+        return {id(entry.node): entry for entry in self.entries}
+
+    @cached_property
+    def regex_topics(self) -> bool:
+        return (self.top.value("RegexTopicSupport") or "true").lower() not in ("false", "disabled")
+
+    @cached_property
+    def journal(self) -> tuple[tuple[str, str], ...]:
+        """Names and message types of the transaction log's topics."""
+        topics = self.children("TransactionLog", "Topic")
+        return tuple((node.value("Name") or "", node.value("MessageType") or "") for node in topics)
+
+    def journalled(self, name: str, type_: str | None) -> bool:
+        """Whether the transaction log records this topic; with type None, under any message type."""
+        return any(
+            (type_ is None or recorded == type_) and self.matches(pattern, name) for pattern, recorded in self.journal
+        )
+
+    def matches(self, pattern: str, name: str) -> bool:
+        """Whether a topic pattern of this file matches; one that is no pattern (S063 tells) matches nothing."""
+        try:
+            return topic_matches(pattern, name, self.regex_topics)
+        except ConfigError:
+            return False
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """Message types that can be named, and the module behind each."""
+        known = {name: name for name in BUILT_IN_TYPES}
+        for node in self.children("MessageTypes", "MessageType"):
+            if name := node.value("Name"):
+                known[name] = node.value("Module") or known.get(name, name)
+        return known
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """Names of the modules that the file loads."""
+        return frozenset(node.value("Name") or "" for node in self.children("Modules", "Module"))

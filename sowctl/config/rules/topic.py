@@ -1,0 +1,132 @@
+"""Rules of SOW/Topic: identity, storage and history of one topic, and what two topics must not share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.model import file_of
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Entry, Survey
+from sowctl.values.units import parse_interval
+
+
+def _durability(node: Node) -> str:
+    return (node.value("Durability", "Duration") or "persistent").lower()
+
+
+def persistent_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a persistent topic, which is the default, has no FileName.
+
+    Why: its records have nowhere to go, so the topic cannot be created.
+    Example: a Topic with Name, MessageType and Key alone.
+    Instead: add ``<FileName>./sow/%n.sow</FileName>``, or ``<Durability>transient</Durability>`` if the records may go.
+    """
+    if _durability(node) == "persistent" and node.find("FileName") is None:
+        hint = "add <FileName>./sow/%n.sow</FileName>, or <Durability>transient</Durability>"
+        yield Problem(node, "Durability is persistent but there is no FileName", hint)
+
+
+def history_with_expiration(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a topic with History whose Expiration is not disabled.
+
+    Why: history promises that versions stay for its window; expiration removes them earlier.
+    Example: ``<Expiration>30s</Expiration>`` beside ``<History>``.
+    Instead: remove Expiration, or write ``disabled``; History bounds the past by itself.
+    """
+    expiration = node.find("Expiration")
+    if expiration is not None and node.find("History") is not None and expiration.text.lower() != "disabled":
+        yield Problem(expiration, "Expiration must be disabled when History is present", "remove one of the two")
+
+
+def pattern_excludes(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a topic with Pattern also has History, Preprocessing or Enrichment.
+
+    Why: the records of many logical topics share one definition that cannot carry these.
+    Example: ``<Pattern>^/regional/</Pattern>`` with ``<History>``.
+    Instead: define the topics that need it one by one, before the Pattern topic.
+    """
+    if node.find("Pattern") is None:
+        return
+    for child in node.all("History", "Preprocessing", "Enrichment"):
+        yield Problem(child, f"a Pattern topic cannot have {child.tag}", "define such topics by their own names")
+
+
+def domain_without_key(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: KeyDomain in a topic without Key.
+
+    Why: the domain separates generated keys; keys that publishers or a module supply have none.
+    Example: ``<KeyDomain>Shipping</KeyDomain>`` and no ``<Key>``.
+    Instead: add the Key fields, or remove KeyDomain.
+    """
+    domain = node.find("KeyDomain")
+    if domain is not None and node.find("Key") is None:
+        yield Problem(domain, "KeyDomain needs at least one Key", "add <Key>, or remove KeyDomain")
+
+
+def key_and_generator(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Key and KeyGenerator in one topic.
+
+    Why: both would decide the identity of a record, and nothing says which wins.
+    Example: ``<Key>/id</Key>`` beside ``<KeyGenerator>``.
+    Instead: keep one; a generator takes its fields in its own Options.
+    """
+    generator = node.find("KeyGenerator")
+    if generator is not None and node.find("Key") is not None:
+        yield Problem(generator, "Key and KeyGenerator exclude each other", "keep one of the two")
+
+
+def empty_history(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a History window of zero, or a granularity above the window.
+
+    Why: such a history keeps nothing.
+    Example: ``<Window>1m</Window><Granularity>1h</Granularity>``.
+    Instead: make the window cover the past that you query, and the granularity a fraction of it.
+    """
+    history = node.find("History")
+    if history is None:
+        return
+    window, granularity = history.find("Window"), history.find("Granularity")
+    if window is None or granularity is None:
+        return
+    try:
+        width, step = parse_interval(window.text), parse_interval(granularity.text)
+    except ValueError:
+        return
+    if width == 0:
+        yield Problem(window, "Window must be greater than zero", "write how long versions are kept, such as 1d")
+    elif step > width:
+        yield Problem(granularity, "Granularity is greater than Window", "history would hold nothing")
+
+
+def defined_twice(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: two SOW entries with the same name and message type.
+
+    Why: the pair of name and message type is the identity of a topic.
+    Example: two Topics ``orders`` of type json.
+    Instead: rename one; another message type makes another topic.
+    """
+    first: dict[tuple[str, str], Entry] = {}
+    for entry in survey.entries:
+        if entry.name and entry.type and (other := first.setdefault((entry.name, entry.type), entry)) is not entry:
+            message = f"'{entry.name}' of type {entry.type} is defined twice (first at {other.node.place})"
+            yield Problem(entry.node, message, "rename or remove one of them")
+
+
+def shared_file(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: two persistent topics with the same file, after ``%n`` is replaced.
+
+    Why: a file holds one topic; two writers of one file destroy each other's records.
+    Example: ``<FileName>./sow/all.sow</FileName>`` in two Topics.
+    Instead: use ``%n`` in FileName, which is different for every topic.
+    """
+    first: dict[str, Entry] = {}
+    for entry in survey.entries:
+        file = entry.node.find("FileName")
+        if entry.kind != "Topic" or file is None or not file.text or _durability(entry.node) != "persistent":
+            continue
+        path = os.path.normpath(survey.root / file_of(file.text, entry.name, entry.type))
+        if (other := first.setdefault(path, entry)) is not entry:
+            message = f"FileName '{file.text}' is shared by '{other.name}' and '{entry.name}'"
+            yield Problem(file, message, "use %n in FileName, or give each topic its own file")

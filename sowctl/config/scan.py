@@ -1,0 +1,109 @@
+"""Where every tag of an XML text stands, and whether its shape stays inside the limits.
+
+The XML library keeps only line numbers and has no limits of its own that suit a configuration; this one pass over the
+text, linear in its length, supplies both before the library sees it. It judges no syntax: it stops at what it does not
+understand and leaves the verdict to the library. Called by :mod:`sowctl.config.load` only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+MAX_DEPTH = 64
+MAX_NODES = 100_000
+MAX_ATTRIBUTES = 1_000
+
+_TAG = re.compile(r"<(/?)([^\s<>/\"'=!?&;]++)((?:[^\"'<>]++|\"[^\"<]*+\"|'[^'<]*+')*+)>")
+_ATTRIBUTE = re.compile(r"=\s*(?:\"[^\"]*\"|'[^']*')")
+_DECLARATION = re.compile(r"<\?xml\b.*?\?>", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Tag:
+    """A start tag: its name, offset, offset of its content, and the numbers of its children."""
+
+    name: str
+    start: int
+    inner: int
+    children: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Scan:
+    """All start tags in document order, and what the pass noticed."""
+
+    tags: list[Tag]
+    tops: list[int]
+    attributes: int = 0
+    doctype: int | None = None
+    """Offset of a document type declaration; the pass ends there."""
+    unclosed: tuple[Tag, int] | None = None
+    """A start tag that another element's end tag closes, and the offset of that end tag."""
+    exceeded: tuple[str, int] | None = None
+    """The limit that was passed ('depth', 'nodes', 'attributes') and the offset."""
+
+
+def scan(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES) -> Scan:
+    """Find all start tags; ``nodes`` and ``attributes`` are what is left of the limits."""
+    found = Scan([], [])
+    open_tags: list[int] = []
+    position = text.find("<")
+    while position >= 0:
+        if text.startswith(("<!", "<?"), position):
+            end = _skip(text, position)
+            if end is None:
+                if text.startswith("<!DOCTYPE", position):
+                    found.doctype = position
+                break
+        else:
+            match = _TAG.match(text, position)
+            if match is None or not _take(found, open_tags, match, nodes, attributes):
+                break
+            end = match.end()
+        position = text.find("<", end)
+    return found
+
+
+def _skip(text: str, position: int) -> int | None:
+    """The end of a comment, CDATA section, or instruction; None where there is none."""
+    for opening, closing in (("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")):
+        if text.startswith(opening, position):
+            end = text.find(closing, position + len(opening))
+            return None if end < 0 else end + len(closing)
+    return None
+
+
+def _take(found: Scan, open_tags: list[int], match: re.Match[str], nodes: int, attributes: int) -> bool:
+    closing, name, rest = match.groups()
+    if closing:
+        if not open_tags:
+            return False
+        opened = found.tags[open_tags.pop()]
+        if opened.name != name:
+            found.unclosed = (opened, match.start())
+        return opened.name == name
+    number = len(found.tags)
+    found.tags.append(Tag(name, match.start(), match.end()))
+    (found.tags[open_tags[-1]].children if open_tags else found.tops).append(number)
+    if rest:
+        found.attributes += len(_ATTRIBUTE.findall(rest))
+    if not rest.endswith("/"):
+        open_tags.append(number)
+    for limit, passed in (
+        ("depth", len(open_tags) > MAX_DEPTH),
+        ("nodes", number >= nodes),
+        ("attributes", found.attributes > attributes),
+    ):
+        if passed:
+            found.exceeded = (limit, match.start())
+            return False
+    return True
+
+
+def without_declaration(text: str) -> str:
+    """The text with its XML declaration blanked out, every other character at its old offset."""
+    match = _DECLARATION.match(text)
+    if match is None:
+        return text
+    return re.sub(r"[^\n]", " ", match[0]) + text[match.end() :]

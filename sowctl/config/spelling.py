@@ -1,0 +1,37 @@
+"""Did you mean: the nearest known word, for unknown elements, enumerated values and module names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def distance(left: str, right: str, limit: int = 2) -> int:
+    """Insertions, deletions, replacements and swaps of neighbours between two words; ``limit + 1`` where it is more."""
+    if abs(len(left) - len(right)) > limit:
+        return limit + 1
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        older, before = before, row
+        row = [i]
+        for j, b in enumerate(right, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)
+
+
+def nearest(word: str, known: Iterable[str], limit: int = 2) -> str | None:
+    """The known word within ``limit`` edits of ``word``, letter case aside; None when there is none."""
+    if len(word) > 80:
+        return None
+    lowered = word.lower()
+    best, found = limit + 1, None
+    for candidate in known:
+        far = distance(lowered, candidate.lower(), limit)
+        if far < best and far < max(len(word), 2):
+            best, found = far, candidate
+    return found

@@ -1,0 +1,120 @@
+"""Check an element and what is below it against the element table: names, multiplicity, values and ranges.
+
+One generator for both readers of the table: :mod:`sowctl.config.model` stops at the first error of the sections that
+it models, :mod:`sowctl.config.validate` shows them all. Ruled by ``sow-config(5)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.elements.element import Element, walk
+from sowctl.config.kinds import CONTAINERS, KINDS, Wrong, read_value, rule_of
+from sowctl.config.problems import at_node
+from sowctl.findings import Finding, Level
+
+DeepCheck = Callable[[Node, Element], Iterator[Finding]]
+TOLERATED = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin", "SOWStatsInterval"})
+"""Undocumented names that running instances are known to carry."""
+_HINTS = {"LeaseTimeout": "LeasePeriod is the documented name"}
+_INFORMATION = frozenset({"D002", "D009", "D010"})
+
+
+def check(node: Node, row: Element, deep: DeepCheck | None = None) -> Iterator[Finding]:
+    """Findings of ``node`` as an instance of ``row``; ``deep`` judges the kinds that :mod:`kinds` does not read."""
+    if row.kind == "opaque":
+        return
+    if row.kind in CONTAINERS and (row.kind != "mixed" or node.children):
+        yield from _container(node, row, deep)
+    else:
+        yield from _value(node, row, deep)
+
+
+def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
+    seen: dict[str, int] = {}
+    for child in node.children:
+        below = row.child(child.tag)
+        if below is None:
+            if row.kind != "open":
+                yield _unknown(child, row, node)
+            continue
+        seen[below.tag] = seen.get(below.tag, 0) + 1
+        if child.tag != below.tag:
+            yield from _other_name(child, below)
+        if below.single and seen[below.tag] > 1:
+            what = child.tag if child.tag == below.tag else f"{below.tag} (here as {child.tag})"
+            yield at_node("S003", child, f"{what} may appear only once in {node.tag}", "remove one of them")
+        yield from check(child, below, deep)
+    for below in row.children:
+        if below.required and below.tag not in seen:
+            yield at_node(below.missing, node, f"{_named(node)} needs {_article(below.tag)}", f"add <{below.tag}>")
+    if node.text and row.kind == "section":
+        text = node.text.split("\n", 1)[0][:40]
+        yield at_node("X011", node, f"stray text {text!r} inside {node.tag}", level=Level.WARNING)
+
+
+def _value(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
+    if node.children:
+        inside = node.children[0].tag
+        hint = f"close {node.tag} before <{inside}>"
+        yield at_node("S075", node, f"{node.tag} contains child elements but takes text only", hint)
+        return
+    if not node.text and (row.required or row.kind == "mixed"):
+        yield at_node(row.missing if row.kind == "mixed" else "S009", node, f"{node.tag} must not be empty")
+        return
+    try:
+        read_value(row, node.text)
+    except Wrong as error:
+        yield at_node(error.rule, node, f"{node.tag}: {error}")
+    except ValueError as error:
+        yield at_node(rule_of(row), node, f"{node.tag}: {error}")
+    if deep is not None and row.kind not in KINDS:
+        yield from deep(node, row)
+
+
+def _other_name(child: Node, row: Element) -> Iterator[Finding]:
+    rule = dict(row.synonyms)[child.tag]
+    if rule is not None:
+        level = Level.INFO if rule in _INFORMATION else Level.WARNING
+        yield at_node(rule, child, f"{child.tag} is another name of {row.tag}", f"write {row.tag}", level=level)
+
+
+def _unknown(child: Node, row: Element, node: Node) -> Finding:
+    if child.tag in TOLERATED:
+        message = f"unknown element {child.tag} in {node.tag}"
+        return at_node("S002", child, message, _HINTS.get(child.tag, "it is not documented"), level=Level.WARNING)
+    homes = _homes(child.tag)
+    if homes:
+        belongs = " or ".join(homes[:3])
+        return at_node("S001", child, f"{child.tag} is not allowed here; {belongs}", f"move it out of {node.tag}")
+    from sowctl.config.spelling import nearest
+
+    close = nearest(child.tag, (below.tag for below in row.children))
+    message = f"unknown element {child.tag} in {node.tag}"
+    if close is None:
+        return at_node("S002", child, message)
+    return at_node("S002", child, f"{message}; did you mean {close}?", f"write <{close}>; names are case-sensitive")
+
+
+def _homes(tag: str) -> list[str]:
+    """Where an element of this name belongs; the plural of a name is taken for a list of it."""
+    from sowctl.config.elements.instance import INSTANCE
+
+    found: dict[str, None] = {}
+    for name, told in ((tag, "it"), (tag[:-1] if tag.endswith("s") else tag, "")):
+        for parent, row in walk(INSTANCE):
+            if parent and (name == row.tag or any(name == other for other, _ in row.synonyms)):
+                found[f"{told or name} belongs in {parent}"] = None
+        if found:
+            break
+    return list(found)
+
+
+def _named(node: Node) -> str:
+    name = node.value("Name", "Topic")
+    return f"{node.tag} '{name}'" if name else node.tag
+
+
+def _article(tag: str) -> str:
+    return f"{'an' if tag[0] in 'AEIOU' else 'a'} {tag}"
