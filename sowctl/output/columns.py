@@ -1,0 +1,95 @@
+"""Which columns ``table``, ``csv`` and ``tsv`` have, and what stands in them.
+
+With ``--columns`` these; else the metadata where it is wanted, and the first-level members of the first 1,000 records
+in the order in which they were first seen. A member that appears only later gets no column; it is counted, and the
+renderer says so. So the columns depend on the records alone, and nothing is buffered beyond the first thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from sowctl.output.members import as_text, at, members
+from sowctl.output.options import NAMES, Column, OutputOptions
+from sowctl.output.records import METADATA, Batch, metadata
+from sowctl.values.paths import Path, Step
+
+SAMPLE = 1_000
+
+
+class Row(NamedTuple):
+    """One record: its payload's members, its metadata (empty unless a column asks for it) and the payload."""
+
+    members: dict[str, Any]
+    metadata: dict[str, Any]
+    payload: bytes
+
+
+class Columns:
+    """The columns of one output. ``left_out`` counts members without a column, by name, once rows have passed."""
+
+    def __init__(self, columns: Sequence[Column], *, chosen: bool) -> None:
+        self.columns = tuple(columns)
+        self.chosen = chosen
+        self.headings = tuple(heading(column) for column in columns)
+        self.left_out: dict[str, int] = {}
+        self._known = {column.steps[0].name for column in columns if isinstance(column, Path)}
+
+    def cells(self, row: Row) -> list[Any]:
+        """The values of one record in column order."""
+        if not self.chosen and not self._known.issuperset(row.members):
+            for name in row.members.keys() - self._known:
+                self.left_out[name] = self.left_out.get(name, 0) + 1
+        return [self._value(column, row) for column in self.columns]
+
+    def notes(self) -> tuple[str, ...]:
+        """What to tell about members that had no column."""
+        if not self.left_out:
+            return ()
+        names = ", ".join("/" + name for name in sorted(self.left_out))
+        return (f"not shown, because the first {SAMPLE:,} records do not have them: {names}; see --columns",)
+
+    @staticmethod
+    def _value(column: Column, row: Row) -> Any:
+        if isinstance(column, Path):
+            return at(row.members, column)
+        return row.payload if column == "data" else row.metadata.get(column)
+
+
+def heading(column: Column) -> str:
+    """What stands above a column: a path without its slash, unless that would be the name of metadata."""
+    text = str(column)
+    return text[1:] if text.startswith("/") and text[1:] not in NAMES else text
+
+
+def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Columns, Iterator[Row]]:
+    """The columns for these records, and all their rows."""
+    wants_meta = options.meta or any(isinstance(column, str) for column in options.columns)
+    rows = _rows(batches, wants_meta)
+    if options.columns:
+        return Columns(options.columns, chosen=True), rows
+    sample: list[Row] = []
+    names: dict[str, None] = {}
+    for row in rows:
+        sample.append(row)
+        names.update(dict.fromkeys(row.members))
+        if len(sample) == SAMPLE:
+            break
+    front: tuple[Column, ...] = METADATA if options.meta else ()
+    found = Columns([*front, *(Path((Step(name),)) for name in names)], chosen=False)
+    return found, chain(sample, rows)
+
+
+def cell_text(value: Any) -> str | None:
+    """A value as text; None stands for nothing there. Bytes that are not UTF-8 come as surrogate escapes."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else as_text(value)
+
+
+def _rows(batches: Iterable[Batch], wants_meta: bool) -> Iterator[Row]:
+    for batch in batches:
+        view = batch.view
+        for record in batch.records:
+            known = metadata(batch, record) if wants_meta else {}
+            yield Row(members(record.payload, view), known, record.payload)

@@ -1,0 +1,33 @@
+"""Format ``json``: one array with what ``ndjson`` would write in lines, one element a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import BinaryIO
+
+from sowctl.output.display import display_json
+from sowctl.output.formats import Rendered
+from sowctl.output.ndjson import json_values
+from sowctl.output.options import OutputOptions
+from sowctl.output.records import Batch
+
+
+class JsonRenderer:
+    """See the module."""
+
+    def __init__(self, options: OutputOptions) -> None:
+        self.meta = options.meta
+        self.terminal = options.terminal is not None
+
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+        """Write the array; ``[]`` where there is no record."""
+        count = 0
+        for batch in batches:
+            if not batch.records:
+                continue
+            text = (b",\n" if count else b"[\n") + b",\n".join(json_values(batch, meta=self.meta))
+            out.write(display_json(text) if self.terminal else text)
+            count += len(batch.records)
+        out.write(b"\n]\n" if count else b"[]\n")
+        out.flush()
+        return Rendered(count)

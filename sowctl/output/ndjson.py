@@ -1,0 +1,61 @@
+"""Format ``ndjson``: one JSON value a line.
+
+A payload of type json stands there as it is, byte for byte, unless it holds line breaks; other types are their JSON
+view. With metadata each line is an envelope that ends in ``data`` (the payload verbatim, where it is one line of JSON)
+or ``data_base64`` (the payload's bytes): ``publish --framing envelope`` reads it back without loss.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import BinaryIO
+
+from sowctl.output.display import display_json
+from sowctl.output.formats import Rendered
+from sowctl.output.members import is_json_line
+from sowctl.output.options import OutputOptions
+from sowctl.output.records import Batch, Record, metadata
+
+
+class NdjsonRenderer:
+    """See the module."""
+
+    def __init__(self, options: OutputOptions) -> None:
+        self.meta = options.meta
+        self.terminal = options.terminal is not None
+
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+        """Write one line per record."""
+        count = 0
+        for batch in batches:
+            if not batch.records:
+                continue
+            count += len(batch.records)
+            text = b"\n".join(json_values(batch, meta=self.meta)) + b"\n"
+            out.write(display_json(text) if self.terminal else text)
+            out.flush()
+        return Rendered(count)
+
+
+def json_values(batch: Batch, *, meta: bool) -> list[bytes]:
+    """The JSON text of every record of ``batch``, each in one line."""
+    if meta:
+        return [envelope(batch, record) for record in batch.records]
+    if batch.message_type == "json":
+        return [
+            payload if b"\n" not in payload and b"\r" not in payload else batch.view(payload)
+            for payload in (record.payload for record in batch.records)
+        ]
+    return [batch.view(record.payload) for record in batch.records]
+
+
+def envelope(batch: Batch, record: Record) -> bytes:
+    """Metadata and payload as one JSON object in one line."""
+    head = json.dumps(metadata(batch, record), ensure_ascii=False, separators=(",", ":"))
+    front = head[:-1].encode("utf-8", "surrogatepass")
+    payload = record.payload
+    if is_json_line(payload):
+        return b'%b,"data":%b}' % (front, payload)
+    return b'%b,"data_base64":"%b"}' % (front, b64encode(payload))

@@ -1,0 +1,85 @@
+"""What the caller of a renderer may choose, checked once: columns, delimiters, template, terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sowctl.errors import UsageError
+from sowctl.output.records import METADATA, MORE_METADATA
+from sowctl.values.paths import Path, parse_path
+
+Column: TypeAlias = Path | str
+"""A path into the payload, or the name of a piece of metadata (or ``data``)."""
+
+NAMES = (*METADATA, *MORE_METADATA, "data")
+"""The names that ``--columns`` and ``--template`` know beside paths."""
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The terminal behind standard output: its width, what it can show, whether colours are wanted."""
+
+    columns: int = 80
+    encoding: str = "utf-8"
+    colored: bool = False
+
+    @property
+    def unicode(self) -> bool:
+        """Whether it shows all characters."""
+        return self.encoding.lower().replace("-", "") == "utf8"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """``terminal`` is None where the output goes anywhere else: then nothing depends on widths or encodings."""
+
+    meta: bool = False
+    columns: tuple[Column, ...] = ()
+    delimiter: bytes = b"\n"
+    length_prefix: bool = False
+    template: str | None = None
+    terminal: Terminal | None = None
+
+
+def parse_columns(text: str) -> tuple[Column, ...]:
+    """Columns such as ``/id,/customer/name,sow_key``. Raises UsageError ``SOW-OUT-001``, or ``SOW-VAL-001`` for paths."""
+    return tuple(parse_column(part.strip()) for part in text.split(","))
+
+
+def parse_column(text: str) -> Column:
+    """One column: a path, or a name out of ``NAMES``. Raises as :func:`parse_columns`."""
+    if text.startswith(("/", "[")):
+        return parse_path(text)
+    if text in NAMES:
+        return text
+    raise UsageError(
+        "SOW-OUT-001",
+        f"{text!r} is neither a path nor one of {', '.join(NAMES)}",
+        hint=f"paths begin with a slash: /{text}" if text else "such as --columns /id,/price,sow_key",
+    )
+
+
+def parse_delimiter(text: str) -> bytes:
+    """What ends a record: a byte as a decimal number, or a text with the escapes ``\\n \\r \\t \\0 \\\\``.
+
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-OUT-002`` for a number above 255.
+    """
+    if not text.isdecimal():
+        return unescape(text).encode("utf-8", "surrogateescape")
+    if int(text) > 255:
+        raise UsageError("SOW-OUT-002", f"delimiter {text}: a byte is at most 255", hint="such as 10 for line feed")
+    return bytes((int(text),))
+
+
+def unescape(text: str) -> str:
+    """``\\n \\r \\t \\0 \\\\`` as the characters that they stand for; any other backslash stays."""
+    parts, rest = [], text
+    while rest:
+        before, slash, rest = rest.partition("\\")
+        parts.append(before)
+        if slash:
+            parts.append(_ESCAPES.get(rest[:1], "\\" + rest[:1]))
+            rest = rest[1:]
+    return "".join(parts)

@@ -1,0 +1,107 @@
+"""What the renderers print: batches of records, as protocols that the engine's results fit, and plain classes of them.
+
+A renderer touches only what it prints: ``ndjson`` without envelopes never asks a record for its times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from sowctl.values.times import Micros, format_time
+
+View: TypeAlias = Callable[[bytes], bytes]
+"""Payload to one line of JSON text; never fails (``MessageType.view``)."""
+
+
+class Record(Protocol):
+    """One record or journal entry. Times are microseconds UTC; ``expiration`` 0 is none."""
+
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def sow_key(self) -> int: ...
+    @property
+    def timestamp(self) -> Micros: ...
+    @property
+    def expiration(self) -> Micros: ...
+    @property
+    def txid(self) -> int: ...
+    @property
+    def bookmark(self) -> str | None: ...
+    @property
+    def correlation_id(self) -> str | None: ...
+    @property
+    def extra(self) -> Mapping[str, Any] | None:
+        """More metadata where there is some: ``client``, ``sequence``, ``user_key``, ``operation`` ..."""
+        ...
+
+
+class Batch(Protocol):
+    """Records of one topic. ``view`` makes JSON of a payload."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def message_type(self) -> str: ...
+    @property
+    def view(self) -> View: ...
+    @property
+    def records(self) -> Sequence[Record]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRecord:
+    """A :class:`Record` as a plain class."""
+
+    payload: bytes
+    sow_key: int = 0
+    timestamp: Micros = 0
+    expiration: Micros = 0
+    txid: int = 0
+    bookmark: str | None = None
+    correlation_id: str | None = None
+    extra: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBatch:
+    """A :class:`Batch` as a plain class."""
+
+    topic: str
+    message_type: str
+    view: View
+    records: Sequence[Record]
+
+
+METADATA = (
+    "topic",
+    "message_type",
+    "sow_key",
+    "timestamp",
+    "expiration",
+    "txid",
+    "bookmark",
+    "correlation_id",
+)
+"""The metadata that every envelope has, in its order."""
+MORE_METADATA = ("user_key", "client", "sequence", "operation")
+"""Metadata that an envelope has only where a record has it."""
+
+
+def metadata(batch: Batch, record: Record) -> dict[str, Any]:
+    """The metadata of a record as plain JSON values: keys as decimal text, times as ISO-8601 with Z, absent = None."""
+    row: dict[str, Any] = {
+        "topic": batch.topic,
+        "message_type": batch.message_type,
+        "sow_key": str(record.sow_key),
+        "timestamp": format_time(record.timestamp),
+        "expiration": format_time(record.expiration) if record.expiration else None,
+        "txid": record.txid,
+        "bookmark": record.bookmark,
+        "correlation_id": record.correlation_id,
+    }
+    if record.extra:
+        row.update((name, value) for name, value in record.extra.items() if value is not None)
+    return row
