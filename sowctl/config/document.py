@@ -9,27 +9,29 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from sowctl.findings import Place
 
 SPACE = " \t\r\n"
 """White space as XML counts it; a no-break space is a character like any other."""
-VARIABLE = re.compile(r"\$\{([^}]*)\}")
-_PIECE = re.compile(r"<!--.*?-->|<!\[CDATA\[(.*?)\]\]>|<\?.*?\?>|&(#x?[0-9A-Fa-f]+|\w+);|(</)|(<)|(.)", re.DOTALL)
+VARIABLE = r"\$\{([^}]*)\}"
+_PIECE = r"(?s)<!--.*?-->|<!\[CDATA\[(.*?)\]\]>|<\?.*?\?>|&(#x?[0-9A-Fa-f]+|\w+);|(</?)|(.)"
 _ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _WIDTH = 160
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """The text of one file, line ends normalised, and the variables it was expanded with."""
 
-    file: str
-    text: str = field(repr=False)
-    newlines: tuple[int, ...] = field(repr=False)
-    variables: Mapping[str, str] = field(repr=False)
+    __slots__ = ("file", "newlines", "text", "variables")
+
+    def __init__(self, file: str, text: str, variables: Mapping[str, str]) -> None:
+        self.file = file
+        self.text = text
+        self.variables = variables
+        self.newlines = tuple(match.start() for match in re.finditer("\n", text))
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column (1-based, in characters) of a text offset."""
@@ -50,18 +52,34 @@ class Source:
         return f"  {content[cut : cut + _WIDTH]}\n  {' ' * (column - 1 - cut)}^"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One element: ``text`` has its variables replaced and outer white space removed."""
+    """One element, never changed after loading: ``text`` has its variables replaced and outer white space removed.
 
-    tag: str
-    text: str
-    attributes: Mapping[str, str]
-    children: tuple[Node, ...]
-    place: Place
-    source: Source = field(repr=False)
-    inner: int = field(repr=False)
-    """Offset of the content in the source, -1 for an element that the loader made up."""
+    ``inner`` is the offset of its content in ``source``, -1 for an element that the loader made up.
+    """
+
+    __slots__ = ("attributes", "children", "inner", "place", "source", "tag", "text")
+
+    def __init__(
+        self,
+        tag: str,
+        text: str,
+        attributes: Mapping[str, str],
+        children: tuple[Node, ...],
+        place: Place,
+        source: Source,
+        inner: int,
+    ) -> None:
+        self.tag = tag
+        self.text = text
+        self.attributes = attributes
+        self.children = children
+        self.place = place
+        self.source = source
+        self.inner = inner
+
+    def __repr__(self) -> str:
+        return f"Node({self.tag!r}, {self.place})"
 
     def find(self, *tags: str) -> Node | None:
         """The first child with one of these tags, tags in order of preference."""
@@ -102,9 +120,9 @@ def _decoded(source: Source, inner: int) -> tuple[str, list[int]]:
     characters: list[str] = []
     offsets: list[int] = []
     position = max(inner, 0)
-    for match in _PIECE.finditer(source.text, position):
+    for match in re.compile(_PIECE).finditer(source.text, position):
         position = match.start()
-        if match[3] or match[4]:
+        if match[3]:
             break
         if match[1] is not None:
             characters.extend(match[1])
@@ -112,8 +130,8 @@ def _decoded(source: Source, inner: int) -> tuple[str, list[int]]:
         elif match[2] is not None:
             characters.append(_character(match[2]))
             offsets.append(position)
-        elif match[5] is not None:
-            characters.append(match[5])
+        elif match[4] is not None:
+            characters.append(match[4])
             offsets.append(position)
     offsets.append(position)
     return "".join(characters), offsets
@@ -131,7 +149,7 @@ def _expanded(source: Source, text: str, offsets: list[int]) -> tuple[str, list[
     parts: list[str] = []
     places: list[int] = []
     last = 0
-    for match in VARIABLE.finditer(text):
+    for match in re.finditer(VARIABLE, text):
         value = source.variables.get(match[1])
         if value is None:
             continue

@@ -17,9 +17,9 @@ from sowctl.values.paths import Path, parse_path
 from sowctl.values.units import parse_count, parse_interval, parse_size, parse_switch
 
 CONTAINERS = frozenset({"section", "open", "opaque", "mixed"})
-_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(?P<port>\d{1,5})")
+_ADDRESS = r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(?P<port>[0-9]{1,5})"
 _LEVELS = ["none", "developer", "trace", "stats", "info", "warning", "error", "critical", "emergency", "debug"]
-_UNIT = re.compile(r"[kmgt](?=i?b?$)", re.IGNORECASE)
+_UNIT = r"(?i)[kmgt](?=i?b?$)"
 
 
 class Wrong(ValueError):
@@ -85,7 +85,7 @@ def _recovery(words: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _address(text: str) -> int:
-    match = _ADDRESS.fullmatch(text)
+    match = re.fullmatch(_ADDRESS, text)
     port = int(match["port"]) if match is not None else 0
     if not 1 <= port <= 65535:
         raise ValueError(f"{text!r} is not an address: port, host:port or [v6]:port, port 1-65535")
@@ -170,7 +170,7 @@ def _between(row: Element, read: Callable[[str], Any], value: Any) -> bool:
 
 
 def _decimal(text: str) -> int:
-    unit = _UNIT.search(text)
+    unit = re.search(_UNIT, text)
     power = " kmgt".index(unit[0].lower()) if unit else 0
     return int(parse_size(text) * 1000**power // 1024**power)
 

@@ -42,9 +42,9 @@ _LIMITS = {
     "attributes": (TOO_MANY, f"there are more than {MAX_ATTRIBUTES} attributes"),
 }
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_DECLARED = re.compile(rb"<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._\-]*)[\"']")
+_DECLARED = rb"<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._\-]*)[\"']"
 _ENCODINGS = {"utf-8", "ascii", "utf-16", "cp1252", *(f"iso8859-{number}" for number in range(1, 17))}
-_WHERE = re.compile(r",? line \d+, column \d+$")
+_WHERE = r",? line \d+, column \d+$"
 
 
 def load(
@@ -167,8 +167,7 @@ class _Reader:
             raise _Broken(Finding(TOO_LARGE, Level.ERROR, Place(file), message, "a configuration is a few kilobytes"))
         self.bytes += len(data)
         text = _decode(data, file)
-        newlines = tuple(match.start() for match in re.finditer("\n", text))
-        source = Source(file, text, newlines, self.variables)
+        source = Source(file, text, self.variables)
         found = scan(text, nodes=MAX_NODES - self.nodes, attributes=MAX_ATTRIBUTES - self.attributes)
         _refuse(source, found)
         self.nodes += len(found.tags)
@@ -275,7 +274,7 @@ class _Reader:
                 return match[0]
             return self.variables[name]
 
-        return VARIABLE.sub(value, text)
+        return re.sub(VARIABLE, value, text)
 
 
 def _finding(rule: str, source: Source, place: Place, message: str, hint: str | None = None) -> Finding:
@@ -298,7 +297,7 @@ def _reason(text: str, outside: bool) -> str:
 def _decode(data: bytes, file: str) -> str:
     """The text with line ends normalised, as XML 1.0 section 2.11 has it. Breaks X014."""
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
-    declared = _DECLARED.match(data.removeprefix(codecs.BOM_UTF8))
+    declared = re.match(_DECLARED, data.removeprefix(codecs.BOM_UTF8))
     if encoding is None and declared is not None:
         encoding = declared[1].decode("ascii")
         try:
@@ -368,7 +367,7 @@ def _malformed(source: Source, found: Scan, error: XMLSyntaxError) -> Finding:
         line, _ = source.position(end)
         message = f"not well-formed XML: <{tag.name}> is not closed before the end tag on line {line}"
         return _finding("X001", source, source.place(tag.start), message, f"write </{tag.name}>")
-    message = _WHERE.sub("", str(error.msg or "")).strip() or "the document is empty"
+    message = re.sub(_WHERE, "", str(error.msg or "")).strip() or "the document is empty"
     hint = "write &amp; for & and &lt; for < in text" if "EntityRef" in message else None
     line = min(max(error.lineno or 1, 1), len(source.newlines) + 1)
     return _finding(

@@ -6,16 +6,13 @@ model, the rules, and by whoever routes messages to a Pattern topic. Ruled by ``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 
 from sowctl.config.problems import code_of
 from sowctl.errors import ConfigError
 
-_LITERAL = r"\w\-/ @#~:%&=,;<>!'\"\x80-\U0010ffff"
-_PLAIN = re.compile(f"[{_LITERAL}]*", re.ASCII)
-_EASY = re.compile(rf"\^?(?:[{_LITERAL}]|\.\*?)*\$?", re.ASCII)
+_META = frozenset(".^$*+?()[]{}|\\")
 
 
 def topic_matches(pattern: str, name: str, regex: bool = True) -> bool:
@@ -30,14 +27,16 @@ def topic_matches(pattern: str, name: str, regex: bool = True) -> bool:
 
 def is_pattern(text: str) -> bool:
     """Whether a topic name has characters that make it a regular expression."""
-    return _PLAIN.fullmatch(text) is None
+    return not _META.isdisjoint(text)
 
 
 @lru_cache(maxsize=256)
 def search_of(pattern: str) -> Callable[[str], bool]:
     """The unanchored search of a pattern, compiled once. Raises as :func:`topic_matches` does."""
     # Plain text, dots and anchors mean the same to both libraries, and one of them costs an import.
-    if _EASY.fullmatch(pattern):
+    if not is_pattern(pattern.removeprefix("^").removesuffix("$").replace(".*", "").replace(".", "")):
+        import re
+
         easy = re.compile(pattern)
         return lambda name: easy.search(name) is not None
     import pcre2

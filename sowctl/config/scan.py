@@ -8,45 +8,48 @@ understand and leaves the verdict to the library. Called by :mod:`sowctl.config.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 MAX_DEPTH = 64
 MAX_NODES = 100_000
 MAX_ATTRIBUTES = 1_000
 
 _TAG = re.compile(r"<(/?)([^\s<>/\"'=!?&;]++)((?:[^\"'<>]++|\"[^\"<]*+\"|'[^'<]*+')*+)>")
-_ATTRIBUTE = re.compile(r"=\s*(?:\"[^\"]*\"|'[^']*')")
-_DECLARATION = re.compile(r"<\?xml\b.*?\?>", re.DOTALL)
+_ATTRIBUTE = r"=\s*(?:\"[^\"]*\"|'[^']*')"
 
 
-@dataclass(slots=True)
 class Tag:
     """A start tag: its name, offset, offset of its content, and the numbers of its children."""
 
-    name: str
-    start: int
-    inner: int
-    children: list[int] = field(default_factory=list)
+    __slots__ = ("children", "inner", "name", "start")
+
+    def __init__(self, name: str, start: int, inner: int) -> None:
+        self.name = name
+        self.start = start
+        self.inner = inner
+        self.children: list[int] = []
 
 
-@dataclass(slots=True)
 class Scan:
-    """All start tags in document order, and what the pass noticed."""
+    """All start tags in document order, and what the pass noticed.
 
-    tags: list[Tag]
-    tops: list[int]
-    attributes: int = 0
-    doctype: int | None = None
-    """Offset of a document type declaration; the pass ends there."""
-    unclosed: tuple[Tag, int] | None = None
-    """A start tag that another element's end tag closes, and the offset of that end tag."""
-    exceeded: tuple[str, int] | None = None
-    """The limit that was passed ('depth', 'nodes', 'attributes') and the offset."""
+    ``doctype`` is the offset of a document type declaration, where the pass ends; ``unclosed`` a start tag that another
+    element's end tag closes, and the offset of that one; ``exceeded`` the limit that was passed and the offset.
+    """
+
+    __slots__ = ("attributes", "doctype", "exceeded", "tags", "tops", "unclosed")
+
+    def __init__(self) -> None:
+        self.tags: list[Tag] = []
+        self.tops: list[int] = []
+        self.attributes = 0
+        self.doctype: int | None = None
+        self.unclosed: tuple[Tag, int] | None = None
+        self.exceeded: tuple[str, int] | None = None
 
 
 def scan(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES) -> Scan:
     """Find all start tags; ``nodes`` and ``attributes`` are what is left of the limits."""
-    found = Scan([], [])
+    found = Scan()
     open_tags: list[int] = []
     position = text.find("<")
     while position >= 0:
@@ -87,7 +90,7 @@ def _take(found: Scan, open_tags: list[int], match: re.Match[str], nodes: int, a
     found.tags.append(Tag(name, match.start(), match.end()))
     (found.tags[open_tags[-1]].children if open_tags else found.tops).append(number)
     if rest:
-        found.attributes += len(_ATTRIBUTE.findall(rest))
+        found.attributes += len(re.findall(_ATTRIBUTE, rest))
     if not rest.endswith("/"):
         open_tags.append(number)
     for limit, passed in (
@@ -103,7 +106,7 @@ def _take(found: Scan, open_tags: list[int], match: re.Match[str], nodes: int, a
 
 def without_declaration(text: str) -> str:
     """The text with its XML declaration blanked out, every other character at its old offset."""
-    match = _DECLARATION.match(text)
-    if match is None:
+    if not text.startswith("<?xml") or text[5:6] not in (" ", "\t", "\n"):
         return text
-    return re.sub(r"[^\n]", " ", match[0]) + text[match.end() :]
+    end = text.find("?>") + 2
+    return "".join(character if character == "\n" else " " for character in text[:end]) + text[end:]
