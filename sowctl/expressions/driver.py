@@ -1,0 +1,81 @@
+"""The parser: runs the tables of ``lalr.py`` over tokens, without recursion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sowctl.expressions.actions import Builder
+from sowctl.expressions.errors import ExpressionError, expression_error
+from sowctl.expressions.lalr import RULES, STARTS, STATES
+from sowctl.expressions.lexer import KEYWORDS, check_text, tokenize
+
+DEPTH = 20_000
+"""Most states on the stack; a nested parenthesis takes one or two, a nested IF up to six."""
+
+
+def run(start: str, text: str) -> Any:
+    """Parse ``text`` as ``start`` (a key of ``lalr.STARTS``) and return what the builder made of it.
+
+    Raises ExpressionError at the first fault of the text.
+    """
+    check_text(text)
+    tokens, fault = tokenize(text)
+    builder = Builder(text)
+    reductions = [(left, size, getattr(builder, alias) if alias else None) for left, size, alias in RULES]
+    state, last = STARTS[start]
+    states = [state]
+    values: list[Any] = []
+    for token in tokens:
+        kind = token[0]
+        while True:
+            if kind == "END" and states[-1] == last:
+                return values[0]
+            action = STATES[states[-1]].get(kind)
+            if action is None:
+                if kind == "ERROR" and fault is not None:
+                    raise fault.error(text)
+                raise _unexpected(text, kind, token[1], token[2], states)
+            if action >= 0:
+                break
+            left, size, make = reductions[-1 - action]
+            if make is None:
+                states[-1] = STATES[states[-2]][left]
+                continue
+            parts = values[-size:]
+            values[-size:] = (make(parts),)
+            del states[-size:]
+            states.append(STATES[states[-1]][left])
+        states.append(action)
+        values.append(token)
+        if len(states) > DEPTH:
+            raise expression_error("SOW-EXP-008", "the expression is nested too deeply", text, token[1])
+    raise AssertionError("tokens end with END or ERROR")
+
+
+def _unexpected(text: str, kind: str, start: int, end: int, states: list[int]) -> ExpressionError:
+    row = STATES[states[-1]]
+    wanted = _wanted(row)
+    if kind == "END":
+        what = "the expression is empty" if len(states) == 1 else "the text ends too early"
+        return expression_error("SOW-EXP-007", what, text, start, hint=wanted)
+    shown = text[start:end]
+    if len(shown) > 40:
+        shown = shown[:40] + "..."
+    if kind in KEYWORDS:
+        shown = shown.upper()
+    return expression_error("SOW-EXP-006", f"{shown} is not expected here", text, start, hint=wanted)
+
+
+_WORDS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "FIELD": "a field"}
+
+
+def _wanted(row: dict[str, int]) -> str | None:
+    """What could stand here instead, for the hint."""
+    if "NUMBER" in row:
+        return "a value, a field, a function or ( can stand here"
+    if row.keys() >= {"STRING", "RAW"}:
+        return "a string or raw string must stand here" + (", or a list in parentheses" if "LPAR" in row else "")
+    terminals = [symbol for symbol in row if symbol.isupper() and symbol != "END"]
+    if len(terminals) > 4:
+        return "an operator or the end of the expression can stand here"
+    return "expected " + " or ".join(_WORDS.get(symbol, symbol) for symbol in sorted(terminals)) if terminals else None

@@ -1,0 +1,52 @@
+"""What an expression may know besides the message: the clock of the run, names of the instance, a record's header."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sowctl.values.times import Micros
+
+
+@dataclass(slots=True)
+class Environment:
+    """One evaluation run. ``now`` is read at most once; ``random`` gives n random bytes (only UUID7 asks)."""
+
+    now: Callable[[], Micros]
+    instance_name: str | None = None
+    group_name: str | None = None
+    random: Callable[[int], bytes] = os.urandom
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    _reading: Micros | None = None
+
+    def reading(self) -> Micros:
+        """The clock of the run in microseconds since 1970 UTC, the same at every call."""
+        if self._reading is None:
+            self._reading = self.now()
+        return self._reading
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What message functions ask of a record; times in microseconds since 1970 UTC, None where not kept."""
+
+    topic: str | None = None
+    sow_key: str | None = None
+    sow_key_hash: str | None = None
+    bookmark: str | None = None
+    correlation_id: str | bytes | None = None
+    last_updated: Micros | None = None
+    last_read: Micros | None = None
+    last_leased: Micros | None = None
+    lease_count: int | None = None
+    payload_size: int | None = None
+    client_name: str | None = None
+    user: str | None = None
+    remote_address: str | None = None
+    client_version: str | None = None
+    connection_name: str | None = None
+
+
+NO_HEADER = Header()

@@ -1,0 +1,103 @@
+"""Errors of expression texts: a code, the place in the text, the line with a caret, near names.
+
+Codes: SOW-EXP-001 .. 009 characters and tokens, 010 .. 019 names, arguments and contexts, 020 .. 029 field, select and
+join lists, 030 the match limit, which alone appears while data is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sowctl.errors import LimitError, UsageError
+
+WIDTH = 100
+"""Longest part of a line that an excerpt shows, in characters."""
+
+
+class ExpressionError(UsageError):
+    """An expression that cannot be compiled. ``line`` and ``column`` are 1-based and count characters."""
+
+    @property
+    def line(self) -> int:
+        """The line of the text, from 1."""
+        return int(self.facts["line"])
+
+    @property
+    def column(self) -> int:
+        """The character in the line, from 1."""
+        return int(self.facts["column"])
+
+
+def expression_error(
+    code: str, what: str, text: str, offset: int, *, hint: str | None = None, names: Iterable[str] = ()
+) -> ExpressionError:
+    """An error at character ``offset`` of ``text``; ``names`` are suggested in the message."""
+    line, column, excerpt = locate(text, offset)
+    message = f"{what} at line {line}, column {column}"
+    near = list(names)
+    if near:
+        message += f" (did you mean {' or '.join(near)}?)"
+    facts: dict[str, Any] = {"line": line, "column": column}
+    return ExpressionError(code, message, hint=hint, excerpt=excerpt, **facts)
+
+
+def locate(text: str, offset: int) -> tuple[int, int, str]:
+    """Line, column and excerpt (the line and a caret under the character) of an offset."""
+    start = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    line = text[start : len(text) if end < 0 else end].removesuffix("\r")
+    column = offset - start
+    shown, caret = line, column
+    if len(line) > WIDTH:
+        begin = max(0, min(column - WIDTH // 2, len(line) - WIDTH))
+        shown = line[begin : begin + WIDTH]
+        caret -= begin
+        if begin:
+            shown, caret = "..." + shown, caret + 3
+        if begin + WIDTH < len(line):
+            shown += "..."
+    clean = "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in shown)
+    return text.count("\n", 0, start) + 1, column + 1, f"  {clean}\n  {' ' * caret}^"
+
+
+def near_names(name: str, known: Iterable[str], distance: int = 2, most: int = 3) -> list[str]:
+    """Up to ``most`` known names within an edit distance of ``name``, nearest first, then alphabetical."""
+    wanted = name.upper()
+    if len(wanted) > 64:
+        return []
+    found = sorted((gap, other) for other in known if (gap := edit_distance(wanted, other, distance)) <= distance)
+    return [other for _, other in found[:most]]
+
+
+def edit_distance(a: str, b: str, limit: int) -> int:
+    """Insertions, deletions and substitutions from ``a`` to ``b``; above ``limit``: limit + 1."""
+    if abs(len(a) - len(b)) > limit:
+        return limit + 1
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row = row, [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y)))
+    return min(row[-1], limit + 1)
+
+
+class MatchLimitExceededError(Exception):
+    """One pattern match took too many steps; generated code turns it into :func:`match_limit_error`."""
+
+    def __init__(self, pattern: bytes) -> None:
+        super().__init__(pattern)
+        self.pattern = pattern
+
+
+def match_limit_error(pattern: bytes, index: int) -> LimitError:
+    """A pattern match that exceeded the engine's step limit, on the record at ``index`` of the batch."""
+    shown = pattern.decode("utf-8", "replace")
+    if len(shown) > 60:
+        shown = shown[:60] + "..."
+    return LimitError(
+        "SOW-EXP-030",
+        f"the pattern {shown!r} exceeded the match limit on record {index}",
+        hint="nested quantifiers such as (a+)+ try too many ways; make them possessive or anchor the pattern",
+        index=index,
+    )

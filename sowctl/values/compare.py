@@ -1,0 +1,157 @@
+"""Scalars: NULL, numeric reading, text, truth, the comparison rule (``sowctl-expressions(7)``, types and comparison).
+
+Everybody above may call it. Functions take slot values as ``values/fields.py`` describes them: a value list stands for
+its first value, the empty string for NULL.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from sowctl.values.fields import Number, Scalar, SlotValue, Values
+
+NAN = float("nan")
+I64_MIN = -(1 << 63)
+U64_MAX = (1 << 64) - 1
+SPACE = b" \t\r\n"
+_READING = re.compile(rb"[ \t\r\n]*([+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)[ \t\r\n]*").fullmatch
+_MOST_DIGITS = 4000
+
+Plain: TypeAlias = bool | int | float | str | bytes | None
+"""A scalar without a number's original text, never the empty string."""
+
+LESS, SAME, MORE, UNORDERED = -1, 0, 1, 2
+
+
+def integer_or_double(digits: str | bytes) -> int | float:
+    """The number of an optional sign and decimal digits: Integer if it is in range, else the nearest Double."""
+    if len(digits) < _MOST_DIGITS:
+        value = int(digits)
+        if I64_MIN <= value <= U64_MAX:
+            return value
+    return float(digits)
+
+
+def numeric_reading(text: str | bytes) -> int | float | None:
+    """The number that a whole text stands for, white space at its ends aside, or None. ``nan`` and ``0x5`` are none."""
+    raw = text.encode("utf-8", "surrogatepass") if type(text) is str else text
+    match = _READING(raw)  # type: ignore[arg-type]
+    if match is None:
+        return None
+    if match[2] is None and match[3] is None and match[4] is None:
+        return integer_or_double(match[1])
+    return float(match[1])
+
+
+def first(value: SlotValue) -> Scalar:
+    """The scalar of a slot value: the first of a list, NULL for none and for the empty string."""
+    if type(value) is Values:
+        value = value.items[0] if value.items else None
+    if (type(value) is str or type(value) is bytes) and not value:
+        return None
+    return value  # type: ignore[return-value]
+
+
+def plain(value: SlotValue) -> Plain:
+    """The scalar of a slot value without a number's original text."""
+    scalar = first(value)
+    return scalar.value if type(scalar) is Number else scalar  # type: ignore[return-value]
+
+
+def number_of(value: SlotValue) -> int | float | None:
+    """The scalar converted to a number: NULL stays None, text without a numeric reading is NaN."""
+    kind = type(value)
+    if kind is float or kind is int:
+        return value  # type: ignore[return-value]
+    scalar = plain(value)
+    if scalar is None:
+        return None
+    kind = type(scalar)
+    if kind is bool:
+        return int(scalar)
+    if kind is int or kind is float:
+        return scalar  # type: ignore[return-value]
+    reading = numeric_reading(scalar)  # type: ignore[arg-type]
+    return NAN if reading is None else reading
+
+
+def double_text(value: float) -> str:
+    """The canonical text of a Double: the shortest that reads back, ``NaN``, ``inf``, ``-inf``."""
+    return "NaN" if value != value else repr(value)
+
+
+def text_of(value: SlotValue) -> bytes | None:
+    """The scalar's text as bytes, None for NULL."""
+    kind = type(value)
+    if kind is str:
+        return value.encode() or None  # type: ignore[union-attr]
+    scalar = first(value)
+    if scalar is None:
+        return None
+    kind = type(scalar)
+    if kind is bytes:
+        return scalar  # type: ignore[return-value]
+    if kind is str:
+        return scalar.encode()  # type: ignore[union-attr]
+    if kind is Number:
+        return scalar.text  # type: ignore[union-attr]
+    if kind is bool:
+        return b"1" if scalar else b"0"
+    if kind is float:
+        return double_text(scalar).encode()  # type: ignore[arg-type]
+    return b"%d" % scalar  # type: ignore[str-format]
+
+
+def truth_of(value: SlotValue) -> bool | None:
+    """The scalar as a truth: Booleans themselves, numbers by zero, NULL and NaN (text too) NULL."""
+    if type(value) is bool:
+        return value
+    number = number_of(value)
+    if number is None or number != number:
+        return None
+    return number != 0
+
+
+def relation(a: Plain, b: Plain) -> int | None:
+    """How two scalars stand: LESS, SAME, MORE, UNORDERED (a NaN), or None if either is NULL.
+
+    Both without original text and without the empty string (:func:`plain`).
+    """
+    if a is None or b is None:
+        return None
+    left, right = type(a), type(b)
+    a_text, b_text = left is str or left is bytes, right is str or right is bytes
+    if a_text and b_text:
+        if left is not right:
+            a, b = _as_bytes(a), _as_bytes(b)
+    elif a_text:
+        if b != b:
+            return UNORDERED
+        reading = numeric_reading(a)  # type: ignore[arg-type]
+        if reading is None:
+            return MORE
+        a = reading
+    elif b_text:
+        if a != a:
+            return UNORDERED
+        reading = numeric_reading(b)  # type: ignore[arg-type]
+        if reading is None:
+            return LESS
+        b = reading
+    elif a != a or b != b:
+        return UNORDERED
+    return SAME if a == b else LESS if a < b else MORE  # type: ignore[operator]
+
+
+def _as_bytes(value: Plain) -> bytes:
+    return value.encode() if type(value) is str else value  # type: ignore[return-value]
+
+
+def is_null(value: SlotValue) -> bool:
+    """What ``IS NULL`` says of an identifier: empty or beginning with NULL, and no non-empty object was dropped."""
+    if value is None:
+        return True
+    if type(value) is Values and value.dropped:
+        return False
+    return first(value) is None

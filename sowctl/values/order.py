@@ -1,0 +1,75 @@
+"""Order of records: the common reading of a set, and sort keys (``sowctl-expressions(7)``, ordering).
+
+A sort key is a tuple of plain tuples of integers, floats and bytes: it compares with ``<``, pickles, and serves a heap
+as well as a merge of sorted runs. Ties are left to the caller, who adds the SOW key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeAlias
+
+from sowctl.values.compare import first, numeric_reading, text_of
+from sowctl.values.fields import Number, SlotValue
+
+Component: TypeAlias = tuple[int] | tuple[int, int | float] | tuple[int, bytes]
+_NULL, _NAN, _NUMBER, _TEXT = 0, 1, 2, 3
+_INVERTED = bytes(255 - byte for byte in range(256))
+
+
+class Key(Protocol):
+    """What this module needs to know of one key of an order."""
+
+    @property
+    def descending(self) -> bool:
+        """Whether the greatest comes first."""
+
+    @property
+    def text(self) -> bool:
+        """Whether texts are compared as bytes, whatever their kind."""
+
+
+def has_number(value: SlotValue) -> bool:
+    """Whether the scalar is a number or Boolean, so that numeric texts of its set count as numbers."""
+    return isinstance(first(value), bool | int | float | Number)
+
+
+def holds_numbers(column: Iterable[SlotValue]) -> bool:
+    """Whether a set of values is read as one that holds numbers."""
+    return any(map(has_number, column))
+
+
+def component(value: SlotValue, mixed: bool, text: bool = False) -> Component:
+    """The ascending key of one value: NULL, then NaN, numbers, texts. ``mixed``: the set holds a number or Boolean."""
+    scalar = first(value)
+    if scalar is None:
+        return (_NULL,)
+    if text:
+        return (_TEXT, text_of(scalar) or b"")
+    if isinstance(scalar, str | bytes):
+        reading = numeric_reading(scalar) if mixed else None
+        if reading is None:
+            return (_TEXT, text_of(scalar) or b"")
+        return (_NUMBER, reading)
+    number = scalar.value if isinstance(scalar, Number) else scalar
+    return (_NAN,) if number != number else (_NUMBER, number)
+
+
+def reverse(key: Component) -> Component:
+    """The component that sorts the other way round."""
+    if len(key) == 1:
+        return (-key[0],)
+    value = key[1]
+    if isinstance(value, bytes):
+        # A prefix must follow its extensions: the end mark is above every inverted byte, of which FF is escaped.
+        return (-_TEXT, value.translate(_INVERTED).replace(b"\xff", b"\xff\x00") + b"\xff\xff")
+    return (-_NUMBER, -value)
+
+
+def sort_key(values: Sequence[SlotValue], keys: Sequence[Key], mixed: Sequence[bool]) -> tuple[Component, ...]:
+    """The sort key of one record: a value, an order key and a reading (:func:`has_number` of the set) per position."""
+    parts = []
+    for value, key, numeric in zip(values, keys, mixed, strict=True):
+        part = component(value, numeric, key.text)
+        parts.append(reverse(part) if key.descending else part)
+    return tuple(parts)
