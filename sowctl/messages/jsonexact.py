@@ -65,6 +65,17 @@ def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH) -> Spanned:
     return _Reader(payload, max_depth, spans=True).document()  # type: ignore[return-value]
 
 
+def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, list[str]]:
+    """:func:`parse_spans`, and the names that the outermost object has more than once. Raises :class:`JsonRefused`."""
+    reader = _Reader(payload, max_depth, spans=True)
+    return reader.document(), reader.repeated  # type: ignore[return-value]
+
+
+def maybe_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
+    """Whether more than ``max_depth`` containers may stand inside one another: cheap, never wrongly False."""
+    return len(payload) > 2 * max_depth and payload.count(b"{") + payload.count(b"[") > max_depth
+
+
 def number_of(text: bytes) -> int | float:
     """The value of a JSON number: an Integer if it has neither point nor exponent and is in range, else a Double."""
     if len(text) <= _DIGITS and text.lstrip(b"-").isdigit():
@@ -107,6 +118,7 @@ class _Reader:
         self.position = 0
         self.open: list[tuple[dict[str, object] | list[object], int]] = []
         self.names: list[str] = []
+        self.repeated: list[str] = []
 
     def document(self) -> object:
         try:
@@ -155,7 +167,11 @@ class _Reader:
         """Put ``value`` into the innermost container and go to the next one; a closed container is complete itself."""
         container = self.open[-1][0]
         if isinstance(container, dict):
-            container.setdefault(self.names.pop(), value)
+            name = self.names.pop()
+            if name not in container:
+                container[name] = value
+            elif len(self.open) == 1:
+                self.repeated.append(name)
         else:
             container.append(value)
         self.skip_space()
