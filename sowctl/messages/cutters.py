@@ -140,7 +140,7 @@ class LineCutter(SeparatedCutter):
         self, block: bytes, pieces: list[bytes], start: int, number: int
     ) -> tuple[list[bytes], Callable[[], Places], int]:
         """All lines, or, where there may be blank ones, those that are not."""
-        spaced = block[:1] in b" \t" or b"\n " in block or b"\n\t" in block
+        spaced = (bool(pieces) and pieces[0][:1] in b" \t") or b"\n " in block or b"\n\t" in block
         if all(pieces) and not spaced:
             return pieces, lambda: counted(number, line_offsets(block, start, len(pieces))), 0
         kept = [index for index, piece in enumerate(pieces) if not _BLANK.fullmatch(piece)]
