@@ -1,0 +1,180 @@
+"""LMDB's own pages, read with plain reads before anything is mapped (``sow-store(5)``, "How to read").
+
+A file that is shorter than its last page ends the process by SIGBUS once it is mapped, and a wrong bit in a meta page
+shows another state. Both are found here. Format: LMDB 0.9, ``struct MDB_meta`` and page headers, in the byte order
+of the machine. Called on opening and by checks, never on a file that this process has open in LMDB.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+
+from sowctl.errors import DamageError
+from sowctl.seam import Seam
+from sowctl.store.trouble import REBUILD, explained
+
+LMDB_MAGIC = 0xBEEFC0DE
+LMDB_VERSION = 1
+_PAGE = Struct("=QHHHH")
+_META = Struct("=IIQQ")
+_TREE = Struct("=IHHQQQQQ")
+_TAIL = Struct("=QQ")
+_NODE = Struct("=HHHH")
+_META_AT = _PAGE.size
+_TREES_AT = _META_AT + _META.size
+_TAIL_AT = _TREES_AT + 2 * _TREE.size
+_META_END = _TAIL_AT + _TAIL.size
+NO_PAGE = (1 << 64) - 1
+_BRANCH, _LEAF, _META_FLAG = 0x01, 0x02, 0x08
+_BIG_DATA = 0x01
+_INTEGER_KEY = 0x08
+_NO_SUBDIR = 0x4000
+DEEPEST = 32
+PAGE_SIZES = tuple(1 << bits for bits in range(9, 17))
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class MetaPage:
+    """What one of LMDB's two meta pages says."""
+
+    page_size: int
+    last_page: int
+    txnid: int
+    free_root: int
+    main_root: int
+
+    @property
+    def needed(self) -> int:
+        """The file size that all pages take."""
+        return (self.last_page + 1) * self.page_size
+
+
+def inspect(path: Path, seam: Seam) -> MetaPage:
+    """Check the file's beginning and size and give the meta page that LMDB will use.
+
+    Raises :class:`DamageError` SOW-STO-021 (beginning) or SOW-STO-022 (cut end), MissingError, StorageError.
+    """
+    with explained(path, "read the store"):
+        fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            newest = _newest(fd, path)
+            size = os.fstat(fd).st_size
+            if size < newest.needed and not _tail_is_free(fd, newest, size // newest.page_size):
+                raise DamageError(
+                    "SOW-STO-022",
+                    f"the end of the file is missing: {size} bytes are there, {newest.needed} are needed",
+                    place=str(path),
+                    hint=REBUILD,
+                )
+            return newest
+        finally:
+            os.close(fd)
+
+
+def _newest(fd: int, path: Path) -> MetaPage:
+    """The newer meta page; read again while a writer is just replacing one of them."""
+    reason = ""
+    for _ in range(_ATTEMPTS):
+        first = _meta_page(os.pread(fd, _META_END, 0), 0)
+        if isinstance(first, str):
+            raise _damaged(path, first)
+        second = _meta_page(os.pread(fd, _META_END, first.page_size), 1)
+        if isinstance(second, str):
+            raise _damaged(path, second)
+        newer = max(first, second, key=lambda page: page.txnid)
+        if second.page_size != first.page_size:
+            raise _damaged(path, "its meta pages disagree about the page size")
+        if first.txnid == second.txnid == 0 or (abs(first.txnid - second.txnid) == 1 and first.txnid % 2 == 0):
+            return newer
+        reason = f"its meta pages have the transaction numbers {first.txnid} and {second.txnid}"
+    raise _damaged(path, reason)
+
+
+def _damaged(path: Path, reason: str) -> DamageError:
+    return DamageError("SOW-STO-021", f"this is not a sound LMDB file: {reason}", place=str(path), hint=REBUILD)
+
+
+def _meta_page(data: bytes, number: int) -> MetaPage | str:
+    if len(data) < _META_END:
+        return "it ends within its meta pages"
+    page, _, flags, _, _ = _PAGE.unpack_from(data)
+    magic, version, _, _ = _META.unpack_from(data, _META_AT)
+    if magic != LMDB_MAGIC:
+        return "its beginning is not that of an LMDB file"
+    if version != LMDB_VERSION:
+        return f"it has LMDB data version {version}, not {LMDB_VERSION}"
+    page_size, free_flags, free_depth, _, _, _, _, free_root = _TREE.unpack_from(data, _TREES_AT)
+    _, main_flags, main_depth, _, _, _, _, main_root = _TREE.unpack_from(data, _TREES_AT + _TREE.size)
+    last_page, txnid = _TAIL.unpack_from(data, _TAIL_AT)
+    roots = [root for root in (free_root, main_root) if root != NO_PAGE]
+    sound = (
+        page == number
+        and flags == _META_FLAG
+        and page_size in PAGE_SIZES
+        and free_flags & ~_NO_SUBDIR == _INTEGER_KEY
+        and main_flags == 0
+        and max(free_depth, main_depth) <= DEEPEST
+        and last_page >= 1
+        and all(2 <= root <= last_page for root in roots)
+    )
+    if not sound:
+        return f"its meta page {number} is damaged"
+    return MetaPage(page_size, last_page, txnid, free_root, main_root)
+
+
+def _tail_is_free(fd: int, meta: MetaPage, first_missing: int) -> bool:
+    """Whether every page from ``first_missing`` to the last stands in LMDB's free list.
+
+    A transaction may take new pages at the end and give them back before they are written; such a file is short and
+    sound. Anything that does not parse counts as not free.
+    """
+    free: set[int] = set()
+    try:
+        _collect_free(fd, meta, meta.free_root, free, DEEPEST)
+    except (ValueError, IndexError):
+        return False
+    return all(page in free for page in range(first_missing, meta.last_page + 1))
+
+
+def _collect_free(fd: int, meta: MetaPage, page: int, free: set[int], depth: int) -> None:
+    if page == NO_PAGE:
+        return
+    data = _read_pages(fd, meta, page, 1)
+    _, _, flags, lower, _ = _PAGE.unpack_from(data)
+    if depth == 0 or flags & (_BRANCH | _LEAF) == 0:
+        raise ValueError(page)
+    for index in range((lower - _PAGE.size) // 2):
+        at = int.from_bytes(data[_PAGE.size + 2 * index : _PAGE.size + 2 * index + 2], sys.byteorder)
+        if at + _NODE.size > len(data):
+            raise ValueError(page)
+        low, high, node_flags, key_size = _NODE.unpack_from(data, at)
+        if flags & _BRANCH:
+            _collect_free(fd, meta, low | high << 16 | node_flags << 32, free, depth - 1)
+            continue
+        start, length = at + _NODE.size + key_size, low | high << 16
+        numbers = data[start : start + length]
+        if node_flags & _BIG_DATA:
+            first = int.from_bytes(data[start : start + 8], sys.byteorder)
+            count = (_PAGE.size + length + meta.page_size - 1) // meta.page_size
+            numbers = _read_pages(fd, meta, first, count)[_PAGE.size : _PAGE.size + length]
+        _add_numbers(numbers, free)
+
+
+def _add_numbers(data: bytes, free: set[int]) -> None:
+    words = memoryview(data[: len(data) // 8 * 8]).cast("Q")
+    count = words[0]
+    if count > len(words) - 1:
+        raise ValueError(count)
+    free.update(words[1 : 1 + count])
+
+
+def _read_pages(fd: int, meta: MetaPage, page: int, count: int) -> bytes:
+    data = os.pread(fd, count * meta.page_size, page * meta.page_size)
+    if len(data) != count * meta.page_size:
+        raise ValueError(page)
+    return data

@@ -1,0 +1,234 @@
+"""Reading records, versions and the expiry index inside one transaction (``sow-store(5)``, "How to read").
+
+:class:`Reader` is what a snapshot and a write transaction have in common. Whatever leaves here has been verified: the
+checksum of every value, the order of keys in scans, the counts at their end.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter, lt
+from typing import Any
+
+import lmdb
+
+from sowctl.errors import DamageError
+from sowctl.store import codec
+from sowctl.store.handle import Handle
+from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
+from sowctl.store.trouble import REBUILD, explained, translate
+
+Batch = tuple[list[bytes], list[bytes]]
+"""Keys and values, in parallel."""
+Version = tuple[int, int, bytes]
+"""Time, txid, value."""
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)
+
+
+class Reader:
+    """One transaction of a store, and what can be read in it."""
+
+    def __init__(self, handle: Handle, txn: Any) -> None:
+        self._handle = handle
+        self._txn = txn
+        self._path = handle.files.path
+        with explained(self._path, "read the meta record"):
+            self._meta = self._load_meta()
+
+    @property
+    def meta(self) -> StoreMeta:
+        """Definition and state as of this transaction."""
+        return self._meta
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return self.meta.records
+
+    def _load_meta(self) -> StoreMeta:
+        databases = self._handle.databases
+        meta = decode_meta(self._txn.get(META_KEY, b"", db=databases.meta), str(self._path))
+        for what, database, counted in (
+            ("records", databases.records, meta.records),
+            ("versions", databases.history, meta.versions),
+        ):
+            entries = self._txn.stat(database)["entries"]
+            if entries != counted:
+                raise self._miscounted(f"LMDB has {entries} {what}, the meta record counts {counted}")
+        return meta
+
+    def _miscounted(self, reason: str) -> DamageError:
+        return DamageError("SOW-STO-003", f"the store is damaged: {reason}", place=str(self._path), hint=REBUILD)
+
+    def get(self, key: bytes) -> codec.Record | None:
+        """The current record of an 8-byte key, verified. Raises :class:`DamageError`."""
+        value = self.get_many((key,)).get(key)
+        return None if value is None else codec.decode(key, value)
+
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The values of those ``keys`` that have a record, verified; fastest when ``keys`` ascend."""
+        databases = self._handle.databases
+        with explained(self._path, "read records"):
+            cursor = self._txn.cursor(databases.records)
+            found: dict[bytes, bytes] = dict(cursor.getmulti(keys))
+            self._verify(list(found), list(found.values()))
+            if len(found) < len(keys):
+                self._verify_absence(cursor, [key for key in keys if key not in found])
+        return found
+
+    def _verify(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        if damaged := codec.verify(keys, values):
+            raise codec.damaged_record(keys[damaged[0]], str(self._path))
+
+    def _verify_absence(self, cursor: Any, keys: Sequence[bytes]) -> None:
+        """A wrong bit in a branch page leads a lookup astray; then the neighbours of the gap show it."""
+        if not self.meta.records:
+            return
+        for key in keys:
+            after = cursor.set_range(key)
+            if after and cursor.key() <= key:
+                raise self._disordered(key)
+            before = cursor.prev() if after else cursor.last()
+            if before and cursor.key() >= key:
+                raise self._disordered(key)
+
+    def _disordered(self, key: bytes) -> DamageError:
+        return self._miscounted(f"its keys are out of order near {int.from_bytes(key[:8], 'big')}")
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
+        """Records in key order from ``start`` (inclusive) to ``stop`` (exclusive), in verified batches.
+
+        Raises :class:`DamageError` with the key of the record. Nothing may be written in this transaction meanwhile.
+        """
+        seen = 0
+        for keys, values in self._walk(self._handle.databases.records, start, stop, batch):
+            self._verify(keys, values)
+            seen += len(keys)
+            yield keys, values
+        if start is None and stop is None and seen != self.meta.records:
+            raise self._miscounted(f"{seen} records were found, {self.meta.records} are counted")
+
+    def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
+        """Versions in the order of key, time, txid: 24-byte history keys and values, in verified batches.
+
+        ``start`` and ``stop`` may be SOW keys or whole history keys; :func:`codec.split_history_key` takes keys apart.
+        """
+        seen = 0
+        for keys, values in self._walk(self._handle.databases.history, start, stop, batch):
+            self._verify_versions(keys, values)
+            seen += len(keys)
+            yield keys, values
+        if start is None and stop is None and seen != self.meta.versions:
+            raise self._miscounted(f"{seen} versions were found, {self.meta.versions} are counted")
+
+    def _verify_versions(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        short = [key[:8] for key in keys]
+        self._verify(short, values)
+        if list(map(codec.history_key_of, short, values)) != list(keys):
+            raise DamageError(
+                "SOW-STO-004", "the key and the value of a version disagree", place=str(self._path), hint=REBUILD
+            )
+
+    def versions(self, key: bytes) -> list[Version]:
+        """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
+        following = (int.from_bytes(key, "big") + 1).to_bytes(9, "big")
+        stop = None if following[0] else following[1:]
+        found: list[Version] = []
+        for keys, values in self._walk(self._handle.databases.history, key, stop, 256):
+            self._verify_versions(keys, values)
+            found.extend((*codec.split_history_key(one)[1:], value) for one, value in zip(keys, values, strict=True))
+        return found
+
+    def _walk(self, database: Any, start: bytes | None, stop: bytes | None, size: int) -> Iterator[Batch]:
+        """Pairs of a sub-database in batches, as long as keys ascend."""
+        try:
+            cursor = self._txn.cursor(database)
+            if not (cursor.first() if start is None else cursor.set_range(start)):
+                return
+            pairs = cursor.iternext()
+            last = b""
+            while chunk := list(islice(pairs, size)):
+                keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
+                if last >= keys[0] or not all(map(lt, keys, keys[1:])):
+                    raise self._disordered(keys[0])
+                last = keys[-1]
+                if stop is not None and last >= stop:
+                    end = bisect_left(keys, stop)
+                    if end:
+                        yield keys[:end], values[:end]
+                    return
+                yield keys, values
+        except lmdb.Error as problem:
+            raise translate(problem, self._path, "read") from problem
+
+    def expired(self, now: int) -> Iterator[bytes]:
+        """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
+        stop = max(now + 1, 0).to_bytes(8, "big")
+        for keys, _ in self._walk(self._handle.databases.expiry, None, stop, 1000):
+            for key in keys:
+                yield key[8:]
+
+    def expiry_count(self) -> int:
+        """How many records have an expiration."""
+        return int(self._txn.stat(self._handle.databases.expiry)["entries"])
+
+    def sequence(self, publisher: int) -> int | None:
+        """The highest sequence number of a publisher id in a topic without a journal; None when it is not known."""
+        with explained(self._path, "read sequences"):
+            data = self._txn.get(sequence_key(publisher), db=self._handle.databases.meta)
+        return None if data is None else decode_sequence(publisher, data, str(self._path))
+
+    def sequences(self) -> dict[int, int]:
+        """All publisher ids and their highest sequence numbers. Raises :class:`DamageError` when one is missing."""
+        found = {}
+        with explained(self._path, "read sequences"):
+            cursor = self._txn.cursor(self._handle.databases.meta)
+            if cursor.set_range(SEQUENCE_PREFIX):
+                for key, data in cursor.iternext():
+                    if not key.startswith(SEQUENCE_PREFIX):
+                        break
+                    publisher = int.from_bytes(key[len(SEQUENCE_PREFIX) :], "big")
+                    found[publisher] = decode_sequence(publisher, data, str(self._path))
+        if len(found) != self.meta.sequences:
+            raise self._miscounted(f"{len(found)} sequences were found, {self.meta.sequences} are counted")
+        return found
+
+
+class Snapshot(Reader):
+    """A read transaction: one state of the store for as long as it is open. Close it soon: it keeps old pages alive.
+
+    ``opener`` begins a read transaction in the store's current file and counts it in the handle's users.
+    """
+
+    def __init__(self, opener: Callable[[], tuple[Handle, Any]]) -> None:
+        self._opener = opener
+        self._begin()
+
+    def _begin(self) -> None:
+        handle, txn = self._opener()
+        self._open = True
+        try:
+            super().__init__(handle, txn)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def renew(self) -> None:
+        """Go on to the newest state: end the transaction and begin another one, in a replaced file if need be."""
+        self.close()
+        self._begin()
+
+    def close(self) -> None:
+        """End the transaction and free its reader slot; iterators of this snapshot end with it."""
+        if self._open:
+            self._open = False
+            self._txn.abort()
+            self._handle.release()

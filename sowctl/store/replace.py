@@ -1,0 +1,268 @@
+"""Building a store under a temporary name and putting it in place (``sow-store(5)``, "Replacing a store").
+
+Replay, compaction, snapshots and creation build here. Until :meth:`Builder.put_in_place` nothing of it can be seen; a
+builder that dies leaves a file that the next one removes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from sowctl.errors import RefusedError
+from sowctl.seam import Seam
+from sowctl.store.handle import DEFAULT_MAP, MAX_DATABASES, Handle, Identity, create_databases
+from sowctl.store.locks import FILE_MODE, Files, Gate, WriterLock, record_inode
+from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
+from sowctl.store.trouble import explained
+from sowctl.store.write import WriteTxn
+
+DIRECTORY_MODE = 0o750
+FLUSH_BYTES = 16 << 20
+"""Records are gathered up to this size and then appended in one transaction."""
+_numbers = count()
+
+
+class Builder:
+    """A store under construction. Made by :func:`build`; keys must come in ascending order."""
+
+    def __init__(self, files: Files, meta: StoreMeta, seam: Seam, command: str) -> None:
+        self.files = files
+        self._seam = seam
+        self._command = command
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
+        self._versions: list[tuple[bytes, bytes]] = []
+        self._pending = 0
+        self._handle: Handle | None = None
+        self._meta = meta
+        with explained(files.path, "build a store"):
+            make_directories(files.directory, seam)
+            remove_stale(files)
+            self.path, self._guard = _temporary(files, seam)
+            try:
+                self._handle = self._open(meta)
+            except BaseException:
+                self.discard()
+                raise
+
+    @property
+    def meta(self) -> StoreMeta:
+        """Definition and state as of what was flushed."""
+        return self._meta
+
+    def _open(self, meta: StoreMeta) -> Handle:
+        options: dict[str, Any] = {"subdir": False, "lock": False, "sync": False, "mode": FILE_MODE}
+        env = self._seam.call(
+            "lmdb.open", lmdb.open, str(self.path), map_size=DEFAULT_MAP, max_dbs=MAX_DATABASES, **options
+        )
+        txn = None
+        try:
+            txn = self._seam.call("lmdb.begin", env.begin, write=True)
+            databases = create_databases(env, txn)
+            handle = Handle(self.files, env, databases, Identity(0, 0), self._seam)
+            WriteTxn.create(handle, txn, meta)
+            self._seam.call("lmdb.commit", txn.commit)
+        except BaseException:
+            if txn is not None:
+                with suppress(lmdb.Error):
+                    txn.abort()
+            env.close()
+            raise
+        return handle
+
+    def append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add records: encoded values under ascending keys, each greater than all before. Raises ValueError."""
+        self._keys += keys
+        self._values += values
+        self._gathered(sum(map(len, values)))
+
+    def append_versions(self, items: Sequence[tuple[bytes, bytes]]) -> None:
+        """Add versions: pairs of SOW key and value, ascending by key, time, txid. Raises ValueError."""
+        self._versions += items
+        self._gathered(sum(len(value) for _, value in items))
+
+    def _gathered(self, size: int) -> None:
+        self._pending += size
+        if self._pending >= FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Move what was gathered into the file."""
+        keys, values, versions = self._keys, self._values, self._versions
+        pending, self._pending = self._pending, 0
+        self._keys, self._values, self._versions = [], [], []
+
+        def add(txn: WriteTxn) -> None:
+            if keys:
+                txn.bulk_append(keys, values)
+            if versions:
+                txn.append_versions(versions)
+
+        if keys or versions:
+            self.change(add, pending=pending + 64 * (len(keys) + len(versions)))
+
+    def change(self, fn: Callable[[WriteTxn], None], *, pending: int = 0) -> None:
+        """Run ``fn`` on the unfinished store in a transaction of its own (position, sequences, last time)."""
+        handle = self._handle
+        if handle is None:
+            raise ValueError("this store is finished")
+        target = handle.env.info()["last_pgno"] * handle.env.stat()["psize"] + 4 * pending
+        while True:
+            if handle.map_size() < target:
+                handle.resize(max(target, 2 * handle.map_size()))
+            try:
+                self._transact(handle, fn)
+                return
+            except lmdb.MapFullError:
+                target = 2 * handle.map_size()
+
+    def _transact(self, handle: Handle, fn: Callable[[WriteTxn], None]) -> None:
+        txn = handle.begin(write=True)
+        try:
+            work = WriteTxn(handle, txn)
+            fn(work)
+            work.finish()
+            with explained(self.files.path, "write a new store"):
+                self._seam.call("lmdb.commit", txn.commit)
+            self._meta = work.meta
+        except BaseException:
+            with suppress(lmdb.Error):
+                txn.abort()
+            raise
+
+    def finish(self) -> None:
+        """Write everything to the disk and close the file; nothing can be added after this."""
+        if self._handle is None:
+            return
+        self.flush()
+        with explained(self.files.path, "write a new store"):
+            self._seam.call("lmdb.sync", self._handle.env.sync, True)
+        self._handle.close()
+        self._handle = None
+
+    def put_in_place(self, *, lock: WriterLock | None = None, wait: float = 0.0, new: bool = False) -> None:
+        """Make this the store, atomically, for this and all other processes.
+
+        ``lock`` is the store's writer lock if the caller holds it already; else it is taken within ``wait`` seconds.
+        ``new`` refuses to replace a store (RefusedError SOW-STO-025). Raises LockedError, StorageError.
+        """
+        self.finish()
+        files, seam = self.files, self._seam
+        writer = lock or WriterLock(files, seam, self._command)
+        with (
+            writer.held(wait),
+            Gate(files, seam, wait).held(exclusive=True) as gate,
+            explained(files.path, "put a new store in place"),
+        ):
+            if files.path.exists():
+                if new:
+                    raise RefusedError("SOW-STO-025", "the store exists already", place=str(files.path))
+                os.fchmod(self._guard, files.path.stat().st_mode & 0o777)
+            inode = os.fstat(self._guard).st_ino
+            seam.call("file.rename", os.rename, self.path, files.path)
+            if files.lock.exists():
+                seam.call("file.unlink", os.unlink, files.lock)
+            sync_directory(files.directory, seam)
+            record_inode(gate, inode, seam)
+        self._let_go()
+
+    def discard(self) -> None:
+        """Close and remove what was built; after :meth:`put_in_place` there is nothing left to remove."""
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+        if self._guard >= 0:
+            if os.fstat(self._guard).st_nlink and self.path.exists():
+                self.path.unlink()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        guard, self._guard = self._guard, -1
+        if guard >= 0:
+            os.close(guard)
+
+
+@contextmanager
+def build(
+    path: str | os.PathLike[str],
+    definition: Definition,
+    *,
+    seam: Seam,
+    now: int,
+    lineage: bytes = NO_LINEAGE,
+    applied: int = 0,
+    command: str = "sowctl",
+) -> Iterator[Builder]:
+    """A new store for ``path``, removed at the end of the with statement unless it was put in place.
+
+    ``now`` (microseconds) becomes its creation time. Raises StorageError.
+    """
+    meta = StoreMeta(definition, lineage=lineage, applied=applied, created=now)
+    builder = Builder(Files.of(path), meta, seam, command)
+    try:
+        yield builder
+    finally:
+        builder.discard()
+
+
+def _temporary(files: Files, seam: Seam) -> tuple[Path, int]:
+    """A new file of a name of its own, locked for as long as its builder lives."""
+    while True:
+        path = files.path.with_name(f"{files.path.name}.new-{os.getpid()}-{next(_numbers)}")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            fd = seam.call("file.open", os.open, path, flags, FILE_MODE)
+        except FileExistsError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if os.fstat(fd).st_nlink:
+                return path, fd
+        except BaseException:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
+        os.close(fd)
+
+
+def remove_stale(files: Files) -> None:
+    """Remove stores under construction whose builder is gone."""
+    start = f"{files.path.name}.new-"
+    for path in [entry for entry in files.directory.iterdir() if entry.name.startswith(start)]:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+
+
+def make_directories(directory: Path, seam: Seam) -> None:
+    """Make the directory and the missing ones above it, each synced into the one that holds it."""
+    if directory.is_dir():
+        return
+    make_directories(directory.parent, seam)
+    directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    sync_directory(directory.parent, seam)
+
+
+def sync_directory(directory: Path, seam: Seam) -> None:
+    """Make names in a directory durable."""
+    fd = seam.call("file.open", os.open, directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        seam.call("dir.sync", os.fsync, fd)
+    finally:
+        os.close(fd)

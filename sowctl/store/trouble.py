@@ -1,0 +1,109 @@
+"""Plain words for what LMDB and the operating system report (``sow-store(5)``, "Errors").
+
+Called by every module of the room at the place where a foreign exception would leave it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lmdb
+
+from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
+
+REBUILD = "run sowctl replay for this topic, or sowctl store check to see what is left"
+_DAMAGE = (
+    lmdb.InvalidError,
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.VersionMismatchError,
+    lmdb.IncompatibleError,
+    lmdb.NotFoundError,
+    lmdb.BadDbiError,
+    lmdb.CursorFullError,
+    lmdb.PageFullError,
+    lmdb.KeyExistsError,
+)
+_FULL_BYTES = 1 << 16
+"""With less room than this for ordinary users, an unexplained write error is a full disk."""
+
+
+def missing(path: Path) -> MissingError:
+    """There is no store at ``path``."""
+    return MissingError(
+        "SOW-STO-020",
+        "no such store",
+        place=str(path),
+        hint="publish to the topic, or rebuild the store with sowctl replay",
+    )
+
+
+def translate(problem: Exception, path: Path, action: str) -> SowError:
+    """The error to raise for ``problem``, met while doing ``action`` (an infinitive) on the store ``path``."""
+    if isinstance(problem, SowError):
+        return problem
+    if isinstance(problem, lmdb.ReadersFullError):
+        return LockedError(
+            "SOW-STO-032", "no reader slot is free", place=str(path), hint="end some readers and try again"
+        )
+    if isinstance(problem, _DAMAGE):
+        return damaged_page(problem, path)
+    number = problem.errno if isinstance(problem, OSError) else getattr(problem, "code", 0)
+    text = _reason(problem)
+    if isinstance(problem, (lmdb.MemoryError, MemoryError)) or number == errno.ENOMEM:
+        return StorageError(
+            "SOW-STO-043",
+            f"not enough address space to {action}",
+            place=str(path),
+            hint="raise the limit on virtual memory (ulimit -v)",
+        )
+    if number == errno.ENOENT:
+        return missing(path)
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StorageError(
+            "SOW-STO-041",
+            f"not permitted to {action}: {text}",
+            place=str(path),
+            hint="readers need write permission on the lock files; --no-lock reads a store that nobody writes",
+        )
+    if number in (errno.ENOSPC, errno.EDQUOT) or (number == errno.EIO and disk_is_full(path)):
+        message = f"disk full: could not {action}"
+        return StorageError("SOW-STO-040", message, place=str(path), hint="free some space, then try again")
+    if number == errno.EFBIG:
+        return StorageError("SOW-STO-040", f"file size limit reached: could not {action}", place=str(path))
+    return StorageError("SOW-STO-042", f"could not {action}: {text}", place=str(path))
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, OSError):
+        return problem.strerror or str(problem)
+    return str(getattr(problem, "reason", "") or problem)
+
+
+def damaged_page(problem: Exception, path: Path) -> DamageError:
+    """LMDB found something that it did not write."""
+    return DamageError("SOW-STO-023", f"LMDB met a damaged page: {_reason(problem)}", place=str(path), hint=REBUILD)
+
+
+def disk_is_full(path: Path) -> bool:
+    """Whether the file system of ``path`` has practically no room. LMDB reports a full disk as an I/O error."""
+    try:
+        stat = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return stat.f_bavail * stat.f_frsize < _FULL_BYTES
+
+
+@contextmanager
+def explained(path: Path, action: str) -> Iterator[None]:
+    """Turn every LMDB and operating system error inside into ours. MapFull and MapResized pass: they are answered."""
+    try:
+        yield
+    except (lmdb.MapFullError, lmdb.MapResizedError):
+        raise
+    except (lmdb.Error, OSError, MemoryError) as problem:
+        raise translate(problem, path, action) from problem

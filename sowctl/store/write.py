@@ -1,0 +1,206 @@
+"""Changing records and versions inside one write transaction (``sow-store(5)``, "How to write").
+
+:class:`WriteTxn` is handed to the function given to ``Store.write``. It keeps what must agree: counts, bytes, digest,
+expiry index and the meta record. Every change is a bulk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import lt
+from typing import Any
+
+from sowctl.errors import DamageError
+from sowctl.store import codec
+from sowctl.store.handle import Handle
+from sowctl.store.meta import META_KEY, StoreMeta, encode_meta, encode_sequence, sequence_key
+from sowctl.store.read import Reader
+from sowctl.store.trouble import explained
+
+_NO_EXPIRATION = {bytes(8)}
+_NO_EXTRA = {bytes(2)}
+
+
+def payload_size(values: Sequence[bytes]) -> int:
+    """Payload bytes of many values together."""
+    size = sum(map(len, values)) - codec.OVERHEAD * len(values)
+    if values and {value[2:4] for value in values} != _NO_EXTRA:
+        size -= sum(map(codec.extra_length, values))
+    return size
+
+
+def ascending(keys: Sequence[bytes]) -> bool:
+    """Whether every key is greater than the one before."""
+    return all(map(lt, keys, keys[1:]))
+
+
+def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]:
+    """The entries that these records have in the expiry index."""
+    if not values or {value[20:28] for value in values} == _NO_EXPIRATION:
+        return set()
+    pairs = zip(map(codec.expiration_of, values), keys, strict=True)
+    return {codec.expiry_key(expiration, key) for expiration, key in pairs if expiration}
+
+
+class WriteTxn(Reader):
+    """A write transaction. What it raises undoes it; it may be run again when the map was too small."""
+
+    def __init__(self, handle: Handle, txn: Any) -> None:
+        super().__init__(handle, txn)
+        self.changed = False
+
+    def _change(self, **parts: object) -> None:
+        self._meta = self._meta.changed(**parts)
+        self.changed = True
+
+    def put(self, keys: Sequence[bytes], values: Sequence[bytes], olds: Mapping[bytes, bytes] | None = None) -> None:
+        """Insert or replace records. ``keys`` ascend strictly; ``values`` are encoded records in the same order.
+
+        ``olds`` is what :meth:`get_many` of this transaction gave for at least these keys, unless something was put
+        since; it saves looking them up again. Raises ValueError on keys out of order.
+        """
+        if not ascending(keys) or len(keys) != len(values):
+            raise ValueError("keys must ascend strictly, with one value each")
+        if olds is None:
+            olds = self.get_many(keys)
+        known = [key for key in keys if key in olds] if olds else []
+        with explained(self._path, "write records"):
+            cursor = self._txn.cursor(self._handle.databases.records)
+            self._handle.seam.call("lmdb.put", cursor.putmulti, zip(keys, values, strict=True))
+            self._account(keys, values, known, [olds[key] for key in known])
+
+    def bulk_append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add records whose keys ascend strictly and come after every key in the store. Raises ValueError otherwise."""
+        if not ascending(keys) or len(keys) != len(values):
+            raise ValueError("keys must ascend strictly, with one value each")
+        with explained(self._path, "write records"):
+            cursor = self._txn.cursor(self._handle.databases.records)
+            pairs = zip(keys, values, strict=True)
+            _, added = self._handle.seam.call("lmdb.put", cursor.putmulti, pairs, append=True)
+            if added != len(keys):
+                raise ValueError("keys to append must come after every key in the store")
+            self._account(keys, values, (), ())
+
+    def delete(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Remove records; gives those that were there, with their values."""
+        wanted = sorted(set(keys))
+        found = self.get_many(wanted)
+        with explained(self._path, "delete records"):
+            self._handle.seam.call("lmdb.put", self._remove, self._handle.databases.records, list(found))
+            self._account((), (), list(found), list(found.values()))
+        return found
+
+    def _remove(self, database: Any, keys: Iterable[bytes]) -> None:
+        delete = self._txn.delete
+        for key in keys:
+            delete(key, db=database)
+
+    def _account(
+        self, keys: Sequence[bytes], values: Sequence[bytes], old_keys: Sequence[bytes], old_values: Sequence[bytes]
+    ) -> None:
+        added, removed = expiry_entries(keys, values), expiry_entries(old_keys, old_values)
+        expiry = self._handle.databases.expiry
+        if gone := sorted(removed - added):
+            self._handle.seam.call("lmdb.put", self._remove, expiry, gone)
+        if fresh := sorted(added - removed):
+            cursor = self._txn.cursor(expiry)
+            self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, b"") for key in fresh])
+        meta = self._meta
+        digest = meta.digest + codec.digest_sum(keys, values) - codec.digest_sum(old_keys, old_values)
+        self._change(
+            records=meta.records + len(keys) - len(old_keys),
+            payload_bytes=meta.payload_bytes + payload_size(values) - payload_size(old_values),
+            digest=digest % codec.DIGEST_MODULUS,
+        )
+
+    def put_versions(self, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """File versions: pairs of SOW key and value. Time and txid come from the value; the same ones are replaced."""
+        fresh = {codec.history_key_of(key, value): value for key, value in items}
+        keys = sorted(fresh)
+        values = [fresh[key] for key in keys]
+        olds = self._old_versions(keys)
+        with explained(self._path, "write versions"):
+            cursor = self._txn.cursor(self._handle.databases.history)
+            self._handle.seam.call("lmdb.put", cursor.putmulti, zip(keys, values, strict=True))
+            self._account_versions(keys, values, olds)
+
+    def append_versions(self, items: Sequence[tuple[bytes, bytes]]) -> None:
+        """File versions that come after every version in the store, by key, time, txid. Raises ValueError otherwise."""
+        keys = [codec.history_key_of(key, value) for key, value in items]
+        values = [value for _, value in items]
+        with explained(self._path, "write versions"):
+            cursor = self._txn.cursor(self._handle.databases.history)
+            pairs = zip(keys, values, strict=True)
+            _, added = self._handle.seam.call("lmdb.put", cursor.putmulti, pairs, append=True)
+            if added != len(keys) or not ascending(keys):
+                raise ValueError("versions to append must ascend and come after every version in the store")
+            self._account_versions(keys, values, {})
+
+    def delete_versions(self, history_keys: Iterable[bytes]) -> int:
+        """Remove versions by their 24-byte keys (:func:`codec.history_key`); gives how many were there."""
+        olds = self._old_versions(sorted(set(history_keys)))
+        with explained(self._path, "delete versions"):
+            self._handle.seam.call("lmdb.put", self._remove, self._handle.databases.history, list(olds))
+            self._account_versions((), (), olds)
+        return len(olds)
+
+    def _old_versions(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        with explained(self._path, "read versions"):
+            found = dict(self._txn.cursor(self._handle.databases.history).getmulti(keys))
+        self._verify_versions(list(found), list(found.values()))
+        return found
+
+    def _account_versions(self, keys: Sequence[bytes], values: Sequence[bytes], olds: dict[bytes, bytes]) -> None:
+        meta = self._meta
+        old_values = list(olds.values())
+        digest = meta.digest + codec.digest_sum([key[:8] for key in keys], values)
+        digest -= codec.digest_sum([key[:8] for key in olds], old_values)
+        self._change(
+            versions=meta.versions + len(keys) - len(olds),
+            version_bytes=meta.version_bytes + payload_size(values) - payload_size(old_values),
+            digest=digest % codec.DIGEST_MODULUS,
+        )
+
+    def set_applied(self, lineage: bytes, txid: int) -> None:
+        """Say up to which txid of which log (16 bytes; zero: none) the records are complete."""
+        if len(lineage) != 16:
+            raise ValueError("a lineage has 16 bytes")
+        self._change(lineage=lineage, applied=txid)
+
+    def raise_last_time(self, time: int) -> None:
+        """Raise the highest time applied (microseconds) to ``time``, if that is later."""
+        if time > self._meta.last_time:
+            self._change(last_time=time)
+
+    def set_removal_mark(self, clock: int) -> None:
+        """Raise the clock of the latest removal of expired records to ``clock``, if that is later."""
+        if clock > self._meta.removal_mark:
+            self._change(removal_mark=clock)
+
+    def set_sequence(self, publisher: int, sequence: int) -> None:
+        """Set the highest sequence number of a publisher id (64 bits each)."""
+        key = sequence_key(publisher)
+        with explained(self._path, "write sequences"):
+            meta = self._handle.databases.meta
+            fresh = self._txn.get(key, db=meta) is None
+            value = encode_sequence(publisher, sequence)
+            self._handle.seam.call("lmdb.put", self._txn.put, key, value, db=meta)
+        self._change(sequences=self._meta.sequences + fresh)
+
+    def finish(self) -> None:
+        """Write the meta record; the store calls it before the commit."""
+        self._put_meta(self._meta)
+
+    @classmethod
+    def create(cls, handle: Handle, txn: Any, meta: StoreMeta) -> None:
+        """Begin a new store with ``meta``, in the transaction that makes its sub-databases (builders only)."""
+        work = cls.__new__(cls)
+        work._handle, work._txn, work._path, work._meta, work.changed = handle, txn, handle.files.path, meta, True
+        work.finish()
+
+    def _put_meta(self, meta: StoreMeta) -> None:
+        if min(meta.records, meta.versions, meta.payload_bytes, meta.version_bytes) < 0:
+            raise DamageError("SOW-STO-003", "the counts of the store are damaged", place=str(self._path))
+        with explained(self._path, "write the meta record"):
+            database = self._handle.databases.meta
+            self._handle.seam.call("lmdb.put", self._txn.put, META_KEY, encode_meta(meta), db=database)
