@@ -16,6 +16,8 @@ from sowctl.values.units import parse_interval
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
+FOREVER = 3_000_000_000.0
+"""Seconds; about a century, which every lock call still accepts."""
 CONFIG_NAMES = ("sowctl.xml", "amps.xml", "config.xml")
 
 
@@ -54,11 +56,11 @@ class Invocation:
         return fixed_clock(parse_time(text, self.wall)) if text else self.wall
 
     @property
-    def lock_wait(self) -> float | None:
-        """Seconds to wait for a lock, None for ever. Raises UsageError ``SOW-CLI-006``."""
+    def lock_wait(self) -> float:
+        """Seconds to wait for a lock. Raises UsageError ``SOW-CLI-006``."""
         text = self.settings.lock_wait
         if text == "forever":
-            return None
+            return FOREVER
         try:
             return parse_interval(text) / 1e9
         except ValueError as error:
@@ -88,10 +90,17 @@ class Invocation:
             hint="give --config FILE or set SOWCTL_CONFIG; 'sowctl demo' makes an instance to try",
         )
 
-    def open_instance(self) -> Instance:
-        """The instance of the configuration, for use in a ``with`` statement. Raises what opening raises."""
+    def open_instance(self, *targets: str) -> Instance:
+        """The instance of the configuration, for use in a ``with`` statement. Raises what opening raises.
+
+        Where no configuration is named or found and all ``targets`` are files, an instance without one.
+        """
         from sowctl.engine.instance import Instance
 
+        if targets and not self._has_config() and all(map(_is_path, targets)):
+            return Instance(
+                None, self.clock, self.seam, self.lock_wait, notify=self.note, holder=f"sowctl {self.command}"
+            )
         root = Path(self.settings.root) if self.settings.root is not None else None
         return Instance.open(
             self.config_path(),
@@ -100,7 +109,13 @@ class Invocation:
             clock=self.clock,
             seam=self.seam,
             lock_wait=self.lock_wait,
+            notify=self.note,
+            holder=f"sowctl {self.command}",
         )
+
+    def _has_config(self) -> bool:
+        named = self.settings.config or self.environ.get("SOWCTL_CONFIG")
+        return bool(named) or any(Path(name).is_file() for name in CONFIG_NAMES)
 
     def instant(self, text: str) -> Micros:
         """A time of an option, as seen at this run's clock. Raises UsageError."""
@@ -122,3 +137,7 @@ class Invocation:
             capable = is_terminal(self.streams.stderr) and self.environ.get("TERM") != "dumb"
             return capable and not self.settings.quiet
         return wanted == "always"
+
+
+def _is_path(target: str) -> bool:
+    return ("/" in target or target.endswith((".sow", ".journal"))) and Path(target).exists()

@@ -27,6 +27,7 @@ class Loaded(NamedTuple):
     command: table.Command
     run: Callable[..., int | None]
     help: str
+    examples: tuple[str, ...]
     parameters: tuple[declare.Parameter, ...]
 
 
@@ -65,10 +66,10 @@ def split(argv: Sequence[str]) -> Split:
 def load(command: table.Command) -> Loaded:
     """Import the command's module and read its declarations."""
     module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
-    return Loaded(command, module.run, _help(command, module), declare.parameters(module.run, GLOBALS))
+    return Loaded(command, module.run, _help(module), module.EXAMPLES, declare.parameters(module.run, GLOBALS))
 
 
-def _help(command: table.Command, module: Any) -> str:
+def _help(module: Any) -> str:
     from inspect import cleandoc
 
     examples = "\n".join(f"  {line}" for line in module.EXAMPLES)

@@ -16,9 +16,7 @@ PANEL = "Global options"
 Target: TypeAlias = Annotated[
     str, Argument("TARGET", "a topic's name, a .sow file, or a regular expression over names")
 ]
-Targets: TypeAlias = Annotated[
-    list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all")
-]
+Targets: TypeAlias = Annotated[list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all")]
 Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all")]
 
 Format: TypeAlias = Annotated[

@@ -36,3 +36,23 @@ def show_findings(
     streams.stdout.flush()
     invocation.note(str(tally) if tally.counts else clean)
     return status if any(found >= level for found in tally.counts) else 0
+
+
+def show_report(invocation: Invocation, report: object, summary: str | None) -> None:
+    """Say what was done: one line of JSON on standard output with ``--summary json``, else words on standard error."""
+    from sowctl.output import reports
+
+    if summary == "json":
+        invocation.streams.stdout.write(reports.as_json(report).encode() + b"\n")
+    elif summary == "text":
+        invocation.streams.talk(reports.as_text(report))
+    else:
+        invocation.note(reports.as_text(report))
+
+
+def show_statistics(invocation: Invocation, statistics: object) -> None:
+    """Say for each topic how many records were examined, matched and returned; on request, so also with --quiet."""
+    from sowctl.output import reports
+
+    for line in statistics if isinstance(statistics, Iterable) else [statistics]:
+        invocation.streams.talk(reports.as_text(line))

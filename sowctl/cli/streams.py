@@ -70,18 +70,23 @@ class Streams:
         except (OSError, ValueError, AttributeError):
             return 80
 
-    def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask before something is destroyed.
+    def must_ask(self, *, yes: bool) -> bool:
+        """Whether :meth:`confirm` has to be called: not with ``yes``, else where there is a person to ask.
 
-        Passes with ``yes``; asks on a terminal; raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-007`` where
-        there is nobody to ask and ``SOW-CLI-008`` where the answer is not yes.
+        Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-007`` where there is nobody to ask.
         """
         if yes:
-            return
+            return False
         if not (is_terminal(self.stdin) and is_terminal(self.stderr)):
             raise RefusedError(
-                "SOW-CLI-007", f"{question}: not without a yes", hint="give --yes, or look first with --dry-run"
+                "SOW-CLI-007",
+                "this destroys something, and there is nobody to ask",
+                hint="give --yes, or look first with --dry-run",
             )
+        return True
+
+    def confirm(self, question: str) -> None:
+        """Ask on the terminal. Raises RefusedError ``SOW-CLI-008`` where the answer is not yes."""
         self.stderr.write(f"{question}? [y/N] ".encode())
         self.stderr.flush()
         answer = self.stdin.readline().strip().lower()

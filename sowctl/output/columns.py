@@ -55,7 +55,9 @@ class Columns:
     def _value(column: Column, row: Row) -> Any:
         if isinstance(column, Path):
             return at(row.members, column)
-        return row.payload if column == "data" else row.metadata.get(column)
+        if column == "data":
+            return row.payload
+        return len(row.payload) if column == "length" else row.metadata.get(column)
 
 
 def heading(column: Column) -> str:

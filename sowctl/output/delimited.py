@@ -1,13 +1,13 @@
 """Formats ``csv`` and ``tsv``: a header and one line per record; which columns, see ``columns.py``.
 
 CSV as RFC 4180 with line feeds: a cell is quoted where it holds a comma, a quote or a line break, or where it is the
-empty text - nothing at all stands for null. TSV escapes tab, line breaks and backslash as ``\\t \\n \\r \\\\``; null and
-the empty text look alike there. Lines are written 1,000 at a time.
+empty text - nothing at all stands for null. TSV escapes tab, line breaks and backslash with a backslash; null
+and the empty text look alike there. Lines are written 1,000 at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import BinaryIO
 
@@ -37,7 +37,6 @@ def tsv_cell(text: str | None) -> str:
 
 class _Delimited:
     separator: str
-    cell: Callable[[str | None], str]
 
     def __init__(self, options: OutputOptions) -> None:
         self.options = options
@@ -56,22 +55,30 @@ class _Delimited:
         out.flush()
         return Rendered(count, columns.notes())
 
+    def cell(self, text: str | None) -> str:
+        raise NotImplementedError
+
     def _line(self, texts: Iterable[str | None]) -> bytes:
-        cell = type(self).cell
         if self.options.terminal is not None:
             texts = (None if text is None else display(text) for text in texts)
-        return (self.separator.join(cell(text) for text in texts) + "\n").encode("utf-8", "surrogateescape")
+        return (self.separator.join(self.cell(text) for text in texts) + "\n").encode("utf-8", "surrogateescape")
 
 
 class CsvRenderer(_Delimited):
     """Comma-separated values."""
 
     separator = ","
-    cell = csv_cell
+
+    def cell(self, text: str | None) -> str:
+        """One cell, quoted where needed."""
+        return csv_cell(text)
 
 
 class TsvRenderer(_Delimited):
     """Tab-separated values."""
 
     separator = "\t"
-    cell = tsv_cell
+
+    def cell(self, text: str | None) -> str:
+        """One cell with backslash escapes."""
+        return tsv_cell(text)

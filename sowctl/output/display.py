@@ -17,6 +17,7 @@ _UNSAFE = re.compile(
     "\ud800-\udfff"  # surrogates; the low ones stand for bytes that are not UTF-8
     "]"
 )
+_LOW = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -36,13 +37,10 @@ def display_lines(data: bytes | str) -> str:
 
 def display_json(data: bytes) -> bytes:
     """JSON text for a terminal: unsafe characters inside its strings become ``\\u`` escapes, so it stays JSON."""
-    if data.isascii() and b"\x1b" not in data and b"\x7f" not in data and not _LOW.search(data):
+    if data.isascii() and not _LOW.search(data):
         return data
     text = data.decode("utf-8", "surrogateescape")
     return _UNSAFE.sub(lambda match: _json_escape(match[0]), text).encode("utf-8", "surrogatepass")
-
-
-_LOW = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 
 
 def _visible(character: str) -> str:
@@ -58,7 +56,7 @@ def _visible(character: str) -> str:
 
 def _json_escape(character: str) -> str:
     code = ord(character)
-    if character in "\n":
+    if character in "\n\t":
         return character
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"

@@ -10,10 +10,10 @@ from sowctl.output.records import METADATA, MORE_METADATA
 from sowctl.values.paths import Path, parse_path
 
 Column: TypeAlias = Path | str
-"""A path into the payload, or the name of a piece of metadata (or ``data``)."""
+"""A path into the payload, or one of ``NAMES``."""
 
-NAMES = (*METADATA, *MORE_METADATA, "data")
-"""The names that ``--columns`` and ``--template`` know beside paths."""
+NAMES = (*METADATA, *MORE_METADATA, "data", "length")
+"""The names that ``--columns`` and ``--template`` know beside paths: metadata, the payload and its bytes' count."""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
 
 
@@ -44,7 +44,7 @@ class OutputOptions:
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:
-    """Columns such as ``/id,/customer/name,sow_key``. Raises UsageError ``SOW-OUT-001``, or ``SOW-VAL-001`` for paths."""
+    """Columns such as ``/id,/customer/name,sow_key``. Raises UsageError ``SOW-OUT-001`` or ``SOW-VAL-001``."""
     return tuple(parse_column(part.strip()) for part in text.split(","))
 
 
@@ -54,6 +54,8 @@ def parse_column(text: str) -> Column:
         return parse_path(text)
     if text in NAMES:
         return text
+    if text == "sowkey":  # as in the {sowkey} of other clients' format strings
+        return "sow_key"
     raise UsageError(
         "SOW-OUT-001",
         f"{text!r} is neither a path nor one of {', '.join(NAMES)}",

@@ -1,8 +1,8 @@
 """Format ``template``: one text per record, such as ``{sow_key}: {/customer/name} {/price}``.
 
-In braces stands a path or a name of metadata (``options.NAMES``; ``data`` is the whole payload); ``{{`` and ``}}`` are
-braces; ``\\n \\t \\\\`` are what they are elsewhere. Null is empty. Each text ends with the delimiter, by default a line
-feed.
+In braces stands a path or a name of metadata (``options.NAMES``; ``data`` is the whole payload); ``{{`` and ``}}``
+are braces; ``\\n \\t \\\\`` are what they are elsewhere. Null is empty. Each text ends with the
+delimiter, by default a line feed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,69 @@
+"""``sowctl delete``: records out of topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import option
+from sowctl.cli.options import DryRun, Filter, MessageType, Regex, SowKeys, Summary, Target, Yes
+from sowctl.errors import UsageError
+from sowctl.output.display import display
+
+EXAMPLES = (
+    "sowctl delete orders --filter \"/status = 'cancelled'\" --dry-run",
+    "sowctl delete orders --sow-key 12915563182432364013 --yes",
+    "sowctl delete orders --data done.ndjson --yes",
+)
+
+
+def run(
+    invocation: Invocation,
+    target: Target,
+    filter: Filter = None,
+    sow_key: SowKeys = None,
+    data: Annotated[
+        str | None,
+        option("--data", help="the records whose keys these messages have; - is standard input", metavar="FILE"),
+    ] = None,
+    regex: Regex = False,
+    message_type: MessageType = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    summary: Summary = None,
+) -> int:
+    """Delete the records that exactly one of --filter, --sow-key and --data selects.
+
+    The journal gets the keys that were deleted, in one group: all of them or none. On a terminal the number of records
+    is shown and a yes asked for; elsewhere --yes is needed.
+    """
+    from sowctl.cli.reporting import show_report
+    from sowctl.cli.sources import read_all
+    from sowctl.engine.delete import DeleteOptions, delete
+
+    if sum(given is not None for given in (filter, sow_key, data)) != 1:
+        raise UsageError(
+            "SOW-CLI-014",
+            "give exactly one of --filter, --sow-key and --data",
+            hint="all records are --filter '1 = 1'",
+        )
+    ask = not dry_run and invocation.streams.must_ask(yes=yes)
+    messages = read_all(invocation, data) if data is not None else None
+
+    def options(dry: bool) -> DeleteOptions:
+        return DeleteOptions(
+            filter=filter,
+            sow_keys=tuple(sow_key or ()),
+            data=messages,
+            regex=regex,
+            message_type=message_type,
+            dry_run=dry,
+        )
+
+    with invocation.open_instance() as instance:
+        if ask:
+            plan = delete(instance, [target], options(True))
+            invocation.streams.confirm(f"delete {plan.deleted:,} records of {display(target)}")
+        report = delete(instance, [target], options(dry_run))
+    show_report(invocation, report, summary)
+    return 0

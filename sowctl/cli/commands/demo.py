@@ -1,0 +1,50 @@
+"""``sowctl demo``: an instance to try the commands on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument
+from sowctl.errors import RefusedError
+from sowctl.output.display import display
+
+EXAMPLES = ("sowctl demo", "sowctl demo /tmp/morning && cd /tmp/morning && sowctl info")
+NEXT = (
+    "sowctl info",
+    "sowctl query orders \"/status = 'filled'\" -o '/price DESC' -n 5",
+    "sowctl get customers C0042 --at 2026-01-05T10:00:00Z",
+)
+
+
+def run(
+    invocation: Invocation,
+    directory: Annotated[str, Argument("DIR", "directory to make; default demo", complete="directory")] = "demo",
+) -> int:
+    """Make a directory with a configuration and one trading morning of orders, customers and quotes, published.
+
+    The same data and the same stamps every time, so digests can be compared. Quotes live for ten minutes: to see them,
+    look at a time of that morning, as in sowctl query quotes --now 2026-01-05T10:00:00Z.
+    """
+    from pathlib import Path
+
+    from sowctl.cli import demodata
+    from sowctl.cli.reporting import show_report
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.publish import PublishOptions, publish
+
+    place = Path(directory)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise RefusedError("SOW-CLI-019", "it exists and is not an empty directory", place=directory)
+    demodata.write(place)
+    with Instance.open(place / "sowctl.xml", environment={}, seam=invocation.seam) as instance:
+        for topic in demodata.TOPICS:
+            with (place / f"{topic}.ndjson").open("rb") as stream:
+                report = publish(
+                    instance, [(f"{topic}.ndjson", stream)], PublishOptions(topic=topic, timestamp_field="/time")
+                )
+            show_report(invocation, report, None)
+    invocation.note(f"try now, in {display(directory)}:")
+    for line in NEXT:
+        invocation.note(f"  {line}")
+    return 0

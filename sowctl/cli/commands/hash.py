@@ -1,0 +1,48 @@
+"""``sowctl hash``: the digest of a state."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import option
+from sowctl.cli.options import At, MessageType, Target
+from sowctl.errors import NegativeError, UsageError
+from sowctl.output.display import display
+
+EXAMPLES = (
+    "sowctl hash orders",
+    "sowctl hash orders --expect 9f3c0e6a1d5b48e7a2c4f06b8d917e35",
+)
+
+
+def run(
+    invocation: Invocation,
+    target: Target,
+    at: At = None,
+    expect: Annotated[
+        str | None, option("--expect", help="the digest that is expected; status 1 for another", metavar="HEX")
+    ] = None,
+    message_type: MessageType = None,
+) -> int:
+    """Print the digest of all records that are visible at the clock.
+
+    It does not depend on order or on how the store was made: a replay, a copy and the original have the same digest
+    under the same configuration at the same clock.
+    """
+    from sowctl.engine.digest import digest
+
+    wanted = _expected(expect) if expect is not None else None
+    with invocation.open_instance(target) as instance:
+        found = digest(instance, target, at=at, message_type=message_type)
+    invocation.streams.stdout.write(f"{found}  {display(target)}\n".encode())
+    if wanted is not None and wanted != found:
+        raise NegativeError("SOW-CLI-017", f"the digest is {found}, expected {wanted}", place=target)
+    return 0
+
+
+def _expected(text: str) -> str:
+    word = text.strip().lower()
+    if len(word) != 32 or any(digit not in "0123456789abcdef" for digit in word):
+        raise UsageError("SOW-CLI-016", f"--expect {text!r} is not a digest", hint="a digest has 32 hex digits")
+    return word

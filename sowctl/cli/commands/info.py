@@ -1,0 +1,27 @@
+"""``sowctl info``: what there is."""
+
+from __future__ import annotations
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.options import Columns, Format, Targets
+
+EXAMPLES = (
+    "sowctl info",
+    "sowctl info orders --format json",
+    "sowctl info sow/orders.sow",
+)
+
+
+def run(invocation: Invocation, targets: Targets = None, format: Format = None, columns: Columns = None) -> int:
+    """List topics with type, number of records, size, position, lag behind the journal and last update.
+
+    Without TARGET every topic of the configuration is listed.
+    """
+    from sowctl.cli.emit import Choice, Sink
+    from sowctl.engine.info import info
+    from sowctl.output.reports import as_dict
+
+    sink = Sink(invocation, Choice(format, columns=columns))
+    with invocation.open_instance(*(targets or ())) as instance:
+        sink.write_rows(as_dict(row) for row in info(instance, targets or []))
+    return 0

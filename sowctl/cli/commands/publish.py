@@ -1,0 +1,113 @@
+"""``sowctl publish``: messages into topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.cli.options import DryRun, MessageType, Summary
+
+EXAMPLES = (
+    "sowctl publish orders fills.ndjson",
+    "producer | sowctl publish orders",
+    "sowctl publish orders in.ndjson --on-error skip --rejects bad.ndjson",
+    "sowctl query orders --meta | sowctl -c other.xml publish --framing envelope",
+)
+FRAMINGS = ("lines", "nul", "length", "envelope")
+
+
+def run(
+    invocation: Invocation,
+    topic: Annotated[str | None, Argument("TOPIC", "the topic; may be left out where envelopes name theirs")] = None,
+    files: Annotated[
+        list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
+    ] = None,
+    message_type: MessageType = None,
+    framing: Annotated[
+        str, option("--framing", help="how messages are told apart in the input", choices=FRAMINGS)
+    ] = "lines",
+    null: Annotated[bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")] = False,
+    batch: Annotated[
+        int | None,
+        option("--batch", help="messages in one batch, at most", metavar="COUNT", minimum=1, maximum=1_000_000),
+    ] = None,
+    linger: Annotated[
+        str | None,
+        option("--linger", help="time after which a batch is closed though it is not full", metavar="TIME"),
+    ] = None,
+    on_error: Annotated[
+        str,
+        option(
+            "--on-error",
+            help="at a bad message: stop there, skip it, or abort, which leaves nothing of this run behind",
+            choices=("stop", "skip", "abort"),
+        ),
+    ] = "stop",
+    rejects: Annotated[
+        str | None,
+        option("--rejects", help="append refused messages to FILE, with line, offset and reason", metavar="FILE"),
+    ] = None,
+    max_errors: Annotated[
+        int | None, option("--max-errors", help="with skip: stop after so many", metavar="COUNT", minimum=1)
+    ] = None,
+    dry_run: DryRun = False,
+    expiration: Annotated[
+        str | None,
+        option("--expiration", help="lifetime of the records, such as 30s or 5m; 0 for none", metavar="TIME"),
+    ] = None,
+    sow_key: Annotated[
+        str | None, option("--sow-key", help="the key, for topics whose keys publishers choose", metavar="KEY")
+    ] = None,
+    client: Annotated[
+        str | None, option("--client", help="name of the publisher, for duplicate detection", metavar="NAME")
+    ] = None,
+    sequence: Annotated[
+        int | None,
+        option("--sequence", help="number of the first message; the rest follow", metavar="NUMBER", minimum=1),
+    ] = None,
+    timestamp: Annotated[
+        str | None, option("--timestamp", help="time of the messages instead of the clock", metavar="TIME")
+    ] = None,
+    timestamp_field: Annotated[
+        str | None, option("--timestamp-field", help="path of the field that holds each message's time", metavar="PATH")
+    ] = None,
+    allow_volatile: Annotated[bool, option("--allow-volatile", help="accept messages that nothing would keep")] = False,
+    tee: Annotated[bool, option("--tee", help="write each acknowledged message to standard output")] = False,
+    summary: Summary = None,
+) -> int:
+    """Publish messages to a topic.
+
+    A message is acknowledged when it is in the journal and synced; the report counts acknowledged messages only. A
+    bad message is refused with its line and byte offset. Ends with status 3 where a message was refused.
+    """
+    from sowctl.cli.publishing import Publishing
+    from sowctl.engine.publish import PublishOptions, publish
+
+    options = PublishOptions(
+        topic=topic,
+        message_type=message_type,
+        framing="nul" if null else framing,
+        batch=batch,
+        linger=linger,
+        on_error=on_error,
+        max_errors=max_errors,
+        dry_run=dry_run,
+        expiration=expiration,
+        sow_key=sow_key,
+        client=client,
+        sequence=sequence,
+        timestamp=timestamp,
+        timestamp_field=timestamp_field,
+        allow_volatile=allow_volatile,
+    )
+    with Publishing(invocation, rejects, tee=tee) as watcher, invocation.open_instance() as instance:
+        report = publish(
+            instance,
+            watcher.sources(files or ["-"]),
+            options,
+            on_acknowledged=watcher.acknowledged,
+            on_reject=watcher.rejected,
+        )
+    watcher.report(report, summary)
+    return 3 if watcher.rejects else 0

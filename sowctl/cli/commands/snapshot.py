@@ -1,0 +1,53 @@
+"""``sowctl snapshot``: the state at an earlier time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import option
+from sowctl.cli.options import Columns, Force, Format, MessageType, Meta, Summary, Target
+
+EXAMPLES = (
+    "sowctl snapshot orders --at 2026-01-05T10:00:00Z > ten.ndjson",
+    "sowctl snapshot orders --at -1h --output hour-ago.sow",
+)
+
+
+def run(
+    invocation: Invocation,
+    target: Target,
+    at: Annotated[str, option("--at", help="the time, txid or bookmark", metavar="WHEN")],
+    output: Annotated[
+        str | None,
+        option("--output", help="a new store if FILE ends in .sow, else as --format says", metavar="FILE"),
+    ] = None,
+    force: Force = False,
+    message_type: MessageType = None,
+    format: Format = None,
+    meta: Meta = False,
+    columns: Columns = None,
+    summary: Summary = None,
+) -> int:
+    """Write the state of a topic as of a time.
+
+    From the history that the store retains where it reaches that far, else from the journals; an error names the first
+    instant that can be answered. A new .sow file can be queried by its path without a configuration.
+    """
+    from pathlib import Path
+
+    from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.outfile import refuse_existing
+    from sowctl.cli.reporting import show_report
+    from sowctl.engine.snapshot import snapshot, snapshot_file
+
+    if output is None or not output.endswith(".sow"):
+        sink = Sink(invocation, Choice(format, meta, columns, output=output, force=force))
+        with invocation.open_instance(target) as instance:
+            sink.write(snapshot(instance, target, at=at, message_type=message_type))
+        return 0
+    refuse_existing(Path(output), force=force)
+    with invocation.open_instance(target) as instance:
+        report = snapshot_file(instance, target, at=at, path=Path(output), force=force, message_type=message_type)
+    show_report(invocation, report, summary)
+    return 0

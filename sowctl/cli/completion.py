@@ -1,0 +1,248 @@
+"""Completion scripts for bash, zsh and fish, static texts made from the table and the declarations.
+
+A script knows commands, options, the choices of options and operands, and where files or directories belong. It starts
+no program while completing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sowctl.cli.declare import Argument, Option, Parameter
+from sowctl.cli.dispatch import load
+from sowctl.cli.options import GLOBALS
+from sowctl.cli.table import COMMANDS, PREFIXES, members
+
+
+class Word(NamedTuple):
+    """One option: spellings, help, whether a value follows, and what completes it: choices, ``file``, ``directory``."""
+
+    names: tuple[str, ...]
+    help: str
+    takes_value: bool
+    choices: tuple[str, ...]
+    complete: str
+
+
+class Spec(NamedTuple):
+    """What completes behind one command: its options and its operands' choices or files."""
+
+    name: str
+    summary: str
+    options: tuple[Word, ...]
+    choices: tuple[str, ...]
+    files: bool
+
+
+def script(shell: str) -> str:
+    """The script for ``bash``, ``zsh`` or ``fish``."""
+    specs = [_spec(command.name, command.summary, load(command).parameters) for command in COMMANDS]
+    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](specs)
+
+
+def _spec(name: str, summary: str, parameters: tuple[Parameter, ...]) -> Spec:
+    options = tuple(_word(parameter) for parameter in parameters if isinstance(parameter.declared, Option))
+    operands = [parameter.declared for parameter in parameters if isinstance(parameter.declared, Argument)]
+    choices = tuple(choice for operand in operands for choice in operand.choices)
+    files = any(operand.complete or operand.metavar == "TARGET" for operand in operands)
+    return Spec(name, summary, (*options, _HELP), choices, files)
+
+
+def _word(parameter: Parameter) -> Word:
+    declared = parameter.declared
+    assert isinstance(declared, Option)
+    return Word(declared.names, declared.help, parameter.takes_value, declared.choices, declared.complete)
+
+
+_HELP = Word(("--help", "-h"), "show help", False, (), "")
+_GLOBAL = tuple(_word(parameter) for parameter in GLOBALS)
+
+
+def _first_words() -> list[tuple[str, str]]:
+    """What may stand first: one-word commands and the first words of the others."""
+    single = [(command.name, command.summary) for command in COMMANDS if len(command.words) == 1]
+    return single + [(prefix, "commands on journals") for prefix in sorted(PREFIXES)]
+
+
+def _bash(specs: list[Spec]) -> str:
+    values, words = [], []
+    for spec in specs:
+        names = " ".join(name for option in spec.options for name in option.names)
+        operands = " ".join(spec.choices)
+        words.append(f'        "{spec.name}") options="{names}" operands="{operands}" files={int(spec.files)} ;;')
+        for option in spec.options:
+            if option.takes_value and option not in _GLOBAL:
+                values.append(f"        {_patterns(spec.name, option)}) {_bash_value(option)} ;;")
+    for option in _GLOBAL:
+        if option.takes_value:
+            values.append(f"        {_patterns('*', option)}) {_bash_value(option)} ;;")
+    prefixes = "\n".join(
+        f'        "{prefix}") options="" operands="{" ".join(c.words[1] for c in members(prefix))}" files=0 ;;'
+        for prefix in sorted(PREFIXES)
+    )
+    takes = "|".join(name for option in _GLOBAL if option.takes_value for name in option.names) + "|--format|-F"
+    first = " ".join(word for word, _ in _first_words())
+    globals_ = " ".join([*(name for option in _GLOBAL for name in option.names), "--help", "--version"])
+    filled = _BASH.replace("@VALUES@", "\n".join(values)).replace("@WORDS@", "\n".join(words))
+    filled = filled.replace("@PREFIXES@", prefixes).replace("@TAKES@", takes).replace("@FIRST@", first)
+    return filled.replace("@GLOBALS@", globals_).replace("@TWO@", "|".join(sorted(PREFIXES)))
+
+
+def _patterns(command: str, option: Word) -> str:
+    front = "*" if command == "*" else f'"{command}"'
+    return "|".join(f"{front}' {name}'" for name in option.names)
+
+
+def _bash_value(option: Word) -> str:
+    if option.choices:
+        return f'_sowctl_words "{" ".join(option.choices)}"; return'
+    if option.complete == "directory":
+        return "_sowctl_paths -d; return"
+    return "_sowctl_paths -f; return" if option.complete == "file" else "return"
+
+
+_BASH = """\
+# bash completion for sowctl
+_sowctl_words() {
+    COMPREPLY=($(compgen -W "$1" -- "$current"))
+}
+_sowctl_paths() {
+    local IFS=$'\\n'
+    compopt -o filenames 2>/dev/null
+    COMPREPLY=($(compgen "$1" -- "$current"))
+}
+_sowctl() {
+    local current="${COMP_WORDS[COMP_CWORD]}" previous="" command="" skip=0 index word options operands files
+    COMPREPLY=()
+    for ((index = 1; index < COMP_CWORD; index++)); do
+        word="${COMP_WORDS[index]}"
+        if ((skip)); then skip=0; continue; fi
+        if [[ -z $command ]]; then
+            case "$word" in
+                @TAKES@) skip=1 ;;
+                -*) ;;
+                *) command="$word" ;;
+            esac
+        else
+            case "$command" in
+                @TWO@) [[ $word == -* ]] || command="$command $word" ;;
+            esac
+        fi
+    done
+    previous="${COMP_WORDS[COMP_CWORD-1]}"
+    if [[ $current == "=" ]]; then
+        current=""
+    elif [[ $previous == "=" && COMP_CWORD -gt 1 ]]; then
+        previous="${COMP_WORDS[COMP_CWORD-2]}"
+    fi
+    case "$command $previous" in
+@VALUES@
+    esac
+    if [[ -z $command ]]; then
+        if [[ $current == -* ]]; then _sowctl_words "@GLOBALS@"; else _sowctl_words "@FIRST@"; fi
+        return
+    fi
+    options="" operands="" files=1
+    case "$command" in
+@PREFIXES@
+@WORDS@
+    esac
+    if [[ $current == -* ]]; then
+        _sowctl_words "$options"
+    elif [[ -n $operands ]]; then
+        _sowctl_words "$operands"
+    elif ((files)); then
+        _sowctl_paths -f
+    fi
+}
+complete -F _sowctl sowctl
+"""
+
+
+def _zsh(specs: list[Spec]) -> str:
+    first = "\n".join(f"    {_quoted(f'{word}:{summary}')}" for word, summary in _first_words())
+    cases = []
+    for spec in specs:
+        lines = [f"      {_quoted(_zsh_option(option, name))} \\" for option in spec.options for name in option.names]
+        rest = f"({' '.join(spec.choices)})" if spec.choices else "_files" if spec.files else " "
+        cases.append(f'    "{spec.name}")\n      _arguments -s \\\n' + "\n".join(lines) + f"\n      '*: :{rest}' ;;")
+    seconds = "\n".join(
+        f"    {prefix}) compadd {' '.join(command.words[1] for command in members(prefix))} ;;"
+        for prefix in sorted(PREFIXES)
+    )
+    filled = _ZSH.replace("@FIRST@", first).replace("@CASES@", "\n".join(cases)).replace("@SECONDS@", seconds)
+    return filled.replace("@TWO@", "|".join(sorted(PREFIXES)))
+
+
+def _zsh_option(option: Word, name: str) -> str:
+    words = option.help.replace("[", "(").replace("]", ")").replace(":", ";")
+    text = f"*{name}[{words}]"
+    if not option.takes_value:
+        return text
+    action = (
+        f"({' '.join(option.choices)})"
+        if option.choices
+        else {"file": "_files", "directory": "_files -/"}.get(option.complete, " ")
+    )
+    return f"{text}:value:{action}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+_ZSH = """\
+#compdef sowctl
+# zsh completion for sowctl
+_sowctl() {
+  local command="" index
+  local -a commands
+  commands=(
+@FIRST@
+  )
+  for ((index = 2; index < CURRENT; index++)); do
+    if [[ -z $command && ${words[index]} != -* ]]; then
+      command=${words[index]}
+    elif [[ $command == (@TWO@) && ${words[index]} != -* ]]; then
+      command="$command ${words[index]}"
+    fi
+  done
+  case "$command" in
+    "") _describe command commands ;;
+@SECONDS@
+@CASES@
+  esac
+}
+_sowctl "$@"
+"""
+
+
+def _fish(specs: list[Spec]) -> str:
+    lines = ["# fish completion for sowctl", "complete -c sowctl -f"]
+    for word, summary in _first_words():
+        lines.append(f"complete -c sowctl -n __fish_use_subcommand -a {word} -d {_quoted_fish(summary)}")
+    for prefix in sorted(PREFIXES):
+        seconds = [command.words[1] for command in members(prefix)]
+        test = f"__fish_seen_subcommand_from {prefix}; and not __fish_seen_subcommand_from {' '.join(seconds)}"
+        lines.append(f"complete -c sowctl -n '{test}' -a '{' '.join(seconds)}'")
+    for spec in specs:
+        test = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in spec.name.split())
+        front = f"complete -c sowctl -n '{test}'"
+        if spec.choices:
+            lines.append(f"{front} -a '{' '.join(spec.choices)}'")
+        elif spec.files:
+            lines.append(f"{front} -F")
+        lines += [f"{front} {_fish_option(option)}" for option in spec.options]
+    return "\n".join(lines) + "\n"
+
+
+def _fish_option(option: Word) -> str:
+    parts = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
+    if option.takes_value:
+        parts.append("-r" + (f" -f -a '{' '.join(option.choices)}'" if option.choices else ""))
+        parts += ["-F"] if option.complete else []
+    return " ".join([*parts, f"-d {_quoted_fish(option.help)}"])
+
+
+def _quoted_fish(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,61 @@
+"""``--output FILE``: the file appears complete or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from sowctl.errors import RefusedError
+from sowctl.seam import Seam
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` where a regular file would be replaced unasked."""
+    if not force and path.is_file():
+        raise RefusedError("SOW-CLI-011", "the file exists", place=str(path), hint="give --force to replace it")
+
+
+@contextmanager
+def whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO]:
+    """A stream whose content becomes ``path`` when the block ends well.
+
+    Written beside it under a temporary name, synced, renamed, and the directory synced; removed where the block
+    raises. What exists and is no regular file (a pipe, ``/dev/null``) is written to directly. Raises
+    :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as stream:
+            yield stream
+        return
+    refuse_existing(path, force=force)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            seam.call("file.sync", os.fsync, stream.fileno())
+        _publish(temporary, path, force=force, seam=seam)
+    finally:
+        temporary.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        seam.call("dir.sync", os.fsync, directory)
+    finally:
+        os.close(directory)
+
+
+def _publish(temporary: Path, path: Path, *, force: bool, seam: Seam) -> None:
+    # Without --force a link, because it fails where somebody made the file meanwhile; a rename would replace it.
+    if not force:
+        try:
+            os.link(temporary, path)
+            return
+        except FileExistsError:
+            refuse_existing(path, force=False)
+        except OSError:  # a file system without links
+            refuse_existing(path, force=False)
+    seam.call("file.rename", os.replace, temporary, path)
