@@ -24,7 +24,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """The last entry of a topic: its txid, its time (microseconds UTC), and the position before the block it is in.
+    """The last entry of a topic: its txid, its time (microseconds UTC), and the position before the group it is in.
 
     A topic without entries has txid 0, time 0 and position None.
     """
@@ -51,13 +51,14 @@ class TailReport:
     """What a reader skipped at the end of the last file.
 
     ``size`` bytes from ``offset`` on belong to no block (0: nothing torn); ``open_group`` is the first txid of a group
-    without its last block (0: none).
+    without its last block (0: none), ``last_txid`` the last one that is used up, those of the open group included.
     """
 
     path: Path
     offset: int
     size: int
     open_group: int
+    last_txid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ class Damage:
     error: DamageError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
-    """One entry. ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` is a name hash or None."""
+    """One entry, not to be changed. ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` is a name hash or None."""
 
     txid: int
     operation: int
@@ -189,28 +190,43 @@ class Block:
     def entries(self) -> Iterator[Entry]:
         """The entries in order."""
         columns = self.columns()
+        count = self.header.count
         topics = self.topics
-        publishers = self.publishers
+        whom: dict[int, tuple[int | None, str | None]] = {NO_PUBLISHER: (None, None)}
+        whom.update(enumerate(self.publishers))
+        nothing: list[bytes | None] = [None] * count
         keys, checks = bytes(columns.keys), bytes(columns.checks)
-        for index, payload in enumerate(self.payloads()):
-            who = columns.publishers[index]
-            publisher, client = (None, None) if who == NO_PUBLISHER else publishers[who]
+        rows = zip(
+            range(self.header.first_txid, self.header.last_txid + 1),
+            columns.operations,
+            columns.topics,
+            range(0, 8 * count, 8),
+            columns.times,
+            columns.expirations,
+            columns.publishers,
+            columns.sequences,
+            columns.flags,
+            columns.user_keys or nothing,
+            columns.correlation_ids or nothing,
+            columns.logical_topics or nothing,
+            self.payloads(),
+            strict=True,
+        )
+        for txid, operation, topic, at, time, expiration, who, sequence, flags, *texts, payload in rows:
+            key, check = keys[at : at + 8], checks[at : at + 8]
             yield Entry(
-                txid=self.header.first_txid + index,
-                operation=columns.operations[index],
-                topic=topics[columns.topics[index]],
-                key=keys[8 * index : 8 * index + 8],
-                check=checks[8 * index : 8 * index + 8],
-                time=columns.times[index],
-                expiration=columns.expirations[index],
-                publisher=publisher,
-                client=client,
-                sequence=columns.sequences[index],
-                flags=columns.flags[index],
-                user_key=columns.user_keys[index] if columns.user_keys else None,
-                correlation_id=columns.correlation_ids[index] if columns.correlation_ids else None,
-                logical_topic=columns.logical_topics[index] if columns.logical_topics else None,
-                payload=payload,
+                txid,
+                operation,
+                topics[topic],
+                key,
+                check,
+                time,
+                expiration,
+                *whom[who],
+                sequence,
+                flags,
+                *texts,
+                payload,
             )
 
     def _contradiction(self, error: ValueError) -> DamageError:

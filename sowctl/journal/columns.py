@@ -34,22 +34,21 @@ else:
 ENTRY_SIZE = 51
 """Bytes of the fixed columns per entry."""
 
-_LAYOUT = (("keys", 0), ("checks", 8), ("times", 16), ("expirations", 24), ("sequences", 32), ("lengths", 40))
-_STARTS = dict(_LAYOUT) | {"topics": 44, "publishers": 46, "flags": 48, "operations": 50}
-_CODES = {
-    "times": "q",
-    "expirations": "q",
-    "sequences": "Q",
-    "lengths": "I",
-    "topics": "H",
-    "publishers": "H",
-    "flags": "H",
-    "operations": "B",
+_COLUMNS = {
+    "times": (16, "q"),
+    "expirations": (24, "q"),
+    "sequences": (32, "Q"),
+    "lengths": (40, "I"),
+    "topics": (44, "H"),
+    "publishers": (46, "H"),
+    "flags": (48, "H"),
+    "operations": (50, "B"),
 }
+"""Name -> (bytes per entry before it, type code), behind keys and checks; in the order of :class:`Columns`."""
 _TEXTS = (
-    ("user_keys", USER_KEYS, HAS_USER_KEY),
-    ("correlation_ids", CORRELATION_IDS, HAS_CORRELATION_ID),
-    ("logical_topics", LOGICAL_TOPICS, HAS_LOGICAL_TOPIC),
+    (USER_KEYS, HAS_USER_KEY),
+    (CORRELATION_IDS, HAS_CORRELATION_ID),
+    (LOGICAL_TOPICS, HAS_LOGICAL_TOPIC),
 )
 _LITTLE = sys.byteorder == "little"
 assert array("q").itemsize == 8
@@ -114,7 +113,7 @@ def numbers(raw: memoryview, code: str) -> Ints:
         return raw.cast(code)  # type: ignore[call-overload, no-any-return]
     swapped = array(code, raw.tobytes())
     swapped.byteswap()
-    return memoryview(swapped)  # type: ignore[return-value]
+    return memoryview(swapped)
 
 
 def pack_texts(texts: Sequence[bytes | None], size: int) -> bytes:
@@ -153,9 +152,8 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
     parts = {
-        name: numbers(raw[start * count : start * count + count * (array(code).itemsize)], code)
-        for name, code in _CODES.items()
-        for start in (_STARTS[name],)
+        name: numbers(raw[start * count : (start + array(code).itemsize) * count], code)
+        for name, (start, code) in _COLUMNS.items()
     }
     if sum(parts["lengths"]) != payloads:
         raise ValueError("the payload lengths do not add up")
@@ -165,15 +163,28 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
         raise ValueError("a publisher that the block does not list")
     if publishers and any(NO_PUBLISHER > index >= publishers for index in set(parts["publishers"])):
         raise ValueError("a publisher that the block does not list")
-    texts: dict[str, list[bytes | None] | None] = {}
+    texts: list[list[bytes | None] | None] = []
     end = ENTRY_SIZE * count
-    for name, block_flag, bit in _TEXTS:
-        texts[name] = None
+    for block_flag, bit in _TEXTS:
+        column = None
         if block_flags & block_flag:
-            texts[name], end = _texts(raw, end, parts["flags"], bit)
+            column, end = _texts(raw, end, parts["flags"], bit)
+        texts.append(column)
     if end != len(raw):
         raise ValueError("bytes behind the columns")
-    return Columns(keys=raw[: 8 * count], checks=raw[8 * count : 16 * count], **parts, **texts)
+    return Columns(
+        raw[: 8 * count],
+        raw[8 * count : 16 * count],
+        parts["times"],
+        parts["expirations"],
+        parts["sequences"],
+        parts["lengths"],
+        parts["topics"],
+        parts["publishers"],
+        parts["flags"],
+        parts["operations"],
+        *texts,
+    )
 
 
 def as_numpy(columns: Columns) -> NumpyColumns:
@@ -181,7 +192,7 @@ def as_numpy(columns: Columns) -> NumpyColumns:
     import numpy
 
     def view(name: str) -> numpy.ndarray[Any, Any]:
-        return numpy.frombuffer(getattr(columns, name), dtype=_CODES[name])
+        return numpy.frombuffer(getattr(columns, name), dtype=_COLUMNS[name][1])
 
     return NumpyColumns(
         keys=numpy.frombuffer(columns.keys, dtype=">u8"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -234,8 +233,8 @@ def place_seed(lineage: bytes, number: int, offset: int) -> int:
     return zlib.crc32(_PLACE.pack(lineage, number, offset))
 
 
-def pack_block_header(header: BlockHeader, seed: int) -> bytes:
-    """The 104 bytes before a block's body; ``header.crc`` is ignored and computed."""
+def pack_block_header(header: BlockHeader, synced_txid: int, seed: int) -> bytes:
+    """The 104 bytes before a block's body; the header's own ``synced_txid`` and ``crc`` are not looked at."""
     raw = BLOCK_HEADER.pack(
         BLOCK_MAGIC,
         VERSION,
@@ -245,7 +244,7 @@ def pack_block_header(header: BlockHeader, seed: int) -> bytes:
         header.group,
         header.first_txid,
         header.last_txid,
-        header.synced_txid,
+        synced_txid,
         header.earliest,
         header.latest,
         header.map_size,
@@ -292,12 +291,17 @@ def follows(header: BlockHeader, last_txid: int, group: int) -> bool:
     return header.first_txid == last_txid + 1 and header.group == (group or header.first_txid)
 
 
-def pack_map(topics: Sequence[MapTopic], publishers: Sequence[MapPublisher]) -> bytes:
-    """The map of a block."""
+def pack_map(map: BlockMap) -> bytes:
+    """The map of a block as it is stored."""
+    topics = [[*row.topic, row.last_txid, row.last_time] for row in map.topics]
+    return pack_rows([topics, [[row.hash, row.client, row.sequence] for row in map.publishers]])
+
+
+def pack_rows(rows: list[Any]) -> bytes:
+    """A msgpack array."""
     import msgpack
 
-    rows = [[*row.topic, row.last_txid, row.last_time] for row in topics]
-    raw: bytes = msgpack.packb([rows, [[row.hash, row.client, row.sequence] for row in publishers]])
+    raw: bytes = msgpack.packb(rows)
     return raw
 
 
@@ -306,8 +310,11 @@ def unpack_map(raw: bytes | memoryview, place: str) -> BlockMap:
     try:
         topics, publishers = unpack_rows(raw, 2)
         return BlockMap(
-            tuple(MapTopic((_text(name), _text(kind)), _number(txid), _number(at)) for name, kind, txid, at in topics),
-            tuple(MapPublisher(_number(who), _text(client), _number(seq)) for who, client, seq in publishers),
+            tuple(
+                MapTopic((text_of(name), text_of(kind)), number_of(txid), number_of(at))
+                for name, kind, txid, at in topics
+            ),
+            tuple(MapPublisher(number_of(who), text_of(client), number_of(seq)) for who, client, seq in publishers),
         )
     except (ValueError, TypeError) as error:
         raise DamageError(
@@ -328,13 +335,13 @@ def unpack_rows(raw: bytes | memoryview, length: int) -> list[Any]:
     return rows
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     if type(value) is not str:
         raise ValueError("a text was expected")
     return value
 
 
-def _number(value: Any) -> int:
+def number_of(value: Any) -> int:
     if type(value) is not int:
         raise ValueError("a number was expected")
     return value

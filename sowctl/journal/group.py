@@ -1,4 +1,4 @@
-"""What a writer is given: a batch of entries by columns, and how it is cut into blocks (``sow-journal(5)``, "Blocks")."""
+"""What a writer is given: a batch of entries by columns, and how it is cut into blocks (``sow-journal(5)``)."""
 
 from __future__ import annotations
 
@@ -71,22 +71,19 @@ class EncodedBlock:
     """One block without its place: header (CRC not computed yet), map, body parts."""
 
     header: BlockHeader
-    map: BlockMap
+    names: BlockMap
     body: tuple[bytes, bytes, bytes]
 
 
-def encode(
-    group: Group, codec_id: int, first_txid: int, group_txid: int, synced_txid: int, last: bool
-) -> Iterator[EncodedBlock]:
+def encode(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[EncodedBlock]:
     """Cut a group into blocks. ``group_txid`` is ``first_txid`` unless the group was begun before; ``last`` ends it.
 
     Raises LimitError ``SOW-JRN-016`` for a payload above 256 MiB; ValueError where the columns do not fit each other.
     """
     _check_lengths(group)
-    bounds = list(_bounds(group.payloads))
-    for start, stop in bounds:
-        final = last and stop == bounds[-1][1]
-        yield _encode_block(group, start, stop, codec_id, first_txid + start, group_txid, synced_txid, final)
+    count = len(group)
+    for start, stop in _bounds(group.payloads):
+        yield _encode_block(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count)
 
 
 def abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
@@ -169,20 +166,37 @@ def _publishers(group: Group, start: int, count: int, sequences: array[int]) -> 
     return [MapPublisher(*group.publishers[index], highest[index]) for index in sorted(highest)], column
 
 
+def _raw_columns(group: Group, start: int, stop: int, parts: list[bytes]) -> tuple[bytes, int]:
+    """Fixed columns ``parts`` and the texts behind them, and the block flags that say which texts there are."""
+    flags = 0
+    size = codec.ENTRY_SIZE * (stop - start)
+    texts = (
+        (USER_KEYS, group.user_keys),
+        (CORRELATION_IDS, group.correlation_ids),
+        (LOGICAL_TOPICS, group.logical_topics),
+    )
+    for flag, column in texts:
+        chosen = column[start:stop] if column is not None else []
+        if any(text is not None for text in chosen):
+            flags |= flag
+            parts.append(codec.pack_texts(chosen, size))
+            size += len(parts[-1])
+    return b"".join(parts), flags
+
+
 def _encode_block(
-    group: Group, start: int, stop: int, codec_id: int, first_txid: int, group_txid: int, synced_txid: int, last: bool
+    group: Group, start: int, stop: int, codec_id: int, first_txid: int, group_txid: int, last: bool
 ) -> EncodedBlock:
-    count = stop - start
     times = _spread(group.times, "q", start, stop)
-    sequences = array("Q", bytes(8 * count)) if group.sequences is None else group.sequences[start:stop]
+    sequences = array("Q", bytes(8 * len(times))) if group.sequences is None else group.sequences[start:stop]
     topics, topic_column = _topics(group, start, times, first_txid)
-    publishers, publisher_column = _publishers(group, start, count, sequences)
+    publishers, publisher_column = _publishers(group, start, len(times), sequences)
     payloads = group.payloads[start:stop]
     try:
         lengths = array("I", list(map(len, payloads)))
     except OverflowError:
         raise _too_large() from None
-    parts = [
+    fixed = [
         group.keys[8 * start : 8 * stop],
         group.checks[8 * start : 8 * stop],
         codec.little(times),
@@ -194,50 +208,50 @@ def _encode_block(
         codec.little(_spread(group.flags, "H", start, stop)),
         group.operations[start:stop],
     ]
-    flags = LAST if last else 0
-    texts = (
-        (USER_KEYS, group.user_keys),
-        (CORRELATION_IDS, group.correlation_ids),
-        (LOGICAL_TOPICS, group.logical_topics),
-    )
-    size = codec.ENTRY_SIZE * count
-    for flag, column in texts:
-        if column is not None and any(text is not None for text in (chosen := column[start:stop])):
-            flags |= flag
-            parts.append(codec.pack_texts(chosen, size))
-            size += len(parts[-1])
-    raw_columns = b"".join(parts)
-    raw_payloads = b"".join(payloads)
-    packed_map = pack_map(topics, publishers)
-    if max(len(raw_columns), len(raw_payloads)) > MAX_RAW or len(packed_map) > MAX_MAP:
+    columns, flags = _raw_columns(group, start, stop, fixed)
+    names = BlockMap(tuple(topics), tuple(publishers))
+    flags |= LAST if last else 0
+    return _pack(names, columns, b"".join(payloads), codec_id, flags, first_txid, group_txid, times)
+
+
+def _pack(
+    names: BlockMap,
+    columns: bytes,
+    payloads: bytes,
+    codec_id: int,
+    flags: int,
+    first_txid: int,
+    group_txid: int,
+    times: array[int],
+) -> EncodedBlock:
+    packed_map = pack_map(names)
+    if max(len(columns), len(payloads)) > MAX_RAW or len(packed_map) > MAX_MAP:
         raise _too_large()
-    if len(raw_columns) + len(raw_payloads) < PLAIN_BELOW:
+    if len(columns) + len(payloads) < PLAIN_BELOW:
         codec_id = CODEC_NONE
-    stored_columns = codec.compress(codec_id, raw_columns)
-    stored_payloads = codec.compress(codec_id, raw_payloads)
+    stored_columns = codec.compress(codec_id, columns)
+    stored_payloads = codec.compress(codec_id, payloads)
     header = BlockHeader(
         codec=codec_id,
         flags=flags,
-        count=count,
+        count=len(times),
         group=group_txid,
         first_txid=first_txid,
-        last_txid=first_txid + count - 1,
-        synced_txid=synced_txid,
+        last_txid=first_txid + len(times) - 1,
+        synced_txid=0,
         earliest=min(times),
         latest=max(times),
         map_size=len(packed_map),
         columns_stored=len(stored_columns),
-        columns_raw=len(raw_columns),
+        columns_raw=len(columns),
         payloads_stored=len(stored_payloads),
-        payloads_raw=len(raw_payloads),
+        payloads_raw=len(payloads),
         map_crc=zlib.crc32(packed_map),
         columns_crc=zlib.crc32(stored_columns),
         payloads_crc=zlib.crc32(stored_payloads),
         crc=0,
     )
-    return EncodedBlock(
-        header, BlockMap(tuple(topics), tuple(publishers)), (packed_map, stored_columns, stored_payloads)
-    )
+    return EncodedBlock(header, names, (packed_map, stored_columns, stored_payloads))
 
 
 def _too_large() -> LimitError:

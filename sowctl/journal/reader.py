@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Literal, overload
 
+from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, FileInfo, Position, TailReport, TopicState
-from sowctl.journal.format import Topic
+from sowctl.journal.files import JournalFile, Ref, list_numbers
+from sowctl.journal.format import FILE_HEADER_SIZE, Topic, block_place, file_name
+from sowctl.journal.state import NO_TOPIC, JournalState, from_checkpoint, load
+from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
 
 
 class Journal:
-    """An instance's journal as it is when asked; many may read while one writes."""
+    """An instance's journal as it is when asked; many may read while one writes. Not for several threads at once.
+
+    ``lineage`` 16 bytes. ``tail_report``: what the last complete read skipped at the end, None where nothing was.
+    """
+
+    def __init__(self, directory: Path, instance: str, seam: Seam, acknowledged: int) -> None:
+        """Use :meth:`open`."""
+        self.directory = directory
+        self.instance = instance
+        self.acknowledged = acknowledged
+        self.tail_report: TailReport | None = None
+        self._seam = seam
+        self._numbers: list[int] = []
+        self._first_txids: dict[int, int] = {}
+        self._state: JournalState | None = None
+        self._asked = False
+        self._last: JournalFile | None = None
+        self._relist()
+        self.lineage = self._last_file().header.lineage
 
     @classmethod
     def exists(cls, directory: Path, instance: str) -> bool:
         """Whether there is at least one journal file."""
-        raise NotImplementedError
+        return bool(list_numbers(directory, instance))
 
     @classmethod
     def open(cls, directory: Path, instance: str, *, seam: Seam = SEAM, acknowledged: int = 0) -> Journal:
@@ -25,40 +50,89 @@ class Journal:
 
         Raises MissingError ``SOW-JRN-001`` where there is no file, and what the header of the last file deserves.
         """
-        raise NotImplementedError
+        return cls(directory, instance, seam, acknowledged)
 
-    lineage: bytes
-    """16 bytes."""
-
-    first_txid: int
-    """The first txid that the files can hold (after pruning: above that of the lineage)."""
-
-    tail_report: TailReport | None
-    """What the last complete read skipped at the end; None before one, and where nothing was skipped."""
+    @property
+    def first_txid(self) -> int:
+        """The first txid that the files can hold: of the lineage, or of what pruning has left."""
+        return self._first_txid(self._numbers[0])
 
     def files(self) -> list[FileInfo]:
         """The files in order, headers checked. Raises DamageError for gaps and bad headers."""
-        raise NotImplementedError
+        self._relist()
+        infos: list[FileInfo] = []
+        for number in self._numbers:
+            file = self._open(number)
+            header = file.header
+            if infos:
+                infos[-1] = replace(infos[-1], last_txid=header.first_txid - 1)
+            infos.append(FileInfo(file.path, number, file.size, header.first_txid, None, header.created))
+            self._release(file)
+        return infos
 
     def last_txid(self) -> int:
         """Last txid of the last complete (or aborted) group; ``first_txid - 1`` in an empty journal."""
-        raise NotImplementedError
+        return self.state().end.txid
 
     def end(self) -> Position:
         """The position behind the last complete group."""
-        raise NotImplementedError
+        return self.state().end
 
     def topic_state(self, topic: Topic) -> TopicState:
         """The last entry of a topic, from the topics file and a scan of only what is behind it."""
-        raise NotImplementedError
+        return self.state().topics.get(topic, NO_TOPIC)
 
     def topics(self) -> dict[Topic, TopicState]:
         """The states of all topics that the journal knows."""
-        raise NotImplementedError
+        return dict(self.state().topics)
 
     def highest_sequence(self, publisher: int) -> int:
         """Highest sequence of a publisher (hash of its client name), 0 for none."""
-        raise NotImplementedError
+        return self.state().publishers.get(publisher, ("", 0))[1]
+
+    def state(self) -> JournalState:
+        """All of the above up to the present end, brought up to date; not to be changed by the caller."""
+        self._relist()
+        state = self._known()
+        if state is None or state.end.number != self._numbers[-1]:
+            # The checkpoint of the last file knows at least what the topics file of an earlier one does.
+            state = self._state = self._at_checkpoint()
+        for walker, group in self._groups(state.end, resync=False):
+            if isinstance(group, list):
+                place = Position(walker.file.number, group[0].offset, group[0].header.group - 1)
+                if not group[-1].header.is_abort:
+                    for ref in group:
+                        state.absorb(place, ref.names())
+                state.advance(Position(place.number, walker.offset, walker.last_txid), walker.last_block)
+            elif walker.file.number != state.end.number:
+                state.advance(Position(walker.file.number, walker.offset, walker.last_txid), (0, 0))
+        return state
+
+    def forget(self) -> None:
+        """Drop what is known of the end; the next question finds out again."""
+        self._state = None
+        self._asked = False
+
+    @overload
+    def blocks(
+        self,
+        after: int = ...,
+        until: int | None = ...,
+        topic: Topic | None = ...,
+        start: Position | None = ...,
+        resync: Literal[False] = ...,
+    ) -> Iterator[Block]: ...
+
+    @overload
+    def blocks(
+        self,
+        after: int = ...,
+        until: int | None = ...,
+        topic: Topic | None = ...,
+        start: Position | None = ...,
+        *,
+        resync: Literal[True],
+    ) -> Iterator[Block | Damage]: ...
 
     def blocks(
         self,
@@ -66,21 +140,38 @@ class Journal:
         until: int | None = None,
         topic: Topic | None = None,
         start: Position | None = None,
-    ) -> Iterator[Block]:
+        resync: bool = False,
+    ) -> Iterator[Block | Damage]:
         """The blocks of complete groups with a txid above ``after`` and not above ``until``, in order.
 
         A block that straddles a bound is yielded whole. With ``topic``, blocks without it are passed over by their map
         alone. ``start`` is where to begin if it is a place between groups of this journal, else it only serves as
-        ``after``. Raises DamageError (exit 5) with file, offset and txids.
+        ``after``. Raises DamageError (exit 5) with file, offset and txids; with ``resync`` yields a :class:`Damage` in
+        its place and goes on behind it.
         """
-        raise NotImplementedError
-
-    def salvage(self, after: int = 0, until: int | None = None, topic: Topic | None = None) -> Iterator[Block | Damage]:
-        """As :meth:`blocks`, but yields a :class:`Damage` in the place of what is damaged and goes on behind it."""
-        raise NotImplementedError
+        for item in self._refs(after, topic, start, resync):
+            if isinstance(item, Damage):
+                yield item
+                continue
+            header = item.header
+            if until is not None and header.first_txid > until:
+                return
+            if header.last_txid <= max(after, start.txid if start is not None else 0):
+                continue
+            try:
+                if topic is None or item.names().has(topic):
+                    yield item.load()
+            except DamageError as error:
+                if not resync:
+                    raise
+                size = header.size
+                yield Damage(item.file.path, item.offset, size, header.first_txid, header.last_txid, error)
 
     def close(self) -> None:
         """Close files."""
+        if self._last is not None:
+            self._last.close()
+            self._last = None
 
     def __enter__(self) -> Journal:
         return self
@@ -89,3 +180,206 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _refs(self, after: int, topic: Topic | None, start: Position | None, resync: bool) -> Iterator[Ref | Damage]:
+        """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
+        self._relist()
+        try:
+            at = self._place(after, topic, start)
+        except DamageError:
+            if not resync:
+                raise
+            at = Position(self._numbers[0], -1, 0)
+        for _, item in self._groups(at, resync):
+            if isinstance(item, Damage):
+                yield item
+            elif item is not None and not item[-1].header.is_abort:
+                yield from item
+
+    def _groups(self, at: Position, resync: bool) -> Iterator[tuple[Walker, list[Ref] | Damage | None]]:
+        """Every group from ``at`` to the end, aborted ones too; None stands for the start of a file.
+
+        An offset below zero means the first block of that file.
+        """
+        last_txid = at.txid
+        for number in range(at.number, self._numbers[-1] + 1):
+            try:
+                file = self._open(number)
+            except DamageError as error:
+                if not resync:
+                    raise
+                lost = Damage(self._path(number), 0, self._path(number).stat().st_size, last_txid + 1, None, error)
+                yield Walker(self._last_file(), 0, last_txid, is_last=False), lost
+                continue
+            try:
+                offset = at.offset if number == at.number else -1
+                if number == at.number and offset < 0:
+                    last_txid = file.header.first_txid - 1
+                walker = self._walker(file, offset, last_txid, resync)
+                yield walker, None
+                if offset < 0 and file.header.first_txid != last_txid + 1:
+                    gap = _file_gap(file, last_txid)
+                    if not resync:
+                        raise gap.error
+                    yield walker, gap
+                for item in walker.groups():
+                    yield walker, item
+                last_txid = walker.last_txid
+                if number == self._numbers[-1]:
+                    yield from self._end_of(walker, resync)
+            finally:
+                self._release(file)
+
+    def _walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool) -> Walker:
+        """A walker from ``offset``, or where that is below zero from the file's first block."""
+        is_last = file.number == self._numbers[-1]
+        if offset < 0:
+            offset, last_txid = file.header.blocks_offset, file.header.first_txid - 1
+        return Walker(file, offset, last_txid, is_last=is_last, acknowledged=self.acknowledged, resync=resync)
+
+    def _end_of(self, walker: Walker, resync: bool) -> Iterator[tuple[Walker, Damage]]:
+        """What there is to say at the end of the last file."""
+        self.tail_report = walker.tail
+        if walker.tail is None and self.acknowledged > walker.last_txid:
+            error = lost_end(walker.file, walker.offset, walker.last_txid, self.acknowledged)
+            if not resync:
+                raise error
+            first = walker.last_txid + 1
+            yield walker, Damage(walker.file.path, walker.offset, 0, first, self.acknowledged, error)
+
+    def _place(self, after: int, topic: Topic | None, start: Position | None) -> Position:
+        """Where to begin so that nothing above ``after`` is missed: a place between groups."""
+        known = self._known()
+        if start is not None:
+            if self._is_between(start):
+                return start
+            after = max(after, start.txid)
+        if known is not None:
+            latest = known.topics.get(topic, NO_TOPIC).last_txid if topic is not None else known.end.txid
+            if latest <= after:
+                return known.end
+        number = self._file_of(after + 1)
+        if known is not None and number == known.end.number:
+            index = bisect_right(known.marks, (after, 1 << 63)) - 1
+            if index >= 0:
+                mark = Position(number, known.marks[index][1], known.marks[index][0])
+                if self._is_between(mark):
+                    return mark
+        return Position(number, -1, 0)
+
+    def _is_between(self, place: Position) -> bool:
+        """Whether a group starts, or the journal ends, at ``place``, and behind its txid."""
+        if self._state is not None and self._state.end == place:
+            return True
+        if not self._numbers[0] <= place.number <= self._numbers[-1] or place.offset < FILE_HEADER_SIZE:
+            return False
+        file = self._open(place.number)
+        try:
+            ref = file.block_at(place.offset)
+        finally:
+            self._release(file)
+        return ref is not None and ref.header.group == ref.header.first_txid == place.txid + 1
+
+    def _file_of(self, txid: int) -> int:
+        """The number of the file that holds ``txid``, or would."""
+        low, high = self._numbers[0], self._numbers[-1]
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._first_txid(middle) <= txid:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _first_txid(self, number: int) -> int:
+        if number not in self._first_txids:
+            file = self._open(number)
+            self._first_txids[number] = file.header.first_txid
+            self._release(file)
+        return self._first_txids[number]
+
+    def _known(self) -> JournalState | None:
+        """What an earlier question found out, else what the topics file says, if it is to be believed."""
+        if self._state is None and not self._asked:
+            self._asked = True
+            told = load(self.directory, self.instance, self.lineage)
+            if told is not None and told.end.number in self._numbers:
+                file = self._open(told.end.number)
+                ref = file.block_at(told.last_block[0])
+                self._release(file)
+                if ref is not None and ref.end == told.end.offset and ref.header.last_txid == told.end.txid:
+                    self._state = told if ref.header.crc == told.last_block[1] else None
+        return self._state
+
+    def _at_checkpoint(self) -> JournalState:
+        """The state at the start of the last file. Raises DamageError ``SOW-JRN-004``."""
+        file = self._last_file()
+        raw = file.checkpoint()
+        end = Position(file.number, file.header.blocks_offset, file.header.first_txid - 1)
+        try:
+            return from_checkpoint(raw, end)
+        except (ValueError, TypeError) as error:
+            raise DamageError(
+                "SOW-JRN-004",
+                f"the checkpoint of the journal file cannot be read ({error})",
+                place=block_place(file.path, FILE_HEADER_SIZE),
+                hint="restore the file from a copy; the blocks in it are intact",
+                offset=FILE_HEADER_SIZE,
+            ) from error
+
+    def _path(self, number: int) -> Path:
+        return self.directory / file_name(self.instance, number)
+
+    def _relist(self) -> None:
+        """Look again which files there are and how long the last one is."""
+        self._numbers = list_numbers(self.directory, self.instance)
+        if not self._numbers:
+            raise MissingError(
+                "SOW-JRN-001",
+                f"the instance {self.instance!r} has no journal here",
+                place=str(self.directory),
+                hint="publish something first, or look at the directory and the instance name",
+            )
+        last = self._last_file()
+        last.size = last.current_size()
+
+    def _last_file(self) -> JournalFile:
+        if self._last is None or self._last.number != self._numbers[-1]:
+            # The one before is closed by whoever still walks through it.
+            self._last = JournalFile(self._path(self._numbers[-1]), self._numbers[-1], self._seam)
+        return self._last
+
+    def _open(self, number: int) -> JournalFile:
+        """A file of this lineage. Raises DamageError ``SOW-JRN-005`` for one of another."""
+        last = self._last_file()
+        if number == last.number:
+            return last
+        file = JournalFile(self._path(number), number, self._seam)
+        if file.header.lineage != last.header.lineage:
+            file.close()
+            raise DamageError(
+                "SOW-JRN-005",
+                "the journal file belongs to another journal than the last one",
+                place=str(file.path),
+                hint="restore the files of one journal",
+                offset=0,
+            )
+        return file
+
+    def _release(self, file: JournalFile) -> None:
+        if file is not self._last:
+            file.close()
+
+
+def _file_gap(file: JournalFile, last_txid: int) -> Damage:
+    first = file.header.first_txid
+    error = DamageError(
+        "SOW-JRN-011",
+        f"the file should start with txid {last_txid + 1}, but starts with {first}",
+        place=str(file.path),
+        hint="the end of the file before it was lost: restore that file from a copy",
+        offset=0,
+        first_txid=last_txid + 1,
+        last_txid=first - 1,
+    )
+    return Damage(file.path, 0, 0, last_txid + 1, first - 1, error)

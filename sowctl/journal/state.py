@@ -1,0 +1,167 @@
+"""What a journal amounts to so far: last entry per topic, highest sequence per publisher, where it ends.
+
+It is the content of checkpoints and of the derived file ``INSTANCE.topics`` (``sow-journal(5)``, "The topics file").
+Used by reader, writer and check.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sowctl.journal.block import Position, TopicState
+from sowctl.journal.format import (
+    FILE_MODE,
+    TOPICS_HEADER,
+    TOPICS_MAGIC,
+    VERSION,
+    BlockMap,
+    Topic,
+    number_of,
+    pack_rows,
+    text_of,
+    unpack_rows,
+)
+from sowctl.seam import Seam
+
+MARK_DISTANCE = 1 << 20
+"""Bytes between two places of a file that the topics file remembers."""
+NO_TOPIC = TopicState(0, 0, None)
+
+
+@dataclass(slots=True)
+class JournalState:
+    """Everything up to ``end`` is counted in. ``last_block``: offset and header CRC of the last block of that file."""
+
+    end: Position
+    last_block: tuple[int, int] = (0, 0)
+    topics: dict[Topic, TopicState] = field(default_factory=dict)
+    publishers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    marks: list[tuple[int, int]] = field(default_factory=list)
+
+    def absorb(self, group: Position, names: BlockMap) -> None:
+        """Count in one block of the group that starts at ``group``."""
+        for row in names.topics:
+            self.topics[row.topic] = TopicState(row.last_txid, row.last_time, group)
+        for who in names.publishers:
+            if who.sequence >= self.publishers.get(who.hash, ("", 0))[1]:
+                self.publishers[who.hash] = who.client, who.sequence
+        if group.offset >= (self.marks[-1][1] if self.marks else 0) + MARK_DISTANCE:
+            self.marks.append((group.txid, group.offset))
+
+    def advance(self, end: Position, last_block: tuple[int, int]) -> None:
+        """Everything before ``end`` has been absorbed."""
+        if end.number != self.end.number:
+            self.marks = []
+        self.end = end
+        self.last_block = last_block
+
+    def checkpoint(self) -> bytes:
+        """The bytes for the header of the next file."""
+        return pack_rows([self._topic_rows(), self._publisher_rows()])
+
+    def _topic_rows(self) -> list[list[Any]]:
+        return [
+            [*topic, state.last_txid, state.last_time, at.number, at.offset, at.txid]
+            for topic, state in self.topics.items()
+            if (at := state.position) is not None
+        ]
+
+    def _publisher_rows(self) -> list[list[Any]]:
+        return [[who, client, sequence] for who, (client, sequence) in self.publishers.items()]
+
+    def pack(self, lineage: bytes) -> bytes:
+        """The whole topics file."""
+        end = self.end
+        body = pack_rows(
+            [
+                lineage,
+                end.number,
+                end.offset,
+                end.txid,
+                *self.last_block,
+                self._topic_rows(),
+                self._publisher_rows(),
+                [list(mark) for mark in self.marks],
+            ]
+        )
+        return TOPICS_HEADER.pack(TOPICS_MAGIC, VERSION, zlib.crc32(body)) + body
+
+
+def from_checkpoint(raw: memoryview, end: Position) -> JournalState:
+    """The state at the start of a file. Raises ValueError."""
+    topics, publishers = unpack_rows(raw, 2)
+    return JournalState(end, topics=_topics(topics), publishers=_publishers(publishers))
+
+
+def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
+    """Read a topics file; None where it is damaged, of another version, or of another journal."""
+    if len(raw) < TOPICS_HEADER.size:
+        return None
+    magic, version, crc = TOPICS_HEADER.unpack_from(raw)
+    body = memoryview(raw)[TOPICS_HEADER.size :]
+    if magic != TOPICS_MAGIC or version != VERSION or crc != zlib.crc32(body):
+        return None
+    try:
+        owner, number, offset, txid, block, block_crc, topics, publishers, marks = unpack_rows(body, 9)
+        if owner != lineage:
+            return None
+        end = Position(number_of(number), number_of(offset), number_of(txid))
+        pairs = [(number_of(before), number_of(at)) for before, at in marks]
+        return JournalState(
+            end, (number_of(block), number_of(block_crc)), _topics(topics), _publishers(publishers), pairs
+        )
+    except (ValueError, TypeError):
+        return None
+
+
+def _topics(rows: list[Any]) -> dict[Topic, TopicState]:
+    return {
+        (text_of(name), text_of(kind)): TopicState(
+            number_of(txid), number_of(at), Position(number_of(number), number_of(offset), number_of(before))
+        )
+        for name, kind, txid, at, number, offset, before in rows
+    }
+
+
+def _publishers(rows: list[Any]) -> dict[int, tuple[str, int]]:
+    return {number_of(who): (text_of(client), number_of(sequence)) for who, client, sequence in rows}
+
+
+def topics_path(directory: Path, instance: str) -> Path:
+    """Where the topics file of an instance lies."""
+    return directory / f"{instance}.topics"
+
+
+def load(directory: Path, instance: str, lineage: bytes) -> JournalState | None:
+    """The state that the topics file tells, or None; whether to believe it is for the caller to find out."""
+    try:
+        return unpack(topics_path(directory, instance).read_bytes(), lineage)
+    except OSError:
+        return None
+
+
+def save(directory: Path, instance: str, content: bytes, seam: Seam) -> None:
+    """Replace the topics file. Not synced: what a crash leaves of it is noticed by its CRC. Raises OSError."""
+    path = topics_path(directory, instance)
+    temporary = directory / f".{instance}.topics.{os.getpid()}.new"
+    fd = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    try:
+        write_all(seam, fd, content)
+    finally:
+        os.close(fd)
+    seam.call("file.rename", os.rename, temporary, path)
+
+
+def write_all(seam: Seam, fd: int, content: bytes, write: Callable[[int, memoryview], int] = os.write) -> None:
+    """Write every byte: a short count is gone on with. Raises OSError."""
+    rest = memoryview(content)
+    while rest:
+        written = seam.call("file.write", write, fd, rest)
+        if written <= 0:
+            raise OSError("nothing was written")
+        rest = rest[written:]

@@ -1,0 +1,248 @@
+"""Walking one file from group to group, and judging what is broken: a torn tail, or damage (``sow-journal(5)``).
+
+The reader, the writer and the check all walk with this; nobody else decides what a tail is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.errors import DamageError
+from sowctl.journal.block import Damage, TailReport
+from sowctl.journal.files import JournalFile, Ref, damaged_block
+from sowctl.journal.format import block_place, follows
+
+_SECTOR = 512
+_LEAST_UNWRITTEN = 16
+_RETRIES = 3
+
+
+class Walker:
+    """Walks one file. After :meth:`groups` is exhausted, ``offset`` and ``last_txid`` tell where it stands.
+
+    ``offset`` is behind the last complete group. ``tail`` is set where bytes or an open group were left over; then
+    ``last_txid`` counts the txids of the open group too. ``last_block`` is offset and header CRC of the last block
+    before ``offset``.
+    """
+
+    def __init__(
+        self,
+        file: JournalFile,
+        offset: int,
+        last_txid: int,
+        *,
+        is_last: bool,
+        acknowledged: int = 0,
+        resync: bool = False,
+    ) -> None:
+        self.file = file
+        self.offset = offset
+        self.last_txid = last_txid
+        self.last_block = (0, 0)
+        self.tail: TailReport | None = None
+        self._is_last = is_last
+        self._acknowledged = acknowledged
+        self._resync = resync
+        self._next: Ref | None = None
+        self._group: list[Ref] = []
+        self._open = 0
+        self._retries = _RETRIES if is_last else 0
+
+    def groups(self) -> Iterator[list[Ref] | Damage]:
+        """The complete groups, each as its blocks; with ``resync`` also the stretches passed over.
+
+        A group whose last block is an abort marker has not happened. A group of the last file is handed out when its
+        bodies have been checked, or when a later block says that it was synced. Raises DamageError unless ``resync``.
+        """
+        at = self.offset
+        while True:
+            ref, self._next = self._next or self._block(at), None
+            if ref is None and at >= self.file.size:
+                if self._open and self._grown():
+                    continue
+                yield from self._finish(at)
+                return
+            if ref is None or not follows(ref.header, self.last_txid, self._open):
+                broken: int | None = at
+            else:
+                self._group.append(ref)
+                self._open = ref.header.group
+                self.last_txid = ref.header.last_txid
+                at = ref.end
+                if not ref.header.is_last:
+                    continue
+                broken = self._unwritten(at)
+            if broken is None:
+                done, self._group, self._open = self._group, [], 0
+                self.offset = at
+                self.last_block = done[-1].offset, done[-1].header.crc
+                yield done
+                continue
+            self._step_back(broken)
+            if self._grown():
+                at = broken
+                continue
+            passed = self._judge(broken)
+            if passed is None:
+                return
+            damage, at = passed
+            if lost := self._salvageable(damage):
+                yield lost
+            yield damage
+            if at < 0:
+                return
+
+    def _block(self, at: int) -> Ref | None:
+        return self.file.block_at(at) if at < self.file.size else None
+
+    def _unwritten(self, end: int) -> int | None:
+        """The offset of the first block of the group just read that may be torn; None where all is well.
+
+        Only in the last file, and only where the next block does not prove that the group had been synced.
+        """
+        if not self._is_last:
+            return None
+        self._next = self._block(end)
+        if self._next is not None and self._next.header.synced_txid >= self.last_txid:
+            return None
+        return next((ref.offset for ref in self._group if not ref.is_whole()), None)
+
+    def _step_back(self, broken: int) -> None:
+        """Forget the blocks of the open group from ``broken`` on."""
+        self._next = None
+        for index, ref in enumerate(self._group):
+            if ref.offset >= broken:
+                self.last_txid = ref.header.group - 1 if index == 0 else self._group[index - 1].header.last_txid
+                del self._group[index:]
+                break
+        self._open = self._group[0].header.group if self._group else 0
+
+    def _grown(self) -> bool:
+        """Whether a writer changed the file since it was looked at; then the place is worth another look."""
+        if self._retries == 0:
+            return False
+        self._retries -= 1
+        size = self.file.current_size()
+        changed, self.file.size = size != self.file.size, size
+        return changed
+
+    def _finish(self, at: int) -> Iterator[Damage]:
+        """The file ends where a block does. An open group is left over, or cut off."""
+        if self._open and not self._is_last:
+            error = self._incomplete(at)
+            if not self._resync:
+                raise error
+            yield Damage(self.file.path, at, 0, self.last_txid + 1, None, error)
+        elif self._open:
+            if self._acknowledged >= self._open:
+                error = self._lost_end(at)
+                if not self._resync:
+                    raise error
+                yield Damage(self.file.path, at, 0, self.last_txid + 1, None, error)
+            self.tail = TailReport(self.file.path, at, 0, self._open, self.last_txid)
+
+    def _judge(self, at: int) -> tuple[Damage, int] | None:
+        """What is broken at ``at``: None for a torn tail (then ``tail`` is set), else the damage and where to go on."""
+        following = self.file.next_block(at + 1)
+        if self._is_torn(at, following):
+            size = self.file.size - at
+            self.tail = TailReport(self.file.path, at, size, self._open, self.last_txid)
+            return None
+        first = self.last_txid + 1
+        last = following.header.first_txid - 1 if following is not None else None
+        if following is not None and following.header.is_abort:
+            last = following.header.last_txid
+        error = damaged_block(self.file.path, at, first, last)
+        intact = self._block(at)
+        if intact is not None and not follows(intact.header, self.last_txid, self._open) and intact.is_whole():
+            error = self._gap(intact)
+            following = intact
+            last = intact.header.first_txid - 1
+        if not self._resync:
+            raise error
+        stop = self.file.size if following is None else following.offset
+        damage = Damage(self.file.path, at, stop - at, first, last, error)
+        if following is None:
+            self.offset = stop
+            return damage, -1
+        return damage, following.offset
+
+    def _is_torn(self, at: int, following: Ref | None) -> bool:
+        """The rule of "A torn tail" in the page."""
+        lowest = self._open or self.last_txid + 1
+        if not self._is_last or self._acknowledged >= lowest:
+            return False
+        if following is None:
+            return True
+        end = following.offset
+        while following is not None:
+            if following.header.synced_txid > self.last_txid:
+                return False
+            following = self._block(following.end) or self.file.next_block(following.offset + 1)
+        return self._has_unwritten(at, end)
+
+    def _has_unwritten(self, start: int, end: int) -> bool:
+        """Whether some sector between two offsets is zeros, as far as it lies between them."""
+        at = start
+        while at < end:
+            stop = min(at - at % _SECTOR + _SECTOR, end)
+            if stop - at >= _LEAST_UNWRITTEN and not any(self.file.read(at, stop - at)):
+                return True
+            at = stop
+        return False
+
+    def _salvageable(self, damage: Damage) -> list[Ref] | None:
+        """The blocks of the open group before a damage, if the group has probably happened; resets the group.
+
+        If no txid is missing behind them, what is damaged was the abort marker.
+        """
+        group, self._group = self._group, []
+        missing = damage.last_txid is None or damage.last_txid >= damage.first_txid
+        following = self.file.block_at(damage.offset + damage.size)
+        if following is not None:
+            header = following.header
+            self.last_txid = header.last_txid if header.is_abort else header.first_txid - 1
+            self._open = header.group if header.is_abort or header.group != header.first_txid else 0
+        else:
+            self._open = 0
+        if following is not None and following.header.is_abort:
+            return None
+        return group if group and missing else None
+
+    def _incomplete(self, at: int) -> DamageError:
+        return DamageError(
+            "SOW-JRN-012",
+            f"the journal file ends within the group that starts with txid {self._open}",
+            place=block_place(self.file.path, at),
+            hint="restore the file from a copy",
+            offset=at,
+            first_txid=self._open,
+            last_txid=None,
+        )
+
+    def _lost_end(self, at: int) -> DamageError:
+        return lost_end(self.file, at, self.last_txid, self._acknowledged)
+
+    def _gap(self, ref: Ref) -> DamageError:
+        return DamageError(
+            "SOW-JRN-011",
+            f"txid {self.last_txid + 1} should follow, but the block starts with txid {ref.header.first_txid}",
+            place=block_place(self.file.path, ref.offset),
+            hint="restore the file from a copy",
+            offset=ref.offset,
+            first_txid=self.last_txid + 1,
+            last_txid=ref.header.first_txid - 1,
+        )
+
+
+def lost_end(file: JournalFile, at: int, last_txid: int, acknowledged: int) -> DamageError:
+    """DamageError ``SOW-JRN-013``: the journal ends before a txid that a store has applied."""
+    return DamageError(
+        "SOW-JRN-013",
+        f"the journal ends with txid {last_txid}, but txid {acknowledged} was acknowledged",
+        place=block_place(file.path, at),
+        hint="the end of the journal was lost: restore it, or start a new journal beside the stores",
+        offset=at,
+        first_txid=last_txid + 1,
+        last_txid=acknowledged,
+    )
