@@ -39,7 +39,7 @@ def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]
     if not values or {value[20:28] for value in values} == _NO_EXPIRATION:
         return set()
     pairs = zip(map(codec.expiration_of, values), keys, strict=True)
-    return {codec.expiry_key(expiration, key) for expiration, key in pairs if expiration}
+    return {codec.expiry_key(expiration, key) for expiration, key in pairs if expiration > 0}
 
 
 class WriteTxn(Reader):

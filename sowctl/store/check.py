@@ -1,0 +1,129 @@
+"""Checking a store completely, safe from what damaged pages do to LMDB (``sow-store(5)``, "What damage can cost").
+
+The reading is done by :mod:`sowctl.store.examine` in a process of its own; that it was killed by SIGBUS or SIGABRT is
+one more finding. A check that did not come to its end says so: it never passes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import sowctl
+from sowctl.errors import StorageError
+from sowctl.findings import Finding, Level, Place
+from sowctl.seam import SEAM, Seam
+from sowctl.store.trouble import REBUILD, explained, missing
+
+_CHILD = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(sys.argv[2], {no_lock})"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much a check has read: entries, bytes of keys and values, and in words what it could not verify."""
+
+    records: int = 0
+    versions: int = 0
+    expiry_entries: int = 0
+    bytes_read: int = 0
+    not_verified: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that a reader can see was verified."""
+        return not self.not_verified
+
+
+class StoreCheck(Iterator[Finding]):
+    """The findings of one check, as they come; ``coverage`` is known when they have ended. Made by check_store()."""
+
+    def __init__(self, path: Path, seam: Seam, no_lock: bool) -> None:
+        self.coverage = Coverage(not_verified=("everything: the check has not ended",))
+        self._path = path
+        self._seam = seam
+        self._no_lock = no_lock
+        self._findings = self._run()
+
+    def __iter__(self) -> StoreCheck:
+        return self
+
+    def __next__(self) -> Finding:
+        return next(self._findings)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._findings.close()
+
+    def _start(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        if not sys.executable:
+            raise StorageError("SOW-STO-042", "no Python program to run the check with", place=str(self._path))
+        root = str(Path(sowctl.__file__).parent.parent)
+        program = _CHILD.format(no_lock=self._no_lock)
+        command = [sys.executable, "-P", "-c", program, root, str(self._path)]
+
+        def start() -> subprocess.Popen[bytes]:
+            pipe, null = subprocess.PIPE, subprocess.DEVNULL
+            return subprocess.Popen(command, stdin=null, stdout=pipe, stderr=errors)
+
+        with explained(self._path, "start the check"):
+            return self._seam.call("file.open", start)
+
+    def _run(self) -> Generator[Finding]:
+        with tempfile.TemporaryFile() as errors:
+            child = self._start(errors)
+            try:
+                where, ended = "", False
+                assert child.stdout is not None
+                for line in child.stdout:
+                    row = json.loads(line)
+                    where = row.get("at", where)
+                    if "finding" in row:
+                        yield self._finding(**row["finding"])
+                    elif "coverage" in row:
+                        parts = row["coverage"]
+                        self.coverage = Coverage(**parts | {"not_verified": tuple(parts["not_verified"])})
+                        ended = True
+                if child.wait() or not ended:
+                    yield self._died(child.returncode, where, _last_line(errors))
+            finally:
+                if child.poll() is None:
+                    child.kill()
+                    child.wait()
+                if child.stdout is not None:
+                    child.stdout.close()
+
+    def _finding(self, id: str, element: str | None, message: str, hint: str | None) -> Finding:
+        return Finding(id, Level.ERROR, Place(str(self._path), element=element), message, hint)
+
+    def _died(self, status: int, where: str, said: str) -> Finding:
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        self.coverage = Coverage(not_verified=(f"everything from here on: {where}",))
+        words = f" ({said})" if said else ""
+        message = f"reading the store ended the reading process with {how}{words}; it had come to {where}"
+        return Finding("SOW-STO-050", Level.ERROR, Place(str(self._path)), message, REBUILD)
+
+
+def _last_line(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    lines = errors.read()[-2000:].decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def check_store(path: str | os.PathLike[str], *, seam: Seam = SEAM, no_lock: bool = False) -> StoreCheck:
+    """Read all of a store and yield what is wrong with it; ``.coverage`` of the result says how much was read.
+
+    Recomputes checksums, digest, counts, bytes; compares the expiry index with the records and versions with their
+    keys. Raises MissingError, StorageError when the check cannot be started.
+    """
+    real = Path(path).resolve()
+    if not real.exists():
+        raise missing(real)
+    return StoreCheck(real, seam, no_lock)

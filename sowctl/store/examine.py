@@ -1,0 +1,234 @@
+"""Reading a whole store and saying what is wrong with it. Runs in a process of its own: LMDB may abort on damage.
+
+:mod:`sowctl.store.check` starts it and reads its findings; nobody else does. ``sow-store(5)``, "What damage can cost".
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import islice
+from operator import itemgetter, lt
+from pathlib import Path
+from typing import Any
+
+import lmdb
+from xxhash import xxh3_64_intdigest
+
+from sowctl.errors import SowError
+from sowctl.findings import Finding, Level, Place
+from sowctl.seam import SEAM
+from sowctl.store import codec
+from sowctl.store.check import Coverage
+from sowctl.store.handle import Handle, Mode, open_handle
+from sowctl.store.locks import Files
+from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
+from sowctl.store.trouble import REBUILD, damaged_page
+from sowctl.store.write import expiry_entries, payload_size
+
+BATCH = 2000
+PROGRESS_EVERY = 25
+"""Batches between two notes of how far the reading has come."""
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)
+
+
+class Examination:
+    """One run over a store, in one read transaction."""
+
+    def __init__(self, handle: Handle, txn: Any, note: Callable[[str], None]) -> None:
+        self.path = str(handle.files.path)
+        self.databases = handle.databases
+        self.txn = txn
+        self.note = note
+        self.meta: StoreMeta | None = None
+        self.records = self.versions = self.expiries = self.bytes_read = 0
+        self.payload_bytes = self.version_bytes = self.digest = 0
+        self.expiry_sum = 0
+        self.highest_txid = 0
+        self.skipped: list[str] = []
+
+    def run(self) -> Iterator[Finding]:
+        """Everything that is wrong."""
+        yield from self._read_meta()
+        yield from self._walk("records", self.databases.records, self._records)
+        yield from self._walk("history", self.databases.history, self._history)
+        before = self.expiry_sum
+        self.expiry_sum = 0
+        yield from self._walk("expiry", self.databases.expiry, self._expiry)
+        if before != self.expiry_sum and not self.skipped:
+            yield self._finding("SOW-STO-052", "the expiry index disagrees with the records", "expiry")
+        yield from self._read_sequences()
+        if self.meta is not None and not self.skipped:
+            yield from self._totals(self.meta)
+
+    def coverage(self) -> Coverage:
+        """What was read."""
+        return Coverage(self.records, self.versions, self.expiries, self.bytes_read, tuple(self.skipped))
+
+    def _finding(self, code: str, message: str, element: str) -> Finding:
+        return Finding(code, Level.ERROR, Place(self.path, element=element), message, REBUILD)
+
+    def _read_meta(self) -> Iterator[Finding]:
+        try:
+            self.meta = decode_meta(self.txn.get(META_KEY, b"", db=self.databases.meta), self.path)
+        except SowError as problem:
+            yield self._finding(problem.code, problem.message, "meta")
+            self.skipped.append("counts and digest: the meta record cannot be read")
+        except lmdb.Error as problem:
+            yield self._finding("SOW-STO-023", damaged_page(problem, Path(self.path)).message, "meta")
+            self.skipped.append("counts and digest: the meta record cannot be read")
+
+    def _walk(
+        self, name: str, database: Any, look: Callable[[list[bytes], list[bytes]], Iterator[Finding]]
+    ) -> Iterator[Finding]:
+        """Hand the pairs of a sub-database to ``look`` in batches, as long as their keys ascend."""
+        last, batches = b"", 0
+        self.note(f"{name}, its beginning")
+        try:
+            pairs = self.txn.cursor(database).iternext()
+            while chunk := list(islice(pairs, BATCH)):
+                keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
+                if last >= keys[0] or not all(map(lt, keys, keys[1:])):
+                    yield self._finding("SOW-STO-003", f"keys out of order after {_shown(last)}", name)
+                    self.skipped.append(f"{name} after {_shown(last)}")
+                    return
+                self.bytes_read += sum(map(len, keys)) + sum(map(len, values))
+                yield from look(keys, values)
+                last, batches = keys[-1], batches + 1
+                if batches % PROGRESS_EVERY == 0:
+                    self.note(f"{name} after {_shown(last)}")
+        except lmdb.Error as problem:
+            message = damaged_page(problem, Path(self.path)).message
+            yield self._finding("SOW-STO-023", f"{message}, after {_shown(last)}", name)
+            self.skipped.append(f"{name} after {_shown(last)}")
+
+    def _records(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
+        yield from self._values(keys, values, "record")
+        self.records += len(keys)
+        self.payload_bytes += payload_size(values)
+        for entry in expiry_entries(keys, values):
+            self.expiry_sum += xxh3_64_intdigest(entry)
+
+    def _values(self, keys: Sequence[bytes], values: Sequence[bytes], what: str) -> Iterator[Finding]:
+        damaged = set(codec.verify(keys, values))
+        for index, (key, value) in enumerate(zip(keys, values, strict=True)):
+            if index in damaged:
+                yield self._finding("SOW-STO-001", "the checksum does not match", f"{what} {_shown(key)}")
+            elif value[:4] != b"\0\0\0\0":
+                try:
+                    record = codec.decode(key, value)
+                except SowError as problem:
+                    yield self._finding(problem.code, problem.message, f"{what} {_shown(key)}")
+                    continue
+                if record.tombstone and (record.payload or what == "record"):
+                    yield self._finding("SOW-STO-053", "a tombstone where none may be", f"{what} {_shown(key)}")
+        self.digest += codec.digest_sum(keys, values)
+        txids = (codec.stamps(value)[0] for value in values if len(value) >= codec.OVERHEAD)
+        self.highest_txid = max(self.highest_txid, max(txids, default=0))
+
+    def _history(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
+        short = [key[:8] for key in keys]
+        yield from self._values(short, values, "version of")
+        self.versions += len(keys)
+        self.version_bytes += payload_size(values)
+        before: tuple[bytes, int] = (b"", 0)
+        for key, value in zip(keys, values, strict=True):
+            if len(key) != codec.HISTORY_KEY_SIZE or len(value) < codec.OVERHEAD:
+                yield self._finding(
+                    "SOW-STO-004", "the key of a version has a wrong length", f"version of {_shown(key)}"
+                )
+                continue
+            if codec.history_key_of(key[:8], value) != key:
+                place = f"version of {_shown(key[:8])}"
+                yield self._finding("SOW-STO-004", "the key and the value of a version disagree", place)
+            txid = codec.split_history_key(key)[2]
+            if before[0] == key[:8] and txid <= before[1]:
+                yield self._finding("SOW-STO-053", "a later version has a lower txid", f"version of {_shown(key[:8])}")
+            before = (key[:8], txid)
+        yield from self._currents(dict(zip(short, keys, strict=True)))
+
+    def _currents(self, newest: dict[bytes, bytes]) -> Iterator[Finding]:
+        """No version may be newer than the current record of its key."""
+        for key, value in self.txn.cursor(self.databases.records).getmulti(sorted(newest)):
+            if newest[key] > codec.history_key_of(key, value):
+                message = "a version is newer than the current record"
+                yield self._finding("SOW-STO-053", message, f"version of {_shown(key)}")
+
+    def _expiry(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
+        self.expiries += len(keys)
+        self.expiry_sum += sum(map(xxh3_64_intdigest, keys))
+        if any(values):
+            yield self._finding("SOW-STO-052", "an entry of the expiry index has a value", "expiry")
+
+    def _read_sequences(self) -> Iterator[Finding]:
+        seen = 0
+        try:
+            for key, data in self.txn.cursor(self.databases.meta).iternext():
+                if key.startswith(SEQUENCE_PREFIX):
+                    seen += 1
+                    decode_sequence(int.from_bytes(key[len(SEQUENCE_PREFIX) :], "big"), data, self.path)
+        except SowError as problem:
+            yield self._finding(problem.code, problem.message, "sequences")
+        except (lmdb.Error, OverflowError) as problem:
+            yield self._finding("SOW-STO-023", damaged_page(problem, Path(self.path)).message, "sequences")
+        if self.meta is not None and seen != self.meta.sequences:
+            message = f"{seen} sequences were found, {self.meta.sequences} are counted"
+            yield self._finding("SOW-STO-051", message, "sequences")
+
+    def _totals(self, meta: StoreMeta) -> Iterator[Finding]:
+        for what, found, stated in (
+            ("records", self.records, meta.records),
+            ("versions", self.versions, meta.versions),
+            ("payload bytes of records", self.payload_bytes, meta.payload_bytes),
+            ("payload bytes of versions", self.version_bytes, meta.version_bytes),
+        ):
+            if found != stated:
+                yield self._finding("SOW-STO-051", f"{found} {what} were found, the file says {stated}", "meta")
+        if self.digest % codec.DIGEST_MODULUS != meta.digest:
+            yield self._finding("SOW-STO-051", "the digest of what was read is not the one in the file", "meta")
+        if meta.has_journal and self.highest_txid > meta.applied:
+            message = f"a record has txid {self.highest_txid}, the file says it is complete up to {meta.applied}"
+            yield self._finding("SOW-STO-051", message, "meta")
+
+
+def _shown(key: bytes) -> str:
+    return str(int.from_bytes(key[:8], "big")) if key else "the beginning"
+
+
+def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[Finding | Coverage]:
+    """Findings of the store at ``path``, at last the coverage. ``note`` is told how far the reading has come."""
+    everything = Coverage(not_verified=("everything: the file could not be opened",))
+    note("the beginning of the file")
+    try:
+        handle = open_handle(Files.of(path), Mode(False, True, no_lock, 0.0), SEAM)
+    except SowError as problem:
+        yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
+        yield everything
+        return
+    try:
+        examination = Examination(handle, handle.begin(write=False), note)
+    except SowError as problem:
+        yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
+        yield everything
+        return
+    yield from examination.run()
+    yield examination.coverage()
+
+
+def main(path: str, no_lock: bool) -> None:
+    """The child process: one JSON object a line on standard output."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def say(kind: str, content: Any) -> None:
+        sys.stdout.write(json.dumps({kind: content}) + "\n")
+        sys.stdout.flush()
+
+    for item in examine(path, no_lock, lambda where: say("at", where)):
+        if isinstance(item, Coverage):
+            say("coverage", asdict(item))
+        else:
+            row = {"id": item.id, "element": item.place.element, "message": item.message, "hint": item.hint}
+            say("finding", row)
