@@ -7,12 +7,13 @@ as well as a merge of sorted runs. Ties are left to the caller, who adds the SOW
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from sowctl.values.compare import first, numeric_reading, text_of
 from sowctl.values.fields import Number, SlotValue
 
-Component: TypeAlias = tuple[int] | tuple[int, int | float] | tuple[int, bytes]
+Component: TypeAlias = tuple[Any, ...]
+"""``(0,)`` NULL, ``(1,)`` NaN, ``(2, number)``, ``(3, bytes)``; negative where the order is descending."""
 _NULL, _NAN, _NUMBER, _TEXT = 0, 1, 2, 3
 _INVERTED = bytes(255 - byte for byte in range(256))
 

@@ -1,0 +1,85 @@
+"""Arithmetic on scalars as generated code calls it (``sowctl-expressions(7)``, arithmetic).
+
+Arguments are slot values; results are an Integer in range, a Double, or None for NULL.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from sowctl.values.compare import I64_MIN, NAN, U64_MAX, number_of
+from sowctl.values.fields import SlotValue
+
+Numeric: TypeAlias = int | float | None
+
+
+def _operator(
+    exact: Callable[[int, int], int | None], double: Callable[[float, float], float]
+) -> Callable[[SlotValue, SlotValue], Numeric]:
+    """Both conversions, NULL, NaN and the Integer range around an operation; ``exact`` may answer None for NaN."""
+
+    def operate(a: SlotValue, b: SlotValue) -> Numeric:
+        left, right = number_of(a), number_of(b)
+        if left is None or right is None:
+            return None
+        if left != left or right != right:
+            return NAN
+        if type(left) is int and type(right) is int:
+            result = exact(left, right)
+            if result is None:
+                return NAN
+            if I64_MIN <= result <= U64_MAX:
+                return result
+        return double(float(left), float(right))
+
+    return operate
+
+
+def _quotient(a: int, b: int) -> int | None:
+    if b == 0:
+        return None
+    whole = abs(a) // abs(b)
+    return whole if (a < 0) == (b < 0) else -whole
+
+
+def _remainder(a: int, b: int) -> int | None:
+    if b == 0:
+        return None
+    rest = abs(a) % abs(b)
+    return -rest if a < 0 else rest
+
+
+def _divide(a: float, b: float) -> float:
+    if b:
+        return a / b
+    if not a:
+        return NAN
+    return math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _fmod(a: float, b: float) -> float:
+    try:
+        return math.fmod(a, b)
+    except ValueError:
+        return NAN
+
+
+add = _operator(lambda a, b: a + b, lambda a, b: a + b)
+subtract = _operator(lambda a, b: a - b, lambda a, b: a - b)
+multiply = _operator(lambda a, b: a * b, lambda a, b: a * b)
+divide = _operator(_quotient, _divide)
+modulo = _operator(_remainder, _fmod)
+
+OPERATORS = {"+": add, "-": subtract, "*": multiply, "/": divide, "%": modulo}
+
+
+def negate(value: SlotValue) -> Numeric:
+    """Unary minus; below the Integer range the result is a Double."""
+    number = number_of(value)
+    if number is None:
+        return None
+    if type(number) is int and -number < I64_MIN:
+        return -float(number)
+    return -number

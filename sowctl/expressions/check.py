@@ -1,0 +1,92 @@
+"""Judges a parsed expression in its context: names, argument counts, patterns, modifiers (``sowctl-expressions(7)``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sowctl.expressions import nodes as n
+from sowctl.expressions.context import Context
+from sowctl.expressions.errors import ExpressionError, expression_error, near_names
+from sowctl.expressions.functions import AGGREGATES, FUNCTIONS, Function
+from sowctl.expressions.functions.signature import UNLIMITED
+
+NO_FUNCTIONS: Mapping[str, Function] = {}
+
+
+def check(node: n.Node, text: str, context: Context, extra: Mapping[str, Function] = NO_FUNCTIONS) -> None:
+    """Raise ExpressionError at the first fault, in the order of the text.
+
+    ``extra`` holds functions of loaded modules by upper-case name.
+    """
+    stack = [(node, context)]
+    while stack:
+        current, place = stack.pop()
+        below = place
+        if isinstance(current, n.Field):
+            _check_field(current, text, place)
+        elif isinstance(current, n.Call):
+            below = _check_call(current, text, place, extra)
+        stack.extend((child, below) for child in reversed(current.children()))
+
+
+def _start(node: n.Node, text: str) -> int:
+    """Where a node without operands in front begins, parentheses around it skipped."""
+    start = node.span[0]
+    while start < len(text) and text[start] in "( \t\r\n":
+        start += 1
+    return start
+
+
+def _check_field(field: n.Field, text: str, context: Context) -> None:
+    rules = context.rules
+    if field.qualifier and not rules.qualifiers:
+        what = f"a qualifier cannot stand in {rules.words}"
+        raise expression_error("SOW-EXP-014", what, text, _start(field, text), hint="qualifiers belong to views")
+    allowed = {"CURRENT": rules.current, "PREVIOUS": rules.previous}
+    if field.modifier is not None and not allowed[field.modifier]:
+        what = f"OF {field.modifier} cannot stand in {rules.words}"
+        raise expression_error("SOW-EXP-013", what, text, field.modifier_at)
+
+
+def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, Function]) -> Context:
+    at = _start(call, text)
+    if call.name in AGGREGATES:
+        if not context.rules.aggregates:
+            what = f"{call.name} is an aggregate and cannot stand in {context.rules.words}"
+            raise expression_error("SOW-EXP-015", what, text, at, hint="aggregates belong to projections")
+        _check_count(call, text, at, *AGGREGATES[call.name])
+        return Context.AGGREGATE
+    if call.name == "IF":
+        _check_count(call, text, at, 3, 3)
+        return context
+    function = FUNCTIONS.get(call.name) or extra.get(call.name)
+    if function is None:
+        raise _unknown(call.name, text, at, extra)
+    _check_count(call, text, at, function.least, function.most)
+    if not function.deterministic and not context.rules.nondeterministic:
+        what = f"{call.name} is not deterministic and cannot stand in {context.rules.words}"
+        raise expression_error("SOW-EXP-012", what, text, at)
+    if function.lookup and not context.rules.lookup:
+        what = f"{call.name} cannot stand in {context.rules.words}"
+        raise expression_error("SOW-EXP-012", what, text, at)
+    for position, argument in enumerate(call.arguments):
+        if function.kind(position) == "pattern" and not isinstance(argument, n.Pattern):
+            hint = "write it as a string or raw string, without parentheses"
+            raise expression_error("SOW-EXP-017", "a pattern must be a literal", text, argument.span[0], hint=hint)
+    return context
+
+
+def _check_count(call: n.Call, text: str, at: int, least: int, most: int) -> None:
+    count = len(call.arguments)
+    if least <= count <= most:
+        return
+    if least == most:
+        wanted = f"{least} argument{'s' if least != 1 else ''}"
+    else:
+        wanted = f"at least {least}" if most >= UNLIMITED else f"{least} to {most} arguments"
+    raise expression_error("SOW-EXP-011", f"{call.name} takes {wanted}, not {count},", text, at)
+
+
+def _unknown(name: str, text: str, at: int, extra: Mapping[str, Function]) -> ExpressionError:
+    known = [*FUNCTIONS, *AGGREGATES, "IF", *extra]
+    return expression_error("SOW-EXP-010", f"unknown function {name}", text, at, names=near_names(name, known))

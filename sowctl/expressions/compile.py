@@ -1,0 +1,144 @@
+"""Texts to callables over rows: filters and values (``sowctl-expressions(7)``).
+
+A row is a tuple of slot values, one per slot of the compiled expression. The loop over rows is generated code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sowctl.expressions.check import NO_FUNCTIONS, check
+from sowctl.expressions.code import Emission, Operand, finish
+from sowctl.expressions.context import Context
+from sowctl.expressions.emit import Emitter
+from sowctl.expressions.environment import NO_HEADER, Environment, Header
+from sowctl.expressions.functions import Function
+from sowctl.expressions.nodes import Logic, Node
+from sowctl.expressions.parse import parse_expression, parse_filter
+from sowctl.values.fields import Row, Slot, SlotValue
+
+Run = Callable[[Sequence[Row], Environment, Any, Any], list[Any]]
+
+
+class Compiled:
+    """What filters and values share: the text, the tree, and what they ask of a message.
+
+    ``slots`` are the fields of the message, ``previous_slots`` those of the stored record (``OF PREVIOUS``);
+    ``sources`` are the qualifiers of ``slots``, ``()`` where there is none. ``source`` is the generated Python.
+    """
+
+    __slots__ = ("_run", "node", "previous_slots", "slots", "source", "sources", "text", "uses_header")
+
+    def __init__(self, text: str, node: Node | None, emitter: Emitter | None, final: str) -> None:
+        self.text = text
+        self.node = node
+        self.slots: tuple[Slot, ...] = ()
+        self.previous_slots: tuple[Slot, ...] = ()
+        self.sources: tuple[tuple[str, ...], ...] = ()
+        self.uses_header = False
+        self.source = ""
+        self._run: Run | None = None
+        if emitter is None:
+            return
+        code = emitter.code
+        self.slots = tuple(wanted.finished() for _, wanted in code.slots.values())
+        self.sources = tuple(wanted.field.qualifier for _, wanted in code.slots.values())
+        self.previous_slots = tuple(wanted.finished() for _, wanted in code.previous.values())
+        self.uses_header = code.uses_header
+        self.source = code.source(final)
+        exec(compile(self.source, "<expression>", "exec"), code.names)
+        self._run = code.names["run"]
+
+    def _call(self, rows: Sequence[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
+        run = self._run
+        assert run is not None
+        if self.uses_header and headers is None:
+            headers = [NO_HEADER] * len(rows)
+        if self.previous_slots:
+            nothing = (None,) * len(self.previous_slots)
+            previous = [nothing if row is None else row for row in previous or [None] * len(rows)]
+        return run(rows, env, headers, previous)
+
+
+class Filter(Compiled):
+    """A compiled filter; the empty one matches everything."""
+
+    __slots__ = ()
+
+    def matches(self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[int]:
+        """The indexes of the rows for which the filter is true.
+
+        Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
+        """
+        if self._run is None:
+            return list(range(len(rows)))
+        return self._call(rows, env, headers, None)
+
+
+class Value(Compiled):
+    """A compiled value."""
+
+    __slots__ = ()
+
+    def values(
+        self,
+        rows: Sequence[Row],
+        env: Environment,
+        headers: Sequence[Header] | None = None,
+        previous: Sequence[Row | None] | None = None,
+    ) -> list[SlotValue]:
+        """The scalar per row; ``previous`` holds the rows of stored records, None where there is none.
+
+        Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
+        """
+        return self._call(rows, env, headers, previous)
+
+
+def compile_filter(
+    text: str, context: Context = Context.QUERY_FILTER, extra: Mapping[str, Function] = NO_FUNCTIONS
+) -> Filter:
+    """Compile a filter for its context; ``extra`` are functions of loaded modules.
+
+    Raises ExpressionError.
+    """
+    node = parse_filter(text)
+    if node is None:
+        return Filter(text, None, None, "")
+    check(node, text, context, extra)
+    emitter = Emitter(text, extra)
+    finish(_conditions(emitter, node))
+    return Filter(text, node, emitter, "append(i)")
+
+
+def _conditions(emitter: Emitter, node: Node) -> Emission:
+    """A row is left at the first operand of AND that is not true."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, Logic) and current.operator == "AND":
+            waiting.extend(reversed(current.operands))
+            continue
+        operand: Operand = yield emitter.truth(current)
+        emitter.code.add(f"if not {operand.code}: continue")
+
+
+def compile_value(
+    text: str, context: Context = Context.QUERY_FILTER, extra: Mapping[str, Function] = NO_FUNCTIONS
+) -> Value:
+    """Compile a value for its context; ``extra`` are functions of loaded modules.
+
+    Raises ExpressionError.
+    """
+    return compile_node(parse_expression(text), text, context, extra)
+
+
+def compile_node(
+    node: Node, text: str, context: Context = Context.QUERY_FILTER, extra: Mapping[str, Function] = NO_FUNCTIONS
+) -> Value:
+    """Compile a parsed value; ``text`` is what it was parsed from."""
+    check(node, text, context, extra)
+    emitter = Emitter(text, extra)
+    operand: Operand = finish(emitter.value(node, True))
+    final = f"append({emitter.as_scalar(operand).code})"
+    return Value(text, node, emitter, final)

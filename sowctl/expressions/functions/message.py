@@ -1,0 +1,77 @@
+"""Functions that ask the record's header or the run instead of the payload (``sowctl-expressions(7)``, functions)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+
+from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.functions.signature import Function, function
+from sowctl.values.times import SECOND
+
+
+def _seconds(name: str) -> Callable[[Header], float | None]:
+    def read(header: Header) -> float | None:
+        at = getattr(header, name)
+        return None if at is None else at / SECOND
+
+    return read
+
+
+def _text(name: str, attribute: str, doc: str) -> Function:
+    return function(name, attrgetter(attribute), "", "scalar", doc, gets="header")
+
+
+def unix_timestamp(environment: Environment) -> float:
+    """The clock of the run in seconds."""
+    return environment.reading() / SECOND
+
+
+def uuid7(environment: Environment) -> bytes:
+    """An RFC 9562 version 7 identifier of the run's clock and 74 random bits."""
+    chance = int.from_bytes(environment.random(10), "big")
+    milliseconds = environment.reading() // 1000 & (1 << 48) - 1
+    number = milliseconds << 80 | 7 << 76 | (chance >> 62 & 0xFFF) << 64 | 2 << 62 | chance & (1 << 62) - 1
+    digits = f"{number:032x}"
+    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    return "-".join(parts).encode()
+
+
+def group_name(environment: Environment) -> str | None:
+    """The group's name, by default the instance's."""
+    return environment.group_name or environment.instance_name
+
+
+def _clock(name: str, call: Callable[[Environment], object], result: str, doc: str) -> Function:
+    return function(name, call, "", result, doc, gets="environment", deterministic=False)
+
+
+MESSAGE = (
+    function("MESSAGE_SIZE", attrgetter("payload_size"), "", "number", "payload bytes", gets="header"),
+    _text("TOPIC_NAME", "topic", "topic of the record"),
+    _text("CORRELATION_ID", "correlation_id", "correlation id of the record"),
+    _text("BOOKMARK", "bookmark", "bookmark of the record"),
+    _text("SOW_KEY", "sow_key", "SOW key of the record"),
+    _text("SOW_KEY_HASH", "sow_key_hash", "hash of the record's SOW key"),
+    function("LAST_UPDATED", _seconds("last_updated"), "", "number", "seconds of the last update", gets="header"),
+    function(
+        "LAST_READ",
+        _seconds("last_read"),
+        "",
+        "number",
+        "seconds of the last reading",
+        gets="header",
+        deterministic=False,
+    ),
+    function("LAST_LEASED", _seconds("last_leased"), "", "number", "seconds of the last lease", gets="header"),
+    function("LEASE_COUNT", attrgetter("lease_count"), "", "number", "number of leases", gets="header"),
+    _text("CLIENT_NAME", "client_name", "name of the client behind the operation"),
+    _text("USER", "user", "user behind the operation"),
+    _text("REMOTE_ADDRESS", "remote_address", "address of the client"),
+    _text("CLIENT_VERSION", "client_version", "version of the client"),
+    _text("CONNECTION_NAME", "connection_name", "name of the connection"),
+    function("AMPS_INSTANCE_NAME", attrgetter("instance_name"), "", "scalar", "instance name", gets="environment"),
+    function("AMPS_GROUP_NAME", group_name, "", "scalar", "group name", gets="environment"),
+    _clock("UNIX_TIMESTAMP", unix_timestamp, "number", "clock of the run in seconds"),
+    _clock("UUID7", uuid7, "text", "new version 7 identifier"),
+)

@@ -1,0 +1,143 @@
+"""Numeric functions (``sowctl-expressions(7)``, functions). Arguments are Integers or Doubles, NaN included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from sowctl.expressions.functions.signature import function
+from sowctl.values.compare import I64_MIN, NAN, U64_MAX
+
+_FURTHEST = 1 << 64
+
+
+def truncated(number: int | float) -> int:
+    """A number that is not NaN without its fraction; infinities become a very large Integer."""
+    if isinstance(number, float) and math.isinf(number):
+        return _FURTHEST if number > 0 else -_FURTHEST
+    return int(number)
+
+
+def guarded(call: Callable[..., float]) -> Callable[..., float]:
+    """``call`` of :mod:`math`: a domain error is NaN; overflow is infinity."""
+
+    def run(*values: float) -> float:
+        try:
+            return call(*values)
+        except ValueError:
+            return NAN
+        except OverflowError:
+            return math.inf
+
+    return run
+
+
+def sign(number: int | float) -> int | float:
+    """-1, 0 or 1."""
+    return number if number != number else (number > 0) - (number < 0)
+
+
+def _whole(call: Callable[[float], int]) -> Callable[[int | float], int | float]:
+    def run(number: int | float) -> int | float:
+        if isinstance(number, int) or not math.isfinite(number):
+            return number
+        whole = call(number)
+        return whole if I64_MIN <= whole <= U64_MAX else number
+
+    return run
+
+
+def round_to(number: int | float, places: int | float = 0) -> int | float:
+    """Half away from zero, keeping the kind; a negative number of places rounds before the point."""
+    if number != number or places != places:
+        return NAN
+    count = truncated(places)
+    if isinstance(number, int):
+        return number if count >= 0 else _round_integer(number, -count)
+    if not math.isfinite(number):
+        return number
+    if abs(count) > 400:
+        return number if count > 0 else math.copysign(0.0, number)
+    scale = float(f"1e{abs(count)}")
+    scaled = number * scale if count >= 0 else number / scale
+    if math.isinf(scaled) or math.isinf(scale):
+        return number if count >= 0 else math.copysign(0.0, number)
+    whole = math.floor(abs(scaled))
+    rounded = math.copysign(float(whole + (abs(scaled) - whole >= 0.5)), number)
+    return rounded / scale if count >= 0 else rounded * scale
+
+
+def _round_integer(number: int, places: int) -> int | float:
+    if places > 30:
+        return 0
+    unit = 10**places
+    rounded = (abs(number) + unit // 2) // unit * unit
+    rounded = rounded if number >= 0 else -rounded
+    return rounded if I64_MIN <= rounded <= U64_MAX else float(rounded)
+
+
+def power(base: float, exponent: float) -> float:
+    """IEEE pow: 0 to a negative power is infinite, a negative base to a fraction NaN."""
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
+    except ValueError:
+        if base == 0 and exponent < 0:
+            return math.copysign(math.inf, base) if exponent % 2 == 1 else math.inf
+        return NAN
+
+
+def _logarithm(call: Callable[[float], float]) -> Callable[[float], float]:
+    def run(number: float) -> float:
+        if number == 0:
+            return -math.inf
+        return NAN if number < 0 else call(number)
+
+    return run
+
+
+def _numbers(values: tuple[int | float | None, ...]) -> list[int | float]:
+    return [value for value in values if value is not None and value == value]
+
+
+def greatest(*values: int | float | None) -> int | float:
+    """The largest number; what is none is skipped."""
+    return max(_numbers(values), default=NAN)
+
+
+def least(*values: int | float | None) -> int | float:
+    """The smallest number; what is none is skipped."""
+    return min(_numbers(values), default=NAN)
+
+
+def width_bucket(number: int | float, low: int | float, high: int | float, count: int | float) -> int | float:
+    """The bucket of equal width: 0 below ``low``, count + 1 from ``high`` on."""
+    if any(value != value for value in (number, low, high, count)) or low >= high or count < 1:
+        return NAN
+    buckets = truncated(count)
+    if number < low:
+        return 0
+    if number >= high:
+        return buckets + 1 if buckets < U64_MAX else float(buckets)
+    start, width = float(low), float(high) - float(low)
+    position = (float(number) - start) * buckets / width
+    return math.floor(position) + 1 if math.isfinite(position) else NAN
+
+
+NUMBERS = (
+    function("ABS", abs, "number", "number", "without sign, keeping the kind"),
+    function("SIGN", sign, "number", "number", "-1, 0 or 1"),
+    function("CEILING", _whole(math.ceil), "number", "number", "the Integer at or above"),
+    function("FLOOR", _whole(math.floor), "number", "number", "the Integer at or below"),
+    function("ROUND", round_to, "number number?", "number", "rounded half away from zero, keeping the kind"),
+    function("SQRT", guarded(math.sqrt), "double", "number", "square root"),
+    function("EXP", guarded(math.exp), "double", "number", "e to a power"),
+    function("LN", _logarithm(math.log), "double", "number", "natural logarithm"),
+    function("LOG2", _logarithm(math.log2), "double", "number", "logarithm of base 2"),
+    function("LOG10", _logarithm(math.log10), "double", "number", "logarithm of base 10"),
+    function("POWER", power, "double double", "number", "b to the power of e"),
+    function("GREATEST", greatest, "number ...", "number", "the largest number, others skipped", strict=False),
+    function("LEAST", least, "number ...", "number", "the smallest number, others skipped", strict=False),
+    function("WIDTH_BUCKET", width_bucket, "number number number number", "number", "bucket of equal width"),
+)

@@ -1,0 +1,57 @@
+"""How a function is declared: name, parameters, NULL rule, result, words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+UNLIMITED = 1 << 30
+
+
+class Function(NamedTuple):
+    """One function of the language.
+
+    ``parameters`` are kinds: ``text`` (bytes), ``number`` (Integer or Double), ``double``, ``integer`` (truncated;
+    NaN counts as NULL), ``scalar``, ``values`` (the value list of an identifier), ``pattern``. ``strict``: any NULL
+    gives NULL without a call; else the implementation gets None. ``gets``: ``header`` or ``environment`` comes first.
+    ``result``: ``text`` (bytes; empty is NULL), ``number``, ``scalar`` or ``truth``.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    parameters: tuple[str, ...]
+    least: int
+    most: int
+    result: str
+    doc: str
+    strict: bool
+    deterministic: bool
+    gets: str
+    lookup: bool
+
+    def kind(self, position: int) -> str:
+        """The kind of the argument at ``position``; the last parameter repeats."""
+        return self.parameters[min(position, len(self.parameters) - 1)]
+
+
+def function(
+    name: str,
+    call: Callable[..., Any],
+    parameters: str,
+    result: str,
+    doc: str,
+    *,
+    strict: bool = True,
+    deterministic: bool = True,
+    gets: str = "",
+    lookup: bool = False,
+) -> Function:
+    """Declare a function; ``parameters`` such as ``"text integer integer?"`` or ``"scalar ..."``."""
+    words = parameters.split()
+    variadic = bool(words) and words[-1] == "..."
+    if variadic:
+        words.pop()
+    least = sum(not word.endswith("?") for word in words)
+    most = UNLIMITED if variadic else len(words)
+    kinds = tuple(word.rstrip("?") for word in words)
+    return Function(name, call, kinds, least, most, result, doc, strict, deterministic, gets, lookup)

@@ -1,0 +1,112 @@
+"""String, case and pattern functions over bytes (``sowctl-expressions(7)``, functions)."""
+
+from __future__ import annotations
+
+from sowctl.expressions.functions.signature import function
+from sowctl.expressions.patterns import Matcher
+
+
+def instr(text: bytes, wanted: bytes) -> int:
+    """1-based byte position of the first ``wanted``, 0 if there is none."""
+    return text.find(wanted) + 1
+
+
+def instr_i(text: bytes, wanted: bytes) -> int:
+    """:func:`instr` ignoring ASCII case."""
+    return text.lower().find(wanted.lower()) + 1
+
+
+def concat(*texts: bytes | None) -> bytes:
+    """The texts joined; NULLs add nothing."""
+    return b"".join([text for text in texts if text is not None])
+
+
+def substr(text: bytes, start: int, length: int | None = None) -> bytes:
+    """Part of a text: position 1 is the first byte, a negative one counts from the end and is clamped to the start."""
+    begin = max(start - 1, 0) if start >= 0 else max(len(text) + start, 0)
+    if length is None:
+        return text[begin:]
+    return text[begin : begin + length] if length > 0 else b""
+
+
+def left(text: bytes, count: int) -> bytes:
+    """The first bytes."""
+    return text[:count] if count > 0 else b""
+
+
+def right(text: bytes, count: int) -> bytes:
+    """The last bytes."""
+    return text[-count:] if count > 0 else b""
+
+
+def trim(text: bytes | None, *members: bytes | None) -> bytes | None:
+    """Without the bytes of the set (one space by default) at both ends."""
+    return text and text.strip(_set(members))
+
+
+def ltrim(text: bytes | None, *members: bytes | None) -> bytes | None:
+    """:func:`trim` at the start only."""
+    return text and text.lstrip(_set(members))
+
+
+def rtrim(text: bytes | None, *members: bytes | None) -> bytes | None:
+    """:func:`trim` at the end only."""
+    return text and text.rstrip(_set(members))
+
+
+def _set(members: tuple[bytes | None, ...]) -> bytes:
+    return (members[0] or b"") if members else b" "
+
+
+def replace(text: bytes | None, old: bytes | None, new: bytes | None) -> bytes | None:
+    """Every ``old`` replaced from left to right; NULL ``old`` changes nothing, NULL ``new`` deletes."""
+    if text is None or old is None:
+        return text
+    return text.replace(old, new or b"")
+
+
+def regexp_match(text: bytes | None, pattern: Matcher | None) -> bytes | None:
+    """The text of the first whole match."""
+    if text is None or pattern is None:
+        return None
+    for start, end in pattern.spans(text):
+        return text[start:end]
+    return None
+
+
+def regexp_replace(text: bytes | None, pattern: Matcher | None, new: bytes | None) -> bytes | None:
+    """Every match replaced by literal text."""
+    if text is None or pattern is None:
+        return text
+    parts = []
+    position = 0
+    for start, end in pattern.spans(text):
+        parts.append(text[position:start])
+        position = end
+    if not parts:
+        return text
+    parts.append(text[position:])
+    return (new or b"").join(parts)
+
+
+STRINGS = (
+    function("INSTR", instr, "text text", "number", "1-based byte position of the first t in s, 0 if none"),
+    function("INSTR_I", instr_i, "text text", "number", "INSTR ignoring ASCII case"),
+    function("STREQUAL_I", lambda s, t: s.lower() == t.lower(), "text text", "truth", "equal ignoring ASCII case"),
+    function("LENGTH", len, "text", "number", "number of bytes"),
+    function("CONCAT", concat, "text ...", "text", "texts joined; NULL adds nothing", strict=False),
+    function("SUBSTR", substr, "text integer integer?", "text", "bytes from a 1-based start; negative from the end"),
+    function("LEFT", left, "text integer", "text", "the first n bytes"),
+    function("RIGHT", right, "text integer", "text", "the last n bytes"),
+    function("TRIM", trim, "text text?", "text", "without bytes of the set at both ends", strict=False),
+    function("LTRIM", ltrim, "text text?", "text", "without bytes of the set at the start", strict=False),
+    function("RTRIM", rtrim, "text text?", "text", "without bytes of the set at the end", strict=False),
+    function("REVERSE", lambda s: s[::-1], "text", "text", "bytes reversed"),
+    function("UPPER", bytes.upper, "text", "text", "ASCII letters in upper case"),
+    function("LOWER", bytes.lower, "text", "text", "ASCII letters in lower case"),
+    function("REPLACE", replace, "text text text", "text", "every t replaced by r; NULL r deletes", strict=False),
+    function(
+        "REGEXP_REPLACE", regexp_replace, "text pattern text", "text", "every match replaced by the text", strict=False
+    ),
+    function("REGEXP_MATCH", regexp_match, "text pattern", "text", "text of the first whole match", strict=False),
+)

@@ -1,0 +1,173 @@
+"""Patterns of ``LIKE``, ``REGEXP_MATCH`` and ``REGEXP_REPLACE`` over bytes (``sowctl-expressions(7)``, patterns).
+
+The engine is PCRE2 with its default options; it is loaded only for patterns that are more than a text with ``^`` or
+``$`` around it. A match that needs more steps than the engine's limit raises MatchLimitExceededError, never "no match".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from sowctl.expressions.errors import ExpressionError, MatchLimitExceededError, expression_error
+from sowctl.expressions.nodes import Pattern
+
+_SIMPLE = re.compile(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)").fullmatch
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+_MULTI = re.compile(rb"[^\x00-\x7f]")
+
+_ALT_BSUX = 0x02
+_NEVER_UCP = 0x0800
+_NEVER_UTF = 0x1000
+_NEVER_BACKSLASH_C = 0x0010_0000
+_NOTEMPTY_ATSTART = 0x08
+_JIT_STACK_LIMIT = -46
+_LIMITS = frozenset((-47, -52, -53, -63))
+"""Match, recursion, depth and heap limits of PCRE2."""
+
+
+class Simple:
+    """A pattern that is a plain text, at the start, at the end, or anywhere."""
+
+    __slots__ = ("at_end", "at_start", "text", "word")
+
+    def __init__(self, text: bytes, at_start: bool, at_end: bool) -> None:
+        self.text = text
+        self.at_start = at_start
+        self.at_end = at_end
+        self.word = _decoded(text)
+
+    def found(self, subject: bytes) -> bool:
+        """Whether the pattern matches somewhere in ``subject``."""
+        if self.at_start:
+            if self.at_end:
+                return subject == self.text or subject == self.text + b"\n"
+            return subject.startswith(self.text)
+        if self.at_end:
+            return subject.endswith((self.text, self.text + b"\n"))
+        return self.text in subject
+
+    def spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
+        """Places of all matches, left to right."""
+        size = len(self.text)
+        if self.at_start or self.at_end:
+            if self.found(subject):
+                end = subject.endswith(b"\n") and self.at_end and not subject.endswith(self.text)
+                start = 0 if self.at_start else len(subject) - size - end
+                yield start, start + size
+            return
+        start = subject.find(self.text)
+        while start >= 0:
+            yield start, start + size
+            start = subject.find(self.text, start + size)
+
+
+class Regex:
+    """A pattern that PCRE2 matches."""
+
+    __slots__ = ("_code", "_engine", "_nojit", "source")
+
+    def __init__(self, source: bytes) -> None:
+        from pcre2 import _cy
+
+        # The wrapper's own compile() would change what \x and \u mean; these calls give the engine's defaults, and
+        # patterns cannot switch to UTF, whose matching fails on bytes that are none.
+        self._engine = _cy
+        self._code = _cy.compile(source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX | _NEVER_BACKSLASH_C)
+        self._nojit: Any = None
+        self.source = source
+        try:
+            _cy.jit_compile(self._code)
+        except _cy.LibraryError:
+            pass
+
+    def match(self, subject: bytes, start: int, options: int = 0) -> tuple[int, int] | None:
+        """The place of the first match at or behind ``start``."""
+        engine = self._engine
+        try:
+            data, _, _ = engine.match(self._code, subject, len(subject), start, _context(), options)
+        except engine.LibraryError as error:
+            data = self._again(subject, start, options, error)
+        if data is None:
+            return None
+        first, last = engine.match_substring_span_bynumber(data, subject, 0)
+        return first, last
+
+    def _again(self, subject: bytes, start: int, options: int, error: Any) -> Any:
+        """Match without machine code, whose stack is smaller than the interpreter's."""
+        engine = self._engine
+        if error.code == _JIT_STACK_LIMIT:
+            if self._nojit is None:
+                self._nojit = engine.compile(self.source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX | _NEVER_BACKSLASH_C)
+            try:
+                return engine.match(self._nojit, subject, len(subject), start, _context(), options)[0]
+            except engine.LibraryError as second:
+                error = second
+        if error.code in _LIMITS:
+            raise MatchLimitExceededError(self.source) from None
+        raise error
+
+    def found(self, subject: bytes) -> bool:
+        """Whether the pattern matches somewhere in ``subject``."""
+        engine = self._engine
+        try:
+            return engine.match(self._code, subject, len(subject), 0, _context(), 0)[0] is not None
+        except engine.LibraryError as error:
+            return self._again(subject, 0, 0, error) is not None
+
+    def spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
+        """Places of all matches as Perl finds them: right behind an empty one no other empty one."""
+        start, options = 0, 0
+        before = None
+        while (span := self.match(subject, start, options)) is not None and span != before:
+            yield span
+            before, start = span, span[1]
+            options = _NOTEMPTY_ATSTART if span[0] == span[1] else 0
+
+
+Matcher = Simple | Regex
+_shared: list[Any] = []
+
+
+def _context() -> Any:
+    if not _shared:
+        from pcre2 import _cy
+
+        _shared.append(_cy.create_match_context())
+    return _shared[0]
+
+
+def _decoded(text: bytes) -> str | None:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def compile_pattern(pattern: Pattern, text: str) -> Matcher | None:
+    """The matcher of a pattern; None for the empty pattern, which is NULL.
+
+    Raises ExpressionError ``SOW-EXP-016`` at the pattern's place in ``text`` if the engine rejects it.
+    """
+    if not pattern.text:
+        return None
+    if pattern.exact:
+        return Simple(pattern.text, False, False)
+    simple = _SIMPLE(pattern.text)
+    if simple is not None and simple[2]:
+        return Simple(_ESCAPED.sub(rb"\1", simple[2]), bool(simple[1]), bool(simple[3]))
+    from pcre2 import PatternError
+
+    try:
+        return Regex(pattern.text)
+    except PatternError as error:
+        raise _rejected(error, pattern, text) from None
+
+
+def _rejected(error: Exception, pattern: Pattern, text: str) -> ExpressionError:
+    words = str(getattr(error, "msg", error)).rpartition("; ")[2]
+    at = getattr(error, "pos", None)
+    where = f" (byte {at} of the pattern)" if at is not None else ""
+    hint = "a raw string such as r'a+b' is looked for as it is"
+    return expression_error("SOW-EXP-016", f"the pattern is rejected: {words}{where}", text, pattern.span[0], hint=hint)
