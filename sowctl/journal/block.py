@@ -75,7 +75,10 @@ class Damage:
 
 @dataclass(slots=True)
 class Entry:
-    """One entry, not to be changed. ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` is a name hash or None."""
+    """One entry, not to be changed.
+
+    ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` the hash of the client name, or None.
+    """
 
     txid: int
     operation: int
@@ -212,20 +215,23 @@ class Block:
             self.payloads(),
             strict=True,
         )
-        for txid, operation, topic, at, time, expiration, who, sequence, flags, *texts, payload in rows:
-            key, check = keys[at : at + 8], checks[at : at + 8]
+        for txid, kind, topic, at, time, expiration, who, sequence, flags, user, correlation, logical, payload in rows:
+            publisher, client = whom[who]
             yield Entry(
                 txid,
-                operation,
+                kind,
                 topics[topic],
-                key,
-                check,
+                keys[at : at + 8],
+                checks[at : at + 8],
                 time,
                 expiration,
-                *whom[who],
+                publisher,
+                client,
                 sequence,
                 flags,
-                *texts,
+                user,
+                correlation,
+                logical,
                 payload,
             )
 

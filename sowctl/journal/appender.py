@@ -1,0 +1,133 @@
+"""The file that a writer appends to: create, adopt, write, sync, cut back. Raises OSError; the writer explains it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from sowctl.errors import StorageError
+from sowctl.journal.format import DIRECTORY_MODE, FILE_HEADER_SIZE, FILE_MODE, file_name
+from sowctl.journal.repair import sync_directory
+from sowctl.journal.state import write_all
+from sowctl.seam import Seam
+
+_COMMON = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Appender:
+    """The last file of a journal, open for appending under the lock.
+
+    ``offset`` is where the next block goes, ``synced`` up to where everything is on disk.
+    """
+
+    def __init__(self, directory: Path, instance: str, seam: Seam) -> None:
+        self.directory = directory
+        self.instance = instance
+        self.number = -1
+        self.offset = 0
+        self.synced = 0
+        self.fd = -1
+        self._seam = seam
+
+    @property
+    def path(self) -> Path:
+        """The file's name (that of the first one before there is any)."""
+        return self.path_of(max(self.number, 0))
+
+    def path_of(self, number: int) -> Path:
+        """The name of a file."""
+        return self.directory / file_name(self.instance, number)
+
+    def create(self, number: int, header: bytes) -> None:
+        """Make a file with its header under another name, sync it, give it its name, sync the directory."""
+        path = self.path_of(number)
+        temporary = path.with_name(f".{path.name}.new")
+        fd = self._seam.call("file.open", os.open, temporary, _COMMON | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+        try:
+            write_all(self._seam, fd, header)
+            self._seam.call("file.sync", os.fsync, fd)
+            self._seam.call("file.rename", os.rename, temporary, path)
+            self._seam.call("dir.sync", sync_directory, self.directory)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._take(fd, number)
+        self.offset = self.synced = len(header)
+
+    def adopt(self, number: int) -> None:
+        """Open a file that is there, unless it is the one already open."""
+        if self.fd < 0 or number != self.number or not os.fstat(self.fd).st_nlink:
+            self._take(self._seam.call("file.open", os.open, self.path_of(number), _COMMON), number)
+
+    def stand_at(self, offset: int) -> None:
+        """Go on at ``offset``, with everything before it on disk."""
+        self.offset = self.synced = offset
+
+    def write(self, content: bytes) -> None:
+        """Append, with one write where the system takes it whole."""
+        write_all(self._seam, self.fd, content)
+        self.offset += len(content)
+
+    def sync(self) -> None:
+        """Put the file on disk."""
+        self._seam.call("file.sync", os.fdatasync, self.fd)
+        self.synced = self.offset
+
+    def cut_back(self) -> None:
+        """Take back what is not known to be on disk."""
+        if self.fd >= 0 and self.size() > self.synced >= FILE_HEADER_SIZE:
+            self._seam.call("file.truncate", os.ftruncate, self.fd, self.synced)
+        self.offset = self.synced
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+        return os.fstat(self.fd).st_size
+
+    def is_as_left(self) -> bool:
+        """Whether nobody else wrote to, replaced or followed up the file."""
+        there = os.fstat(self.fd)
+        return there.st_size == self.offset and there.st_nlink > 0 and not self.path_of(self.number + 1).exists()
+
+    def close(self) -> None:
+        """Close the file; a second time does nothing."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _take(self, fd: int, number: int) -> None:
+        self.close()
+        self.fd, self.number = fd, number
+
+
+def make_directory(directory: Path, seam: Seam) -> None:
+    """Make the directory, and those above it, and put the names on disk."""
+    if not directory.is_dir():
+        make_directory(directory.parent, seam)
+        try:
+            seam.call("dir.make", os.mkdir, directory, DIRECTORY_MODE)
+        except FileExistsError:
+            return
+        seam.call("dir.sync", sync_directory, directory.parent)
+
+
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file is too large",
+}
+
+
+def write_error(error: OSError, path: Path, acknowledged: int | None, *, cut_back: bool = False) -> StorageError:
+    """StorageError ``SOW-JRN-021`` in plain words; ``acknowledged`` is the last txid that is safe."""
+    reason = _FULL.get(error.errno or 0, error.strerror or str(error))
+    durable = "" if acknowledged is None else f"; everything up to txid {acknowledged} is on disk"
+    hint = "make room and run the command again" if error.errno in _FULL else "look at permissions and at the disk"
+    return StorageError(
+        "SOW-JRN-021",
+        f"the journal cannot be written: {reason}{durable}",
+        place=str(path),
+        hint=hint,
+        acknowledged_txid=acknowledged,
+        cut_back=cut_back,
+    )
