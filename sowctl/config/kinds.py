@@ -19,6 +19,11 @@ from sowctl.values.units import parse_count, parse_interval, parse_size, parse_s
 CONTAINERS = frozenset({"section", "open", "opaque", "mixed"})
 _ADDRESS = r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(?P<port>[0-9]{1,5})"
 _LEVELS = ["none", "developer", "trace", "stats", "info", "warning", "error", "critical", "emergency", "debug"]
+_TLS = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+_STRUCT = r"/[^\s=/]+(?:/[^\s=/]+)*\s*=\s*(?P<order>[@=<>]?)(?P<count>\d*)(?P<code>[xcbB?hHiIlLqQnNfdsSp])"
+_EXCLUDABLE = ("txlog", "replicate", "sow", "cascade", "keys", "replicate_filter", "queue_passthrough")
+_DAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_AT = rf"(?:{_DAY}\s+at\s+)?(?:[01]?\d|2[0-3]):[0-5]\d\s*Z?"
 _UNIT = r"(?i)[kmgt](?=i?b?$)"
 
 
@@ -119,6 +124,43 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
+def _tls(text: str) -> None:
+    for word in text.split(" "):
+        if word and word not in _TLS:
+            raise ValueError(f"{word!r} is not a protocol (a list separated by spaces of {', '.join(_TLS)})")
+
+
+def _struct(text: str) -> None:
+    match = re.fullmatch(_STRUCT, text)
+    if match is None:
+        raise ValueError(f"{text!r} is not /name = [order][count]code with a code of xcbB?hHiIlLqQnNfdsSp")
+    if match["code"] in "xsSp" and not match["count"]:
+        raise ValueError(f"{text!r}: the code {match['code']} needs a count")
+
+
+def _exclude(text: str) -> None:
+    for word in (part.strip() for part in text.split(",")):
+        if word in ("queue", "queue_underlying"):
+            raise ValueError(f"{word!r} cannot be excluded")
+        if word not in _EXCLUDABLE:
+            raise ValueError(f"{word!r} is not one of {', '.join(_EXCLUDABLE)}")
+
+
+def _every(text: str) -> None:
+    if re.fullmatch(_AT, text, re.IGNORECASE) is not None:
+        return
+    try:
+        parse_interval(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an interval, HH:MM[Z] or 'Weekday at HH:MM[Z]'") from None
+
+
+def _usage(text: str) -> None:
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%", text)
+    if match is None or float(match[1]) > 100:
+        raise ValueError(f"{text!r} is not a percentage such as 90%")
+
+
 KINDS: dict[str, Kind] = {
     "string": Kind("S009", _text),
     "text": Kind("S009", str),
@@ -136,6 +178,11 @@ KINDS: dict[str, Kind] = {
     "octal": Kind("S067", _octal),
     "level": Kind("S061", _level),
     "version": Kind("S009", _version),
+    "tls": Kind("S015", _tls),
+    "struct": Kind("S052", _struct),
+    "exclude": Kind("S070", _exclude),
+    "every": Kind("S058", _every),
+    "usage": Kind("S059", _usage),
 }
 
 

@@ -104,8 +104,8 @@ class _Part:
         self.elements = elements
         self.chain = chain
 
-    def broken(self, rule: str, number: int, message: str, hint: str | None = None) -> Finding:
-        place = self.source.place(self.tags[number].start)
+    def broken(self, rule: str, number: int, element: str, message: str, hint: str | None = None) -> Finding:
+        place = self.source.place(self.tags[number].start, element)
         return _finding(rule, self.source, place, message, hint)
 
 
@@ -146,11 +146,15 @@ class _Reader:
         if wrapped:
             top = self.wrapped(part)
         else:
-            part, number = self.included(part, 0)
+            found = self.included(part, 0, "")
+            if found is None:
+                raise _Broken(part.broken("X005", 0, "/Include", "root element is 'Include', expected AMPSConfig"))
+            part, number = found
             tag = part.tags[number]
             if tag.name != "AMPSConfig":
                 hint = "names are case-sensitive; use --fragment to check a part of a configuration"
-                raise _Broken(part.broken("X005", number, f"root element is '{tag.name}', expected AMPSConfig", hint))
+                message = f"root element is '{tag.name}', expected AMPSConfig"
+                raise _Broken(part.broken("X005", number, f"/{tag.name}", message, hint))
             top = self.node(part, number, "/AMPSConfig")
         base = self.directory if root is None else root
         return Document(self.path, self.directory, base, top, wrapped)
@@ -176,17 +180,17 @@ class _Reader:
         elements = _elements(source, found, wrap)
         return _Part(source, found, elements, chain), wrap
 
-    def included(self, part: _Part, number: int) -> tuple[_Part, int]:
-        """What stands at this element: itself, or the root of the file that an Include names."""
+    def included(self, part: _Part, number: int, parent: str) -> tuple[_Part, int] | None:
+        """What stands at this element: itself, or the root of the file that an Include names, if it can be read."""
         while part.tags[number].name == "Include":
-            target = self.include(part, number)
+            target = self.include(part, number, f"{parent}/Include")
             if target is None:
-                return part, number
+                return None
             part, number = target, 0
         return part, number
 
-    def include(self, part: _Part, number: int) -> _Part | None:
-        text = self.expand(part, number, part.elements[number].text or "").strip(SPACE)
+    def include(self, part: _Part, number: int, element: str) -> _Part | None:
+        text = self.expand(part, number, element, part.elements[number].text or "").strip(SPACE)
         # The name as written is kept for messages; only the resolved one decides what may be read.
         shown = Path(part.source.file).parent / text
         try:
@@ -196,10 +200,12 @@ class _Reader:
             resolved, regular = part.chain[-1], False
         if text and resolved in part.chain:
             chain = " -> ".join(path.name for path in (*part.chain[part.chain.index(resolved) :], resolved))
-            raise _Broken(part.broken("X007", number, f"Include cycle: {chain}", "a file may not include an ancestor"))
+            raise _Broken(
+                part.broken("X007", number, element, f"Include cycle: {chain}", "a file may not include an ancestor")
+            )
         if len(part.chain) > MAX_INCLUDE_DEPTH or self.includes >= MAX_INCLUDES:
             message = f"includes are nested deeper than {MAX_INCLUDE_DEPTH} or there are more than {MAX_INCLUDES}"
-            raise _Broken(part.broken(TOO_DEEP, number, message))
+            raise _Broken(part.broken(TOO_DEEP, number, element, message))
         self.includes += 1
         outside = not resolved.is_relative_to(self.tree)
         try:
@@ -209,21 +215,24 @@ class _Reader:
         except OSError as error:
             detail = error.strerror or str(error)
             hint = "the path counts from the including file and must stay below the main file's directory"
-            self.report(part.broken("X006", number, f"included file '{text}' cannot be read: {detail}", hint))
+            self.report(part.broken("X006", number, element, f"included file '{text}' cannot be read: {detail}", hint))
             return None
         inner, _ = self.parse(data, str(shown), (*part.chain, resolved), False)
         if self.bytes > self.ceiling:
             message = (
                 f"expanded configuration is {self.bytes} bytes, above ConfigCycleDetectionThreshold ({self.ceiling})"
             )
-            raise _Broken(part.broken("X008", number, message))
+            raise _Broken(part.broken("X008", number, element, message))
         return inner
 
     def wrapped(self, part: _Part) -> Node:
         """AMPSConfig, and the sections that a fragment leaves out, around its top elements."""
         loose: dict[str, list[tuple[_Part, int]]] = {}
         for number in part.tops:
-            inner, index = self.included(part, number)
+            found = self.included(part, number, "/AMPSConfig")
+            if found is None:
+                continue
+            inner, index = found
             home = HOMES.get(inner.tags[index].name, "")
             loose.setdefault(home, []).append((inner, index))
         children: list[Node] = []
@@ -237,6 +246,11 @@ class _Reader:
             else:
                 children.extend(nodes)
         return Node("AMPSConfig", "", {}, tuple(children), place, part.source, -1)
+
+    def present(self, part: _Part, numbers: list[int], parent: str) -> list[tuple[_Part, int]]:
+        """The children of an element, includes replaced; one that cannot be read is left out."""
+        found = (self.included(part, number, parent) for number in numbers)
+        return [child for child in found if child is not None]
 
     def siblings(self, members: list[tuple[_Part, int]], prefix: str) -> tuple[Node, ...]:
         """Build neighbours; a tag that occurs several times gets its number in the element path."""
@@ -258,19 +272,19 @@ class _Reader:
         children: tuple[Node, ...] = ()
         if tag.children:
             text = " ".join((text, *(part.elements[child].tail or "" for child in tag.children)))
-            children = self.siblings([self.included(part, child) for child in tag.children], element)
+            children = self.siblings(self.present(part, tag.children, element), element)
         if "${" in text:
-            text = self.expand(part, number, text)
-        attributes = {key: self.expand(part, number, value) for key, value in parsed.attrib.items()}
+            text = self.expand(part, number, element, text)
+        attributes = {key: self.expand(part, number, element, value) for key, value in parsed.attrib.items()}
         place = part.source.place(tag.start, element)
         return Node(tag.name, text.strip(SPACE), attributes, children, place, part.source, tag.inner)
 
-    def expand(self, part: _Part, number: int, text: str) -> str:
+    def expand(self, part: _Part, number: int, element: str, text: str) -> str:
         def value(match: re.Match[str]) -> str:
             name = match[1]
             if name not in self.variables:
                 hint = f"set it in the environment or with -D{name}=VALUE"
-                self.report(part.broken("X009", number, f"environment variable '{name}' is not set", hint))
+                self.report(part.broken("X009", number, element, f"environment variable '{name}' is not set", hint))
                 return match[0]
             return self.variables[name]
 

@@ -15,10 +15,11 @@ from sowctl.config.problems import at_node
 from sowctl.findings import Finding, Level
 
 DeepCheck = Callable[[Node, Element], Iterator[Finding]]
-TOLERATED = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin", "SOWStatsInterval"})
+TOLERATED = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin"})
 """Undocumented names that running instances are known to carry."""
 _HINTS = {"LeaseTimeout": "LeasePeriod is the documented name"}
-_INFORMATION = frozenset({"D002", "D009", "D010"})
+_INFORMATION = frozenset({"D002", "D009", "D010", "D015"})
+_RETIRED = {"D008": "SlabSize and InitialSlabCount replace it", "D015": "a view has no file; remove it"}
 
 
 def check(node: Node, row: Element, deep: DeepCheck | None = None) -> Iterator[Finding]:
@@ -42,6 +43,10 @@ def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Fin
         seen[below.tag] = seen.get(below.tag, 0) + 1
         if child.tag != below.tag:
             yield from _other_name(child, below)
+        if below.retired is not None:
+            yield at_node(
+                below.retired, child, f"{child.tag} is retired", _RETIRED[below.retired], level=_level(below.retired)
+            )
         if below.single and seen[below.tag] > 1:
             what = child.tag if child.tag == below.tag else f"{below.tag} (here as {child.tag})"
             yield at_node("S003", child, f"{what} may appear only once in {node.tag}", "remove one of them")
@@ -76,8 +81,12 @@ def _value(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding
 def _other_name(child: Node, row: Element) -> Iterator[Finding]:
     rule = dict(row.synonyms)[child.tag]
     if rule is not None:
-        level = Level.INFO if rule in _INFORMATION else Level.WARNING
-        yield at_node(rule, child, f"{child.tag} is another name of {row.tag}", f"write {row.tag}", level=level)
+        message = f"{child.tag} is another name of {row.tag}"
+        yield at_node(rule, child, message, f"write {row.tag}", level=_level(rule))
+
+
+def _level(rule: str) -> Level:
+    return Level.INFO if rule in _INFORMATION else Level.WARNING
 
 
 def _unknown(child: Node, row: Element, node: Node) -> Finding:

@@ -35,6 +35,8 @@ class Element(NamedTuple):
     """The rule a value outside the bounds breaks."""
     synonyms: tuple[tuple[str, str | None], ...] = ()
     """Other accepted names, each with the rule that remarks on it."""
+    retired: str | None = None
+    """The rule that remarks on any use of the element."""
 
     def child(self, tag: str) -> Element | None:
         """The row of a child by its name or one of its other names."""

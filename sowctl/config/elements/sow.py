@@ -62,9 +62,9 @@ TOPIC = Element(
         ),
         Element("Enrichment", "0..1", "section", children=(Element("Field", "1..n", "enrichment", missing="S032"),)),
         Element("Pattern", "0..1", "regex"),
-        Element("RecordSize", "0..1", "bytes", default="512"),
-        Element("InitialSize", "0..1", "count", default="2048"),
-        Element("IncrementSize", "0..1", "count", default="1000", low="1", bounds="S028"),
+        Element("RecordSize", "0..1", "bytes", default="512", retired="D008"),
+        Element("InitialSize", "0..1", "count", default="2048", retired="D008"),
+        Element("IncrementSize", "0..1", "count", default="1000", low="1", bounds="S028", retired="D008"),
     ),
 )
 
@@ -94,7 +94,7 @@ VIEW = Element(
         Element("Filter", "0..1", "filter:view"),
         HASH_INDEX,
         Element("JoinNullEquivalency", "0..1", "switch", default="disabled", rule="S048"),
-        Element("FileName", "0..1", "path"),
+        Element("FileName", "0..1", "path", retired="D015"),
     ),
 )
 

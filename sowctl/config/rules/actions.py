@@ -1,0 +1,214 @@
+"""Rules of Actions: known modules, their options, and what they refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config import texts
+from sowctl.config.document import Node
+from sowctl.config.elements.element import Element
+from sowctl.config.elements.modules import ACTION_MODULES, MISSPELLED, Module
+from sowctl.config.kinds import read_value
+from sowctl.config.matching import is_pattern
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+from sowctl.config.spelling import nearest
+
+
+def _steps(action: Node) -> Iterator[tuple[Node, Node, Module | None]]:
+    """The On, If and Do of an action with their Module element and its row, if the module is known."""
+    for step in action.all("On", "If", "Do"):
+        module = step.find("Module")
+        if module is not None and module.text:
+            yield step, module, ACTION_MODULES[step.tag].get(module.text)
+
+
+def unknown_module(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the Module of an On, If or Do is not known.
+
+    Why: an instance refuses to start with an unknown module.
+    Example: ``amps-action-do-delete-old-journal-files``.
+    Instead: the module that removes journals is amps-action-do-remove-journal.
+    """
+    for step, module, known in _steps(node):
+        if known is None and module.text not in survey.modules:
+            names = ACTION_MODULES[step.tag]
+            other = [tag for tag, table in ACTION_MODULES.items() if module.text in table]
+            close = MISSPELLED.get(module.text) or nearest(module.text, names)
+            hint = f"it is a module of {other[0]}" if other else f"did you mean {close}?" if close else None
+            yield Problem(module, f"'{module.text}' is not a known {step.tag} action module", hint)
+
+
+def misspelled_module(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Do module with a name that looks right and is wrong.
+
+    Why: the name is often copied from elsewhere; no such module exists.
+    Example: ``amps-action-do-remove-journals``.
+    Instead: ``amps-action-do-remove-journal``.
+    """
+    for _, module, known in _steps(node):
+        if known is None and module.text in MISSPELLED:
+            real = MISSPELLED[module.text]
+            yield Problem(module, f"'{module.text}' is a common misspelling of {real}", f"write {real}")
+
+
+def option_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an action module without an option that it requires.
+
+    Why: the module has no default for it.
+    Example: ``amps-action-do-delete-sow`` without Filter.
+    Instead: add the option to Options; to delete everything write ``<Filter>1=1</Filter>``.
+    """
+    for step, module, known in _steps(node):
+        options = step.find("Options")
+        for name in known.required if known is not None else ():
+            if options is None or options.find(name) is None:
+                hint = f"add <{name}> to Options"
+                yield Problem(options or step, f"{module.text} requires option {name}", hint)
+
+
+def _values(action: Node, kinds: tuple[str, ...]) -> Iterator[Problem]:
+    for option, kind in _options(action):
+        if kind in kinds:
+            try:
+                read_value(Element(option.tag, "1", kind), option.text)
+            except ValueError as error:
+                yield Problem(option, f"{option.tag}: {error}")
+
+
+def _options(action: Node) -> Iterator[tuple[Node, str]]:
+    """The options of known modules with their kinds; those with variables of the running action are left out."""
+    for step, _, known in _steps(action):
+        options = step.find("Options")
+        for option in options.children if options is not None and known is not None else ():
+            kind = known.options.get(option.tag, "") if known is not None else ""
+            if kind and "{{" not in option.text:
+                yield option, kind
+
+
+def schedule(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Every is neither an interval nor a time of day.
+
+    Why: the action would never run.
+    Example: ``<Every>daily</Every>``.
+    Instead: ``4h``, ``02:00``, ``02:00Z`` or ``Sunday at 02:00``.
+    """
+    yield from _values(node, ("every",))
+
+
+def usage(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: GreaterThan is not a percentage.
+
+    Why: the usage of a file system is compared in percent.
+    Example: ``<GreaterThan>90</GreaterThan>``.
+    Instead: ``90%``.
+    """
+    yield from _values(node, ("usage",))
+
+
+def intervals(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Age, Duration or GracePeriod is not an interval.
+
+    Why: the unit decides what is removed.
+    Example: ``<Age>7 days</Age>``.
+    Instead: ``7d``.
+    """
+    yield from _values(node, ("interval",))
+
+
+def filters(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Filter or Condition of an action that is no expression.
+
+    Why: the action fails each time it runs. Texts with ``{{NAME}}`` are not judged: they are complete at run time only.
+    Example: ``<Filter>/status = 'done</Filter>``.
+    Instead: close the string.
+    """
+    for option, kind in _options(node):
+        if kind == "filter":
+            for finding in texts.check_expression(option, "filter"):
+                if finding.id == "S035":
+                    yield Problem(option, finding.message, finding.hint, finding.place)
+
+
+def patterns(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the Topic of an action is no regular expression.
+
+    Why: the action could never find its topics.
+    Example: ``<Topic>orders[</Topic>``.
+    Instead: close the bracket, or escape it.
+    """
+    for option, kind in _options(node):
+        if kind == "regex":
+            for finding in texts.check_text(option, Element(option.tag, "1", "regex")):
+                yield Problem(option, finding.message, finding.hint, finding.place)
+
+
+def event_or_variable(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: execute-event with both Event and EventVariable, or with neither.
+
+    Why: it raises one event.
+    Example: ``amps-action-do-execute-event`` without Options.
+    Instead: give exactly one of the two.
+    """
+    for step, module, _ in _steps(node):
+        options = step.find("Options")
+        given = 0 if options is None else sum(options.find(name) is not None for name in ("Event", "EventVariable"))
+        if module.text == "amps-action-do-execute-event" and given != 1:
+            yield Problem(
+                options or step, "execute-event takes exactly one of Event, EventVariable", "give one of them"
+            )
+
+
+def topic_and_type(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: compact-sow with Topic and no MessageType, or the reverse.
+
+    Why: together they name one topic; without both, all topics are compacted.
+    Example: ``<Topic>orders</Topic>`` alone.
+    Instead: give both or neither.
+    """
+    for step, module, _ in _steps(node):
+        options = step.find("Options")
+        if module.text != "amps-action-do-compact-sow" or options is None:
+            continue
+        if (options.find("Topic") is None) != (options.find("MessageType") is None):
+            message = "compact-sow takes Topic and MessageType together or neither"
+            yield Problem(options, message, "add the other, or remove this one")
+
+
+def archive_without_directory(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: archive-journal, and TransactionLog has no JournalArchiveDirectory.
+
+    Why: there is nowhere to move the journals to.
+    Example: ``amps-action-do-archive-journal`` alone.
+    Instead: add JournalArchiveDirectory to TransactionLog.
+    """
+    archives = any(log.find("JournalArchiveDirectory") is not None for log in survey.nodes("TransactionLog"))
+    for _, module, _ in _steps(node):
+        if module.text == "amps-action-do-archive-journal" and not archives:
+            message = "archive-journal action without JournalArchiveDirectory"
+            yield Problem(module, message, "add <JournalArchiveDirectory> to TransactionLog")
+
+
+def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an action on a SOW topic that is not defined, or on an undefined transport.
+
+    Why: it does nothing, or fails each time it runs.
+    Example: delete-sow on ``order`` where the topic is ``orders``.
+    Instead: write the name as it is defined.
+    """
+    transports = {other.value("Name") for other in survey.nodes("Transport")}
+    for step, module, _ in _steps(node):
+        options = step.find("Options")
+        if options is None:
+            continue
+        topic, transport = options.find("Topic"), options.find("Transport")
+        fixed = topic is not None and _fixed(topic.text, survey) and module.text.endswith("-sow")
+        if topic is not None and fixed and not survey.named(topic.text, options.value("MessageType")):
+            yield Problem(topic, f"action refers to undefined Topic '{topic.text}'", "define it in SOW")
+        if transport is not None and "{{" not in transport.text and transport.text not in transports:
+            message = f"action refers to undefined Transport '{transport.text}'"
+            yield Problem(transport, message, "name a Transport", warning=True)
+
+
+def _fixed(name: str, survey: Survey) -> bool:
+    return bool(name) and "{{" not in name and not (survey.regex_topics and is_pattern(name))

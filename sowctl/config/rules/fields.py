@@ -1,0 +1,101 @@
+"""Rules about what a message type can do: have fields, be enriched, and be written once per field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config import texts
+from sowctl.config.document import Node
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+NOT_ENRICHED = frozenset({"binary", "protobuf", "struct"})
+
+
+def no_fields(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Key, HashIndex, Index, Filter, Priority or BarrierExpression for a message type without fields.
+
+    Why: a binary payload is not looked into.
+    Example: ``<Key>/id</Key>`` in a topic of type binary.
+    Instead: let publishers send the key of each message.
+    """
+    kind = node.value("MessageType") or ""
+    if survey.types.get(kind) != "binary":
+        return
+    for child in node.all("Key", "HashIndex", "Index", "Filter", "Priority", "BarrierExpression"):
+        message = f"message type {kind} has no fields: {child.tag} is impossible"
+        yield Problem(child, message, "remove it; publishers supply the keys of such topics")
+
+
+def binary_source(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a View over a topic whose message type has no fields.
+
+    Why: there is nothing to project.
+    Example: a View over a binary topic.
+    Instead: publish the data in a type with fields.
+    """
+    from sowctl.config.rules.derived import sources
+
+    entry = survey.entry(node)
+    for source in sources(node):
+        for found in survey.named(source.name, source.type or entry.type):
+            if found is not entry and survey.types.get(found.type) == "binary":
+                message = f"message type {found.type} has no fields: '{source.name}' cannot underlie a View"
+                yield Problem(source.node, message)
+
+
+def not_enriched(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Preprocessing or Enrichment for a message type whose messages cannot be changed.
+
+    Why: binary, protobuf and struct messages cannot be written field by field.
+    Example: ``<Enrichment>`` in a protobuf topic.
+    Instead: enrich before publishing, or use another type.
+    """
+    kind = node.value("MessageType") or ""
+    if survey.types.get(kind) not in NOT_ENRICHED:
+        return
+    for child in node.all("Preprocessing", "Enrichment"):
+        yield Problem(child, f"message type {kind} cannot be enriched", f"remove {child.tag}")
+
+
+def duplicate_destination(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: two fields of one Projection, Preprocessing or Enrichment with the same destination.
+
+    Why: only one of the values could stay.
+    Example: ``/a AS /x`` and ``/b AS /x``.
+    Instead: give each its own destination.
+    """
+    for section in node.all("Projection", "Preprocessing", "Enrichment"):
+        first: dict[str, Node] = {}
+        for field in section.all("Field"):
+            definition = texts.definition(field, projection=section.tag == "Projection")
+            if definition is None:
+                continue
+            path = definition.destination or next(iter(texts.fields(definition.expression))).path
+            if first.setdefault(str(path), field) is not field:
+                message = f"duplicate destination {path} in {section.tag} (first at {first[str(path)].place})"
+                yield Problem(field, message, "give each field its own destination")
+
+
+def lookup_unavailable(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: VALUE_LOOKUP where no Lookup is declared, or in a transient topic that recovers old messages.
+
+    Why: the function reads tables that a module declares, and a recovery would look up today's values for old messages.
+    Example: ``VALUE_LOOKUP('desk', /id) AS /desk`` without the module.
+    Instead: load the module with its Lookup option; for a transient topic write ``<RecoveryPoint>now</RecoveryPoint>``.
+    """
+    from sowctl.expressions.nodes import Call, walk
+
+    declared = any(option.tag == "Lookup" for module in survey.nodes("Module") for option in module.walk())
+    recovers = (node.value("Durability", "Duration") or "").lower() == "transient" and (
+        node.value("RecoveryPoint") or "epoch"
+    ).lower() != "now"
+    for section in node.all("Preprocessing", "Enrichment"):
+        for field in section.all("Field"):
+            definition = texts.definition(field, projection=False)
+            for call in walk(definition.expression) if definition is not None else ():
+                if isinstance(call, Call) and call.name == "VALUE_LOOKUP" and (recovers or not declared):
+                    why = (
+                        "in a transient topic unless RecoveryPoint is now" if declared else "without a declared Lookup"
+                    )
+                    yield Problem(field, f"VALUE_LOOKUP cannot be used {why}", None, texts.at(field, call.span[0]))

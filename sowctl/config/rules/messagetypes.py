@@ -1,0 +1,49 @@
+"""Rules of MessageTypes/MessageType: what the modules with settings need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+
+def _module(node: Node) -> str:
+    return node.value("Module") or node.value("Name") or ""
+
+
+def composite_without_parts(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a composite message type without MessageType parts.
+
+    Why: a composite message is a sequence of parts, each of a known type.
+    Example: ``<Module>composite-local</Module>`` alone.
+    Instead: list the types of the parts in order.
+    """
+    if _module(node).startswith("composite-") and node.find("MessageType") is None:
+        yield Problem(node, "composite message type needs at least one MessageType part", "list its parts in order")
+
+
+def protobuf_incomplete(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a protobuf message type without Type, ProtoPath or ProtoFile.
+
+    Why: protobuf messages cannot be read without their definition.
+    Example: ``<Module>protobuf</Module>`` alone.
+    Instead: add the three elements.
+    """
+    if _module(node) != "protobuf":
+        return
+    for needed in ("Type", "ProtoPath", "ProtoFile"):
+        if node.find(needed) is None:
+            yield Problem(node, f"protobuf message type needs {needed}", f"add <{needed}>")
+
+
+def struct_without_fields(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a struct message type without Field.
+
+    Why: the layout is made of its fields.
+    Example: ``<Module>struct</Module>`` alone.
+    Instead: add ``<Field>/price = d</Field>`` and so on, in order.
+    """
+    if _module(node) == "struct" and node.find("Field") is None:
+        yield Problem(node, "struct message type needs at least one Field", "add <Field>/name = code</Field>")

@@ -1,0 +1,146 @@
+"""Rules of Queue, LocalQueue and GroupLocalQueue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.matching import is_pattern
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+
+def priority_and_barrier(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Priority and BarrierExpression in one queue.
+
+    Why: a barrier holds messages in order; a priority reorders them.
+    Example: both elements in a Queue.
+    Instead: keep one.
+    """
+    barrier = node.find("BarrierExpression")
+    if barrier is not None and node.find("Priority") is not None:
+        yield Problem(barrier, "Priority and BarrierExpression exclude each other", "keep one of the two")
+
+
+def target_depth(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: TargetQueueDepth with Priority or BarrierExpression.
+
+    Why: a queue that keeps only part of itself in memory delivers in order.
+    Example: ``<TargetQueueDepth>2000</TargetQueueDepth>`` beside ``<Priority>``.
+    Instead: remove TargetQueueDepth, or the other.
+    """
+    depth, other = node.find("TargetQueueDepth"), node.find("Priority", "BarrierExpression")
+    if depth is not None and other is not None:
+        yield Problem(depth, f"TargetQueueDepth excludes {other.tag}", "keep one of the two")
+
+
+def owner_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a GroupLocalQueue without InitialOwner.
+
+    Why: the instances of the group must agree who owns the messages at first.
+    Example: a GroupLocalQueue with Name and MessageType alone.
+    Instead: add the Name of one instance, the same on all.
+    """
+    if node.find("InitialOwner") is None:
+        yield Problem(node, "GroupLocalQueue needs InitialOwner", "add the Name of the owning instance")
+
+
+def owner_elsewhere(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: InitialOwner or GroupLocalQueueDomain in a Queue or LocalQueue.
+
+    Why: only a GroupLocalQueue has them.
+    Example: ``<InitialOwner>one</InitialOwner>`` in a Queue.
+    Instead: make it a GroupLocalQueue, or remove the element.
+    """
+    if node.tag == "GroupLocalQueue":
+        return
+    for child in node.all("InitialOwner", "GroupLocalQueueDomain"):
+        yield Problem(child, f"{child.tag} is only for GroupLocalQueue", f"remove it from this {node.tag}")
+
+
+def _underlying(node: Node) -> tuple[Node, str]:
+    found = node.find("UnderlyingTopic")
+    return (found, found.text) if found is not None else (node, node.value("Name", "Topic") or "")
+
+
+def publish_target_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: UnderlyingTopic is a regular expression and there is no DefaultPublishTarget.
+
+    Why: a message published to the queue itself would have no single topic to go to.
+    Example: ``<UnderlyingTopic>ORDERS_.*</UnderlyingTopic>`` alone.
+    Instead: add ``<DefaultPublishTarget>ORDERS_DIRECT</DefaultPublishTarget>``.
+    """
+    where, name = _underlying(node)
+    if where is not node and _regex(name, survey) and node.find("DefaultPublishTarget") is None:
+        message = "DefaultPublishTarget is required when UnderlyingTopic is a regular expression"
+        yield Problem(where, message, "name one topic that the expression matches")
+
+
+def publish_target_outside(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: DefaultPublishTarget is not matched by UnderlyingTopic.
+
+    Why: what is published to the queue would never appear in it.
+    Example: target ``DIRECT`` with ``<UnderlyingTopic>ORDERS_.*</UnderlyingTopic>``.
+    Instead: name a topic that UnderlyingTopic matches.
+    """
+    target = node.find("DefaultPublishTarget")
+    _, name = _underlying(node)
+    if target is not None and target.text and not survey.matches(name, target.text):
+        message = f"DefaultPublishTarget '{target.text}' is not matched by UnderlyingTopic"
+        yield Problem(target, message, f"UnderlyingTopic is {name!r}")
+
+
+def unfair(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an at-most-once queue with a FairnessModel other than round-robin.
+
+    Why: without leases there is no backlog by which to be fair.
+    Example: ``at-most-once`` with ``<FairnessModel>fast</FairnessModel>``.
+    Instead: remove FairnessModel, or write round-robin.
+    """
+    model = node.find("FairnessModel")
+    if model is not None and node.value("Semantics") == "at-most-once" and model.text.lower() != "round-robin":
+        yield Problem(model, "at-most-once queues support only round-robin fairness", "remove FairnessModel")
+
+
+def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the topic of a queue is not in the transaction log.
+
+    Why: a queue keeps its messages in the log.
+    Example: a Queue over ``fills``, and no Topic ``fills`` in TransactionLog.
+    Instead: add the topic to TransactionLog.
+    """
+    where, name = _underlying(node)
+    if name and not _recorded(name, None, survey):
+        hint = "add it as a Topic of TransactionLog"
+        yield Problem(where, f"queue topic '{name}' is not in the transaction log", hint)
+
+
+def journalled_otherwise(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the topic of a queue is in the transaction log with another message type only.
+
+    Why: name and message type together are the topic.
+    Example: a json Queue over ``fills`` where TransactionLog records ``fills`` of type fix.
+    Instead: add the topic with the queue's message type.
+    """
+    where, name = _underlying(node)
+    kind = node.value("MessageType")
+    if name and kind and _recorded(name, None, survey) and not _recorded(name, kind, survey):
+        types = ", ".join(sorted({recorded for pattern, recorded in survey.journal if survey.matches(pattern, name)}))
+        message = f"queue topic '{name}' is journaled only for type {types or 'other than ' + kind}"
+        yield Problem(where, message, f"add it to TransactionLog with MessageType {kind}")
+
+
+def _recorded(name: str, kind: str | None, survey: Survey) -> bool:
+    """Whether the log records a topic, or, for a pattern, anything that it may stand for."""
+    if survey.journalled(name, kind):
+        return True
+    if not _regex(name, survey):
+        return False
+    return any(
+        (kind is None or recorded == kind) and (_regex(pattern, survey) or survey.matches(name, pattern))
+        for pattern, recorded in survey.journal
+    )
+
+
+def _regex(name: str, survey: Survey) -> bool:
+    return survey.regex_topics and is_pattern(name)

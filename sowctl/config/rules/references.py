@@ -1,0 +1,127 @@
+"""Rules about names that refer to something: message types, modules, protocols, and names given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import TYPE_MODULES, Survey
+from sowctl.config.spelling import nearest
+
+PROTOCOLS = frozenset({"amps", "json", "websocket", "fix-session", "fix", "nvfix", "soap", "xml"})
+SECURITY_MODULES = frozenset(
+    {
+        "amps-default-authentication-module",
+        "amps-implicit-authentication-module",
+        "amps-default-no-authentication-module",
+        "amps-default-entitlement-module",
+        "amps-default-no-entitlement-module",
+        "amps-default-authenticator-module",
+    }
+)
+FILTER_MODULES = frozenset({"amps-topic-translator", "amps-conflated-topic-translator"})
+
+
+def _unknown_type(node: Node | None, survey: Survey) -> Iterator[Problem]:
+    if node is not None and node.text and node.text not in survey.types:
+        close = nearest(node.text, survey.types)
+        hint = f"did you mean {close}?" if close else "define it in MessageTypes"
+        yield Problem(node, f"message type '{node.text}' is neither built in nor defined", hint)
+
+
+def entry_type(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the MessageType of a SOW entry is not known.
+
+    Why: nothing could read the messages.
+    Example: ``<MessageType>protobuf-order</MessageType>`` without a definition.
+    Instead: use a built-in type, or define the name in MessageTypes.
+    """
+    yield from _unknown_type(node.find("MessageType"), survey)
+
+
+def other_types(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a transport, journal topic, composite part or replicated topic names an unknown message type.
+
+    Why: the reference leads nowhere.
+    Example: ``<MessageType>jsn</MessageType>`` in a Topic of TransactionLog.
+    Instead: use a built-in type, or define the name in MessageTypes.
+    """
+    for transport in survey.nodes("Transport"):
+        yield from _unknown_type(transport.find("MessageType"), survey)
+    for topic in survey.children("TransactionLog", "Topic"):
+        yield from _unknown_type(topic.find("MessageType"), survey)
+    for destination in survey.nodes("Destination"):
+        for topic in destination.all("Topic"):
+            yield from _unknown_type(topic.find("MessageType"), survey)
+    for message_type in survey.nodes("MessageType"):
+        for part in message_type.all("MessageType"):
+            yield from _unknown_type(part, survey)
+
+
+def _modules_used(survey: Survey) -> Iterator[tuple[Node, frozenset[str]]]:
+    top = survey.top
+    for place in (top, *top.all("Admin"), *survey.nodes("Transport")):
+        for section in place.all("Authentication", "Entitlement"):
+            yield from ((module, SECURITY_MODULES) for module in section.all("Module"))
+        for section in place.all("TransportFilter"):
+            yield from ((module, FILTER_MODULES) for module in section.all("Module"))
+    for entry in survey.entries:
+        for section in entry.node.all("KeyGenerator"):
+            yield from ((module, frozenset()) for module in section.all("Module"))
+    for message_type in survey.nodes("MessageType"):
+        yield from ((module, TYPE_MODULES) for module in message_type.all("Module"))
+    for function in survey.nodes("Function"):
+        yield from ((module, frozenset()) for module in function.all("Module"))
+    for destination in survey.nodes("Destination"):
+        for transport in destination.all("Transport"):
+            for section in transport.all("Authenticator"):
+                yield from ((module, SECURITY_MODULES) for module in section.all("Module"))
+
+
+def undefined_module(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Module that is neither built in nor loaded in Modules.
+
+    Why: the instance cannot start without it.
+    Example: a KeyGenerator with ``<Module>key-generator</Module>`` and no Modules section.
+    Instead: add the Module with its Library to Modules.
+    """
+    for module, built_in in _modules_used(survey):
+        name = module.text
+        if name and name not in built_in and name not in survey.modules:
+            close = nearest(name, (*built_in, *survey.modules))
+            hint = f"did you mean {close}?" if close else "add it to Modules with its Library"
+            yield Problem(module, f"module '{name}' is not defined in Modules", hint)
+
+
+def undefined_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Transport names a Protocol that is neither built in nor defined.
+
+    Why: the transport cannot be opened.
+    Example: ``<Protocol>web-socket</Protocol>``.
+    Instead: use ``amps`` or ``websocket``, or define the name in Protocols.
+    """
+    protocol = node.find("Protocol")
+    if protocol is None or not protocol.text or (node.value("Type") or "").startswith("amps-replication"):
+        return
+    defined = [other.value("Name") or "" for other in survey.nodes("Protocol")]
+    if protocol.text not in PROTOCOLS and protocol.text not in defined:
+        close = nearest(protocol.text, (*PROTOCOLS, *defined))
+        hint = f"did you mean {close}?" if close else "define it in Protocols"
+        yield Problem(protocol, f"protocol '{protocol.text}' is neither built in nor defined", hint)
+
+
+def duplicate_names(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: two transports, modules, message types, protocols or functions of one name.
+
+    Why: a reference to the name would be ambiguous.
+    Example: two Transports ``any-tcp``.
+    Instead: rename one.
+    """
+    for subject in ("Transport", "Module", "MessageType", "Protocol", "Function"):
+        first: dict[str, Node] = {}
+        for other in survey.nodes(subject):
+            name = other.value("Name")
+            if name and first.setdefault(name, other) is not other:
+                message = f"duplicate {subject} name '{name}' (first at {first[name].place})"
+                yield Problem(other, message, "rename one of them")

@@ -1,0 +1,60 @@
+"""Rules of Replication/Destination."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.matching import is_pattern
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+
+def unnamed(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Destination with neither Name nor Group.
+
+    Why: nothing says which instance it is.
+    Example: a Destination with Topic, SyncType and Transport alone.
+    Instead: add the Name of the instance, or its Group.
+    """
+    if node.find("Name", "Group") is None:
+        yield Problem(node, "Destination needs a Name or a Group", "add one of them")
+
+
+def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a replicated topic that the transaction log does not record.
+
+    Why: replication reads the log.
+    Example: a Destination Topic ``orders``, and no such Topic in TransactionLog.
+    Instead: add the topic to TransactionLog.
+    """
+    for topic in node.all("Topic"):
+        name, kind = topic.find("Name"), topic.value("MessageType")
+        if name is None or not name.text or not kind or survey.journalled(name.text, kind):
+            continue
+        if (
+            survey.regex_topics
+            and is_pattern(name.text)
+            and any(
+                recorded == kind and (is_pattern(pattern) or survey.matches(name.text, pattern))
+                for pattern, recorded in survey.journal
+            )
+        ):
+            continue
+        message = f"replicated topic '{name.text}' is not in the transaction log"
+        yield Problem(name, message, f"add it to TransactionLog with MessageType {kind}")
+
+
+def local_queue(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a LocalQueue is replicated.
+
+    Why: its messages belong to one instance.
+    Example: a Destination Topic with the name of a LocalQueue.
+    Instead: make it a Queue, or leave it out of the Destination.
+    """
+    queues = [entry for entry in survey.entries if entry.kind == "LocalQueue" and entry.name]
+    for topic in node.all("Topic"):
+        name = topic.find("Name")
+        for queue in queues:
+            if name is not None and topic.value("MessageType") == queue.type and name.text == queue.name:
+                yield Problem(name, f"LocalQueue {queue.name} is replicated", "leave it out, or make it a Queue")

@@ -1,0 +1,92 @@
+"""Rules of TransactionLog, Logging and Admin, and of files that must not serve two purposes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.model import file_of
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+
+def archive_is_journal(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: JournalArchiveDirectory is JournalDirectory.
+
+    Why: archiving moves files away from the journal's device; into the same directory it does nothing.
+    Example: both ``./journals``.
+    Instead: name a directory on another device.
+    """
+    archive, journal = node.find("JournalArchiveDirectory"), node.value("JournalDirectory")
+    if archive is None or not archive.text or not journal:
+        return
+    if os.path.normpath(survey.root / archive.text) == os.path.normpath(survey.root / journal):
+        yield Problem(archive, "JournalArchiveDirectory equals JournalDirectory", "name a directory on another device")
+
+
+def log_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Logging target to a file without FileName.
+
+    Why: the log has nowhere to go.
+    Example: ``<Protocol>file</Protocol>`` alone.
+    Instead: add FileName.
+    """
+    protocol = (node.value("Protocol") or "").lower()
+    if protocol in ("file", "gzip") and node.find("FileName") is None:
+        yield Problem(node, f"Logging Target protocol {protocol} needs FileName", "add <FileName>")
+
+
+def sql_transport(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: SQLTransport names no Transport, or one whose protocol is not websocket.
+
+    Why: the browser interface speaks websocket.
+    Example: ``<SQLTransport>any-tcp</SQLTransport>``.
+    Instead: name a Transport whose Protocol is, or is defined as, websocket.
+    """
+    reference = node.find("SQLTransport")
+    if reference is None or not reference.text:
+        return
+    websockets = {"websocket"} | {
+        protocol.value("Name") or "" for protocol in survey.nodes("Protocol") if protocol.value("Module") == "websocket"
+    }
+    found = [other for other in survey.nodes("Transport") if other.value("Name") == reference.text]
+    if not any(other.value("Protocol") in websockets for other in found):
+        message = f"SQLTransport '{reference.text}' is not a Transport with a websocket protocol"
+        yield Problem(reference, message, "name a Transport with <Protocol>websocket</Protocol>")
+
+
+def two_purposes(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: one file named for two purposes: statistics, a log, a socket, the chains of a key generator, a store.
+
+    Why: one would overwrite the other.
+    Example: Admin and a Logging target with the same FileName.
+    Instead: give each its own file.
+    """
+    uses: dict[str, str] = {}
+    for purpose, file, text in _files(survey):
+        path = os.path.normpath(survey.root / text)
+        other = uses.setdefault(path, purpose)
+        if other != purpose:
+            yield Problem(file, f"{text} is used for two purposes: {other} and {purpose}", "give each its own file")
+
+
+def _files(survey: Survey) -> Iterator[tuple[str, Node, str]]:
+    sections = [("statistics", node) for node in survey.nodes("Admin")]
+    sections += [("the log", node) for node in survey.nodes("Target")]
+    sections += [("a socket", node) for node in survey.nodes("Transport")]
+    sections += [
+        ("key chains", options)
+        for entry in survey.entries
+        for generator in entry.node.all("KeyGenerator")
+        for options in generator.all("Options")
+    ]
+    for purpose, node in sections:
+        file = node.find("FileName")
+        if file is not None and file.text and file.text != ":memory:":
+            yield purpose, file, file.text
+    for entry in survey.entries:
+        file = entry.node.find("FileName")
+        transient = (entry.node.value("Durability", "Duration") or "").lower() == "transient"
+        if entry.kind == "Topic" and file is not None and file.text and not transient:
+            yield "a store", file, file_of(file.text, entry.name, entry.type)

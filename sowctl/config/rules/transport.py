@@ -1,0 +1,118 @@
+"""Rules of Transports/Transport: what each type needs, and addresses that clash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+LEGACY = frozenset({"fix", "nvfix", "soap", "xml"})
+
+
+def _type(node: Node) -> str:
+    return (node.value("Type") or "").lower()
+
+
+def address_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Transport, other than of type amps-unix, without InetAddr.
+
+    Why: there is nothing to listen on.
+    Example: a Transport with Name, Type and Protocol alone.
+    Instead: add ``<InetAddr>9007</InetAddr>``.
+    """
+    if _type(node) != "amps-unix" and node.find("InetAddr") is None:
+        yield Problem(node, "Transport needs an InetAddr", "add <InetAddr> with a port or host:port")
+
+
+def protocol_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Transport for clients without Protocol.
+
+    Why: a server refuses it; only replication transports have a protocol of their own.
+    Example: a tcp Transport with Name, Type and InetAddr alone.
+    Instead: add ``<Protocol>amps</Protocol>``.
+    """
+    if not _type(node).startswith("amps-replication") and node.find("Protocol") is None:
+        yield Problem(node, "Transport requires a Protocol", "add <Protocol>amps</Protocol>")
+
+
+def certificate_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a TLS Transport without Certificate or PrivateKey.
+
+    Why: a TLS endpoint must identify itself.
+    Example: ``<Type>tcps</Type>`` alone.
+    Instead: add both paths.
+    """
+    kind = _type(node)
+    if kind in ("tcps", "amps-replication-secure") and not (node.find("Certificate") and node.find("PrivateKey")):
+        yield Problem(node, f"{kind} needs Certificate and PrivateKey", "add the paths of both files")
+
+
+def socket_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an amps-unix Transport without FileName.
+
+    Why: the socket needs a path.
+    Example: ``<Type>amps-unix</Type>`` alone.
+    Instead: add ``<FileName>/run/amps.sock</FileName>``.
+    """
+    if _type(node) == "amps-unix" and node.find("FileName") is None:
+        yield Problem(node, "amps-unix needs FileName", "add the path of the socket")
+
+
+def nothing_to_verify(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: VerifyClient without CAFile and CAPath.
+
+    Why: there is no authority to verify a client against.
+    Example: ``<VerifyClient>True</VerifyClient>`` alone.
+    Instead: add CAFile or CAPath.
+    """
+    verify = node.find("VerifyClient")
+    wanted = verify is not None and verify.text.lower() in ("true", "enabled")
+    if verify is not None and wanted and node.find("CAFile", "CAPath") is None:
+        yield Problem(verify, "VerifyClient True needs CAFile or CAPath", "name the authorities")
+
+
+def legacy_without_type(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Transport with a legacy protocol and no MessageType.
+
+    Why: fix, nvfix, soap and xml carry messages of one type, which must be said.
+    Example: ``<Protocol>nvfix</Protocol>`` alone.
+    Instead: add MessageType, or use the protocol ``amps``.
+    """
+    protocol = node.value("Protocol")
+    if protocol in LEGACY and node.find("MessageType") is None and not _type(node).startswith("amps-replication"):
+        yield Problem(node, f"Protocol {protocol} requires a MessageType", "add <MessageType>, or use Protocol amps")
+
+
+def several_replication(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: more than one incoming replication Transport.
+
+    Why: an instance accepts replication on one.
+    Example: two Transports of type amps-replication.
+    Instead: keep one; several instances may connect to it.
+    """
+    incoming = [other for other in survey.nodes("Transport") if _type(other).startswith("amps-replication")]
+    for other in incoming[1:]:
+        yield Problem(other, "only one incoming replication Transport is allowed", "remove this one")
+
+
+def port_used_twice(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: two addresses of this instance with the same port and overlapping hosts.
+
+    Why: the second bind fails and the instance does not start.
+    Example: two Transports with ``<InetAddr>9007</InetAddr>``.
+    Instead: give each its own port, or different hosts.
+    """
+    used: dict[str, list[tuple[str, str]]] = {}
+    for owner in (*survey.top.all("Admin"), *survey.nodes("Transport")):
+        address = owner.find("InetAddr")
+        if address is None or not address.text:
+            continue
+        host, _, port = address.text.rpartition(":")
+        name = owner.value("Name") or owner.tag
+        for other_host, other in used.get(port, ()):
+            if host == other_host or host in ("", "0.0.0.0", "[::]") or other_host in ("", "0.0.0.0", "[::]"):
+                yield Problem(address, f"port {port} is already used by {other}", "choose another port")
+                break
+        used.setdefault(port, []).append((host, name))
