@@ -1,4 +1,8 @@
-"""Checking a journal: every byte is read and verified, what is wrong comes as findings (``sow-journal(5)``)."""
+"""Checking a journal: every byte is read and verified, what is wrong comes as findings (``sow-journal(5)``).
+
+The walk and its judgement of tails are the reader's; what is added here is what a reader does not look at: every body,
+every column against header and map, times per topic, and the topics file.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sowctl.findings import Finding
+from sowctl.errors import DamageError, MissingError, SowError, VersionError
+from sowctl.findings import Finding, Level, Place
+from sowctl.journal.block import Block, Damage, Position
+from sowctl.journal.files import JournalFile, Ref, list_numbers
+from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, Topic, file_name, name_pattern
+from sowctl.journal.state import JournalState, from_checkpoint, load, topics_path
+from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
 
 
@@ -29,6 +39,194 @@ def check_journal(
     acknowledged: int = 0,
     coverage: Coverage | None = None,
 ) -> Iterator[Finding]:
-    """Read everything and yield what is wrong. Raises MissingError ``SOW-JRN-001`` and StorageError only."""
-    raise NotImplementedError
-    yield
+    """Read everything and yield what is wrong, in file order.
+
+    Ids are the codes that a reader would raise; besides them ``SOW-JRN-040`` torn tail, ``041`` unfinished group,
+    ``042`` time goes back, ``043`` the topics file is of no use, ``044`` it contradicts the journal. ``acknowledged`` is
+    the highest txid that any store has applied. Raises MissingError ``SOW-JRN-001`` and StorageError ``SOW-JRN-020`` only.
+    """
+    yield from _Check(directory, instance, seam, acknowledged, coverage or Coverage()).run()
+
+
+class _Check:
+    def __init__(self, directory: Path, instance: str, seam: Seam, acknowledged: int, coverage: Coverage) -> None:
+        self.directory = directory
+        self.instance = instance
+        self.seam = seam
+        self.acknowledged = acknowledged
+        self.coverage = coverage
+        self.lineage = b""
+        self.last_txid: int | None = None
+        self.times: dict[Topic, int] = {}
+        self.state = JournalState(Position(0, 0, 0))
+        self.told: JournalState | None = None
+        self.broken = False
+
+    def run(self) -> Iterator[Finding]:
+        try:
+            numbers = list_numbers(self.directory, self.instance)
+        except DamageError as error:
+            yield _finding(error, str(self.directory), None)
+            numbers = self._numbers_with_gaps()
+        if not numbers:
+            raise MissingError("SOW-JRN-001", f"the instance {self.instance!r} has no journal here")
+        for number in numbers:
+            path = self.directory / file_name(self.instance, number)
+            try:
+                file = JournalFile(path, number, self.seam)
+                try:
+                    yield from self._file(file, number == numbers[-1])
+                finally:
+                    file.close()
+            except (DamageError, VersionError) as error:
+                yield _finding(error, str(path), 0)
+                self.last_txid = None
+                self.broken = True
+
+    def _numbers_with_gaps(self) -> list[int]:
+        pattern = name_pattern(self.instance)
+        return sorted(int(match[1]) for path in self.directory.iterdir() if (match := pattern.fullmatch(path.name)))
+
+    def _file(self, file: JournalFile, is_last: bool) -> Iterator[Finding]:
+        header = file.header
+        self.coverage.files += 1
+        self.coverage.bytes += file.size
+        if not self.lineage:
+            self.lineage = header.lineage
+            self.told = load(self.directory, self.instance, self.lineage)
+        elif header.lineage != self.lineage:
+            yield _problem("SOW-JRN-005", file, 0, "the journal file belongs to another journal than those before it")
+        if self.last_txid is not None and header.first_txid != self.last_txid + 1:
+            text = f"the file should start with txid {self.last_txid + 1}, but starts with {header.first_txid}"
+            yield _problem("SOW-JRN-011", file, 0, text)
+        begin = Position(file.number, header.blocks_offset, header.first_txid - 1)
+        yield from self._checkpoint(file, begin)
+        walker = Walker(file, begin.offset, begin.txid, is_last=is_last, acknowledged=self.acknowledged, resync=True)
+        self.state.advance(begin, (0, 0))
+        for item in walker.groups():
+            if isinstance(item, Damage):
+                self.broken = True
+                yield _finding(item.error, str(file.path), item.offset)
+            else:
+                yield from self._group(file, walker, item)
+        self.last_txid = walker.last_txid
+        if is_last:
+            yield from self._end(file, walker)
+
+    def _checkpoint(self, file: JournalFile, begin: Position) -> Iterator[Finding]:
+        try:
+            noted = from_checkpoint(file.checkpoint(), begin)
+        except DamageError as error:
+            yield _finding(error, str(file.path), None)
+        except (ValueError, TypeError) as error:
+            yield _problem("SOW-JRN-004", file, None, f"the checkpoint cannot be read ({error})")
+        else:
+            if self.last_txid is None:
+                self.state = noted
+                self.times = {topic: state.last_time for topic, state in noted.topics.items()}
+            elif self.broken:
+                self.state = noted
+            elif noted.topics != self.state.topics or noted.publishers != self.state.publishers:
+                yield _problem("SOW-JRN-014", file, None, "the checkpoint contradicts the files before it")
+
+    def _group(self, file: JournalFile, walker: Walker, group: list[Ref]) -> Iterator[Finding]:
+        place = Position(file.number, group[0].offset, group[0].header.group - 1)
+        happened = not group[-1].header.is_abort
+        self.coverage.groups += happened
+        for ref in group:
+            try:
+                block = ref.load()
+                self.coverage.blocks += 1
+                if not ref.header.is_abort:
+                    yield from self._block(block, happened)
+            except DamageError as error:
+                self.broken = True
+                yield _finding(error, str(file.path), ref.offset)
+                continue
+            if happened:
+                self.state.absorb(place, block.map)
+        self.state.advance(Position(file.number, walker.offset, walker.last_txid), walker.last_block)
+        if self.told is not None and self.told.end == self.state.end and not self.broken:
+            yield from self._compare(self.told)
+
+    def _block(self, block: Block, happened: bool) -> Iterator[Finding]:
+        """Contents against header and map. Raises DamageError ``SOW-JRN-014``."""
+        columns = block.columns()
+        sizes = block.payload_bytes()
+        self.coverage.entries += len(block)
+        wrong: list[str] = []
+        if len(sizes) != sum(columns.lengths):
+            wrong.append("the payload lengths do not add up")
+        if (min(columns.times), max(columns.times)) != (block.header.earliest, block.header.latest):
+            wrong.append("its times are not those of its header")
+        if not set(columns.operations) <= {PUBLISH, DELETE}:
+            wrong.append("an operation that is not known")
+        last = {topic: index for index, topic in enumerate(columns.topics)}
+        rows = [(block.first_txid + last.get(index, -1), row) for index, row in enumerate(block.map.topics)]
+        if len(last) != len(rows) or any(
+            row.last_txid != txid or row.last_time != columns.times[txid - block.first_txid] for txid, row in rows
+        ):
+            wrong.append("its list of topics is not that of its entries")
+        highest: dict[int, int] = {}
+        for who, sequence in zip(columns.publishers, columns.sequences, strict=True):
+            highest[who] = max(sequence, highest.get(who, 0))
+        highest.pop(NO_PUBLISHER, None)
+        if highest != {index: who.sequence for index, who in enumerate(block.map.publishers)}:
+            wrong.append("its list of publishers is not that of its entries")
+        for text in wrong:
+            yield self._at(block, "SOW-JRN-014", f"a block contradicts itself: {text}")
+        if happened:
+            yield from self._times(block)
+
+    def _times(self, block: Block) -> Iterator[Finding]:
+        columns = block.columns()
+        topics = block.topics
+        for index, (number, at) in enumerate(zip(columns.topics, columns.times, strict=True)):
+            topic = topics[number]
+            before = self.times.get(topic)
+            if before is not None and at < before:
+                txid = block.first_txid + index
+                text = f"the time of txid {txid} is before that of an earlier entry of the topic {topic[0]}"
+                yield self._at(block, "SOW-JRN-042", text)
+            self.times[topic] = at
+
+    def _end(self, file: JournalFile, walker: Walker) -> Iterator[Finding]:
+        tail = walker.tail
+        if tail is None and self.acknowledged > walker.last_txid:
+            error = lost_end(file, walker.offset, walker.last_txid, self.acknowledged)
+            yield _finding(error, str(file.path), walker.offset)
+        hint = "the next command that writes puts this right"
+        if tail is not None and tail.size:
+            text = f"{tail.size} bytes at the end belong to no block: an append was interrupted"
+            yield _problem("SOW-JRN-040", file, tail.offset, text, Level.WARNING, hint)
+        if tail is not None and tail.open_group:
+            text = f"the group that starts with txid {tail.open_group} was not finished; readers skip it"
+            yield _problem("SOW-JRN-041", file, walker.offset, text, Level.WARNING, hint)
+        path = topics_path(self.directory, self.instance)
+        if self.told is None and path.exists():
+            place = Place(str(path))
+            text = "the topics file is damaged or belongs to another journal; it is not used"
+            yield Finding("SOW-JRN-043", Level.INFO, place, text, hint="it is written again by the next writer")
+
+    def _compare(self, told: JournalState) -> Iterator[Finding]:
+        if told.last_block == self.state.last_block and (
+            told.topics != self.state.topics or told.publishers != self.state.publishers
+        ):
+            place = Place(str(topics_path(self.directory, self.instance)))
+            yield Finding(
+                "SOW-JRN-044", Level.ERROR, place, "the topics file contradicts the journal", hint="remove it"
+            )
+
+    def _at(self, block: Block, code: str, text: str) -> Finding:
+        return Finding(code, Level.ERROR, Place(str(block.path), offset=block.start.offset), text)
+
+
+def _problem(
+    code: str, file: JournalFile, offset: int | None, text: str, level: Level = Level.ERROR, hint: str | None = None
+) -> Finding:
+    return Finding(code, level, Place(str(file.path), offset=offset), text, hint=hint)
+
+
+def _finding(error: SowError, path: str, offset: int | None) -> Finding:
+    facts = error.facts.get("offset", offset)
+    return Finding(error.code, Level.ERROR, Place(path, offset=facts), error.message, hint=error.hint)
