@@ -55,10 +55,11 @@ class Source:
 class Node:
     """One element, never changed after loading: ``text`` has its variables replaced and outer white space removed.
 
-    ``inner`` is the offset of its content in ``source``, -1 for an element that the loader made up.
+    ``inner`` is the offset of its content in ``source``, -1 for an element that the loader made up; ``complete`` is
+    false where an include below it could not be read.
     """
 
-    __slots__ = ("attributes", "children", "inner", "place", "source", "tag", "text")
+    __slots__ = ("attributes", "children", "complete", "inner", "place", "source", "tag", "text")
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class Node:
         place: Place,
         source: Source,
         inner: int,
+        complete: bool = True,
     ) -> None:
         self.tag = tag
         self.text = text
@@ -77,6 +79,7 @@ class Node:
         self.place = place
         self.source = source
         self.inner = inner
+        self.complete = complete
 
     def __repr__(self) -> str:
         return f"Node({self.tag!r}, {self.place})"

@@ -1,28 +1,24 @@
-"""Read a configuration file safely: the only place where XML is parsed; it never leaves the machine or the tree.
+"""Load a configuration: includes, variables, and nodes that know where they stand; it never leaves the tree.
 
-Called by :mod:`sowctl.config.model` (for every command) and :mod:`sowctl.config.validate`. Bytes are decoded here,
-shape and size are limited by :mod:`sowctl.config.scan` before the library sees the text, a document type is refused,
-includes are spliced in and ``${NAME}`` is replaced in a single pass. Ruled by ``sow-config(5)``.
+Called by :mod:`sowctl.config.instance` (for every command) and :mod:`sowctl.config.validate`. One file at a time is
+parsed by :mod:`sowctl.config.parse`; here includes are spliced in and ``${NAME}`` is replaced in a single pass. Ruled
+by ``sow-config(5)``: file, Include, variables.
 """
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sowctl.config.document import SPACE, VARIABLE, Document, Node, Source
-from sowctl.config.problems import TOO_DEEP, TOO_LARGE, TOO_MANY, UNREADABLE, as_error
-from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, Scan, scan, without_declaration
+from sowctl.config.parse import MAX_FILE, Broken, decode, finding_at, parse_elements, read_limited, refuse
+from sowctl.config.problems import TOO_DEEP, TOO_LARGE, UNREADABLE, as_error
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_NODES, Scan, scan
 from sowctl.errors import ConfigError
 from sowctl.findings import Finding, Level, Place
 
-if TYPE_CHECKING:
-    from lxml.etree import XMLSyntaxError
-
-MAX_FILE = 16 << 20
 MAX_INCLUDE_DEPTH = 10
 MAX_INCLUDES = 1_000
 DEFAULT_EXPANSION = 5 << 20
@@ -36,15 +32,7 @@ HOMES = {
     "Destination": "Replication",
 }  # fmt: skip
 """Where the top element of a fragment belongs."""
-_LIMITS = {
-    "depth": (TOO_DEEP, f"elements are nested deeper than {MAX_DEPTH} levels"),
-    "nodes": (TOO_MANY, f"there are more than {MAX_NODES} elements"),
-    "attributes": (TOO_MANY, f"there are more than {MAX_ATTRIBUTES} attributes"),
-}
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_DECLARED = rb"<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._\-]*)[\"']"
-_ENCODINGS = {"utf-8", "ascii", "utf-16", "cp1252", *(f"iso8859-{number}" for number in range(1, 17))}
-_WHERE = r",? line \d+, column \d+$"
+_SECTIONS = frozenset({*HOMES.values(), "TransactionLog"})
 
 
 def load(
@@ -64,7 +52,7 @@ def load(
     reader = _Reader(Path(path), environment, defines or {}, None)
     try:
         return reader.document(fragment, root)
-    except _Broken as stop:
+    except Broken as stop:
         raise as_error(stop.finding) from None
 
 
@@ -84,14 +72,8 @@ def load_collecting(
     reader = _Reader(Path(path), environment, defines or {}, findings)
     try:
         return reader.document(fragment, root), findings
-    except _Broken as stop:
+    except Broken as stop:
         return None, [*findings, stop.finding]
-
-
-class _Broken(Exception):
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
 
 
 class _Part:
@@ -106,7 +88,7 @@ class _Part:
 
     def broken(self, rule: str, number: int, element: str, message: str, hint: str | None = None) -> Finding:
         place = self.source.place(self.tags[number].start, element)
-        return _finding(rule, self.source, place, message, hint)
+        return finding_at(rule, self.source, place, message, hint)
 
 
 class _Reader:
@@ -133,7 +115,7 @@ class _Reader:
 
     def document(self, fragment: bool, root: Path | None) -> Document:
         try:
-            data = _read(self.path)
+            data = read_limited(self.path)
         except OSError as error:
             raise ConfigError(
                 UNREADABLE,
@@ -148,13 +130,13 @@ class _Reader:
         else:
             found = self.included(part, 0, "")
             if found is None:
-                raise _Broken(part.broken("X005", 0, "/Include", "root element is 'Include', expected AMPSConfig"))
+                raise Broken(part.broken("X005", 0, "/Include", "root element is 'Include', expected AMPSConfig"))
             part, number = found
             tag = part.tags[number]
             if tag.name != "AMPSConfig":
                 hint = "names are case-sensitive; use --fragment to check a part of a configuration"
                 message = f"root element is '{tag.name}', expected AMPSConfig"
-                raise _Broken(part.broken("X005", number, f"/{tag.name}", message, hint))
+                raise Broken(part.broken("X005", number, f"/{tag.name}", message, hint))
             top = self.node(part, number, "/AMPSConfig")
         base = self.directory if root is None else root
         return Document(self.path, self.directory, base, top, wrapped)
@@ -162,22 +144,22 @@ class _Reader:
     def report(self, finding: Finding) -> None:
         """Raise, or note and go on, as the caller asked."""
         if self.findings is None:
-            raise _Broken(finding)
+            raise Broken(finding)
         self.findings.append(finding)
 
     def parse(self, data: bytes, file: str, chain: tuple[Path, ...], fragment: bool) -> tuple[_Part, bool]:
         if len(data) > MAX_FILE:
             message = f"the file is larger than {MAX_FILE >> 20} MiB"
-            raise _Broken(Finding(TOO_LARGE, Level.ERROR, Place(file), message, "a configuration is a few kilobytes"))
+            raise Broken(Finding(TOO_LARGE, Level.ERROR, Place(file), message, "a configuration is a few kilobytes"))
         self.bytes += len(data)
-        text = _decode(data, file)
+        text = decode(data, file)
         source = Source(file, text, self.variables)
         found = scan(text, nodes=MAX_NODES - self.nodes, attributes=MAX_ATTRIBUTES - self.attributes)
-        _refuse(source, found)
+        refuse(source, found)
         self.nodes += len(found.tags)
         self.attributes += found.attributes
         wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
-        elements = _elements(source, found, wrap)
+        elements = parse_elements(source, found, wrap)
         return _Part(source, found, elements, chain), wrap
 
     def included(self, part: _Part, number: int, parent: str) -> tuple[_Part, int] | None:
@@ -200,18 +182,18 @@ class _Reader:
             resolved, regular = part.chain[-1], False
         if text and resolved in part.chain:
             chain = " -> ".join(path.name for path in (*part.chain[part.chain.index(resolved) :], resolved))
-            raise _Broken(
+            raise Broken(
                 part.broken("X007", number, element, f"Include cycle: {chain}", "a file may not include an ancestor")
             )
         if len(part.chain) > MAX_INCLUDE_DEPTH or self.includes >= MAX_INCLUDES:
             message = f"includes are nested deeper than {MAX_INCLUDE_DEPTH} or there are more than {MAX_INCLUDES}"
-            raise _Broken(part.broken(TOO_DEEP, number, element, message))
+            raise Broken(part.broken(TOO_DEEP, number, element, message))
         self.includes += 1
         outside = not resolved.is_relative_to(self.tree)
         try:
             if not text or outside or not regular:
                 raise OSError(_reason(text, outside))
-            data = _read(resolved)
+            data = read_limited(resolved)
         except OSError as error:
             detail = error.strerror or str(error)
             hint = "the path counts from the including file and must stay below the main file's directory"
@@ -222,18 +204,19 @@ class _Reader:
             message = (
                 f"expanded configuration is {self.bytes} bytes, above ConfigCycleDetectionThreshold ({self.ceiling})"
             )
-            raise _Broken(part.broken("X008", number, element, message))
+            raise Broken(part.broken("X008", number, element, message))
         return inner
 
     def wrapped(self, part: _Part) -> Node:
-        """AMPSConfig, and the sections that a fragment leaves out, around its top elements."""
+        """AMPSConfig around the top elements, and where none of them is a section, the sections that they belong in."""
+        sections = any(tag.name in _SECTIONS for tag in (part.tags[number] for number in part.tops))
         loose: dict[str, list[tuple[_Part, int]]] = {}
         for number in part.tops:
             found = self.included(part, number, "/AMPSConfig")
             if found is None:
                 continue
             inner, index = found
-            home = HOMES.get(inner.tags[index].name, "")
+            home = "" if sections else HOMES.get(inner.tags[index].name, "")
             loose.setdefault(home, []).append((inner, index))
         children: list[Node] = []
         place = part.source.place(0, "/AMPSConfig")
@@ -277,7 +260,8 @@ class _Reader:
             text = self.expand(part, number, element, text)
         attributes = {key: self.expand(part, number, element, value) for key, value in parsed.attrib.items()}
         place = part.source.place(tag.start, element)
-        return Node(tag.name, text.strip(SPACE), attributes, children, place, part.source, tag.inner)
+        complete = len(children) == len(tag.children)
+        return Node(tag.name, text.strip(SPACE), attributes, children, place, part.source, tag.inner, complete)
 
     def expand(self, part: _Part, number: int, element: str, text: str) -> str:
         def value(match: re.Match[str]) -> str:
@@ -291,102 +275,10 @@ class _Reader:
         return re.sub(VARIABLE, value, text)
 
 
-def _finding(rule: str, source: Source, place: Place, message: str, hint: str | None = None) -> Finding:
-    excerpt = source.excerpt(place.line or 1, place.column or 1)
-    return Finding(rule, Level.ERROR, place, message, hint, excerpt)
-
-
-def _read(path: Path) -> bytes:
-    """At most one byte more than the limit, so that neither a huge file nor an endless one fills the memory."""
-    with path.open("rb") as file:
-        return file.read(MAX_FILE + 1)
-
-
 def _reason(text: str, outside: bool) -> str:
     if not text:
         return "no file is named"
     return "it lies outside the directory of the configuration" if outside else "there is no such file"
-
-
-def _decode(data: bytes, file: str) -> str:
-    """The text with line ends normalised, as XML 1.0 section 2.11 has it. Breaks X014."""
-    encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
-    declared = re.match(_DECLARED, data.removeprefix(codecs.BOM_UTF8))
-    if encoding is None and declared is not None:
-        encoding = declared[1].decode("ascii")
-        try:
-            known = codecs.lookup(encoding).name in _ENCODINGS
-        except LookupError:
-            known = False
-        if not known:
-            message = f"encoding '{encoding}' is not supported"
-            raise _Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, "save the file as UTF-8"))
-    encoding = encoding or "utf-8"
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n")
-        place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"), offset=error.start)
-        message = f"bytes are not valid {encoding.upper()}: 0x{data[error.start]:02X}"
-        raise _Broken(Finding("X014", Level.ERROR, place, message, "save the file as UTF-8")) from None
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _refuse(source: Source, found: Scan) -> None:
-    """Refuse a document type and what passes the limits."""
-    if found.exceeded is not None:
-        limit, offset = found.exceeded
-        rule, message = _LIMITS[limit]
-        raise _Broken(_finding(rule, source, source.place(offset), message))
-    if found.doctype is not None:
-        from sowctl.config.doctype import HINT, refusal
-
-        refused = refusal(source.text, found.doctype)
-        raise _Broken(_finding(refused.rule, source, source.place(refused.offset), refused.message, HINT))
-
-
-def _elements(source: Source, found: Scan, wrap: bool) -> list[Any]:
-    """The library's elements in document order, one for every tag. Breaks X001."""
-    from lxml import etree
-
-    # Encoded again, so that library and scan judge the same characters whatever the file declares.
-    body = without_declaration(source.text)
-    encoded = f"<AMPSConfig>{body}</AMPSConfig>" if wrap else body
-    parser = etree.XMLParser(
-        encoding="utf-8",
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        dtd_validation=False,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
-    try:
-        top = etree.fromstring(encoded.encode("utf-8", "surrogatepass"), parser)
-    except etree.XMLSyntaxError as error:
-        raise _Broken(_malformed(source, found, error)) from None
-    elements = list(top.iter("*"))
-    if wrap:
-        del elements[0]
-    if len(elements) != len(found.tags):
-        place = Place(source.file, 1, 1)
-        raise _Broken(Finding("X001", Level.ERROR, place, "not well-formed XML: tags cannot be told apart"))
-    return elements
-
-
-def _malformed(source: Source, found: Scan, error: XMLSyntaxError) -> Finding:
-    if found.unclosed is not None:
-        tag, end = found.unclosed
-        line, _ = source.position(end)
-        message = f"not well-formed XML: <{tag.name}> is not closed before the end tag on line {line}"
-        return _finding("X001", source, source.place(tag.start), message, f"write </{tag.name}>")
-    message = re.sub(_WHERE, "", str(error.msg or "")).strip() or "the document is empty"
-    hint = "write &amp; for & and &lt; for < in text" if "EntityRef" in message else None
-    line = min(max(error.lineno or 1, 1), len(source.newlines) + 1)
-    return _finding(
-        "X001", source, Place(source.file, line, max(error.offset or 1, 1)), f"not well-formed XML: {message}", hint
-    )
 
 
 def _ceiling(part: _Part) -> int:

@@ -52,7 +52,7 @@ def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Fin
             yield at_node("S003", child, f"{what} may appear only once in {node.tag}", "remove one of them")
         yield from check(child, below, deep)
     for below in row.children:
-        if below.required and below.tag not in seen:
+        if below.required and below.tag not in seen and node.complete:
             yield at_node(below.missing, node, f"{_named(node)} needs {_article(below.tag)}", f"add <{below.tag}>")
     if node.text and row.kind == "section":
         text = node.text.split("\n", 1)[0][:40]
@@ -95,8 +95,8 @@ def _unknown(child: Node, row: Element, node: Node) -> Finding:
         return at_node("S002", child, message, _HINTS.get(child.tag, "it is not documented"), level=Level.WARNING)
     homes = _homes(child.tag)
     if homes:
-        belongs = " or ".join(homes[:3])
-        return at_node("S001", child, f"{child.tag} is not allowed here; {belongs}", f"move it out of {node.tag}")
+        message = f"{child.tag} is not allowed here; {homes}"
+        return at_node("S001", child, message, f"move it out of {node.tag}")
     from sowctl.config.spelling import nearest
 
     close = nearest(child.tag, (below.tag for below in row.children))
@@ -106,18 +106,20 @@ def _unknown(child: Node, row: Element, node: Node) -> Finding:
     return at_node("S002", child, f"{message}; did you mean {close}?", f"write <{close}>; names are case-sensitive")
 
 
-def _homes(tag: str) -> list[str]:
+def _homes(tag: str) -> str | None:
     """Where an element of this name belongs; the plural of a name is taken for a list of it."""
     from sowctl.config.elements.instance import INSTANCE
 
-    found: dict[str, None] = {}
-    for name, told in ((tag, "it"), (tag[:-1] if tag.endswith("s") else tag, "")):
-        for parent, row in walk(INSTANCE):
-            if parent and (name == row.tag or any(name == other for other, _ in row.synonyms)):
-                found[f"{told or name} belongs in {parent}"] = None
-        if found:
-            break
-    return list(found)
+    for name in (tag, tag.removesuffix("s")):
+        parents = dict.fromkeys(
+            parent
+            for parent, row in walk(INSTANCE)
+            if parent and (name == row.tag or any(name == other for other, _ in row.synonyms))
+        )
+        if parents:
+            subject = "it" if name == tag else f"there is no such section; {name}"
+            return f"{subject} belongs in {' or '.join(list(parents)[:3])}"
+    return None
 
 
 def _named(node: Node) -> str:

@@ -6,9 +6,9 @@ such text is met. What each place allows is the Context of the expression room. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sowctl.config.document import Node
 from sowctl.config.elements.element import Element
@@ -18,29 +18,14 @@ from sowctl.findings import Finding, Place
 
 if TYPE_CHECKING:
     from sowctl.expressions.actions import FieldDefinition
-    from sowctl.expressions.context import Context
     from sowctl.expressions.errors import ExpressionError
+    from sowctl.expressions.functions.signature import Function
     from sowctl.expressions.joins import Join
     from sowctl.expressions.nodes import Field
     from sowctl.expressions.nodes import Node as Tree
 
-AGGREGATES = frozenset(
-    {
-        "COUNT",
-        "COUNT_DISTINCT",
-        "SUM",
-        "AVG",
-        "STDDEV_POP",
-        "STDDEV_SAMP",
-        "MIN",
-        "MAX",
-        "UNIQUE",
-        "ANY",
-        "GROUP_CONCAT",
-    }
-)
-CHANGING = frozenset({"UNIX_TIMESTAMP", "LAST_READ", "VALUE_LOOKUP", "UUID7"})
-"""Functions whose value changes without the message changing."""
+_RULES = {"SOW-EXP-012": "F018", "SOW-EXP-013": "F015", "SOW-EXP-014": "F016", "SOW-EXP-015": "F017"}
+"""What an expression may not be where it stands, by the code of its error."""
 _CONTEXTS = {
     "filter:view": "VIEW_FILTER",
     "filter:conflated": "CONFLATED_FILTER",
@@ -56,40 +41,50 @@ _CONTEXTS = {
 }
 
 
-class Fault(NamedTuple):
-    """A broken rule at an offset of a text."""
+def check_text(node: Node, row: Element, functions: Mapping[str, Function]) -> Iterator[Finding]:
+    """The findings of one text by the kind of its row; kinds that are no texts of these languages have none.
 
-    rule: str
-    offset: int
-    message: str
-    hint: str | None = None
-
-
-def check_text(node: Node, row: Element) -> Iterator[Finding]:
-    """The findings of one text by the kind of its row; kinds that are no texts of these languages have none."""
+    ``functions`` are those that the configuration's modules add, by upper-case name.
+    """
     kind = row.kind
     if kind == "regex":
-        yield from _regex(node)
+        yield from check_regex(node)
     elif kind == "join":
         yield from _parsed(node, "S038", "join")
     elif kind == "grouping":
         yield from _grouping(node)
     elif kind in _CONTEXTS:
-        yield from check_expression(node, kind)
+        yield from check_expression(node, kind, functions)
 
 
-def check_expression(node: Node, kind: str) -> Iterator[Finding]:
-    """The findings of a filter, a numeric expression or a constructed field; ``kind`` as in the element table."""
+def check_expression(node: Node, kind: str, functions: Mapping[str, Function]) -> Iterator[Finding]:
+    """The first fault of a filter, a numeric expression or a constructed field; ``kind`` as in the element table."""
+    from sowctl.expressions.check import check
     from sowctl.expressions.context import Context
+    from sowctl.expressions.errors import ExpressionError
+    from sowctl.expressions.nodes import Pattern, walk
+    from sowctl.expressions.patterns import compile_pattern
 
     constructed = kind.startswith(("preprocessing", "enrichment", "projection"))
     shape = "projection" if kind == "projection" else "field" if constructed else "expression"
-    faults = list(_parsed(node, "S036" if constructed else "S035", shape))
+    rule = "S036" if constructed else "S035"
+    faults = list(_parsed(node, rule, shape))
     yield from faults
-    tree = None if faults else _tree(node.text, shape)
-    if tree is not None:
-        for fault in _judge(tree, Context[_CONTEXTS[kind]]):
-            yield at_node(fault.rule, node, f"{node.tag}: {fault.message}", fault.hint, place=at(node, fault.offset))
+    for tree in () if faults else _trees(node.text, shape):
+        try:
+            check(tree, node.text, Context[_CONTEXTS[kind]], functions)
+            for part in walk(tree):
+                if isinstance(part, Pattern):
+                    compile_pattern(part, node.text)
+        except ExpressionError as error:
+            yield _finding(node, _rule(error, kind) or rule, error)
+
+
+def _rule(error: ExpressionError, kind: str) -> str | None:
+    """The rule behind a fault that depends on where an expression stands; None for any other fault."""
+    if error.code == "SOW-EXP-012" and kind == "projection" and error.message.startswith("VALUE_LOOKUP"):
+        return "F019"
+    return _RULES.get(error.code)
 
 
 def at(node: Node, offset: int) -> Place:
@@ -111,7 +106,7 @@ def _finding(node: Node, rule: str, error: ExpressionError) -> Finding:
 
 
 @lru_cache(maxsize=1024)
-def _attempt(text: str, shape: str) -> tuple[object, ExpressionError | None]:
+def _attempt(text: str, shape: str) -> tuple[Any, ExpressionError | None]:
     from sowctl.expressions import parse
     from sowctl.expressions.errors import ExpressionError
 
@@ -128,28 +123,23 @@ def _attempt(text: str, shape: str) -> tuple[object, ExpressionError | None]:
         return None, error
 
 
-def _tree(text: str, shape: str) -> Tree | None:
-    found = _attempt(text, shape)[0]
-    if shape == "field":
-        definition: FieldDefinition = found  # type: ignore[assignment]
-        return definition.expression
+def _trees(text: str, shape: str) -> tuple[Tree, ...]:
+    found: Any = _attempt(text, shape)[0]
     if shape == "projection":
-        definitions: tuple[FieldDefinition, ...] = found  # type: ignore[assignment]
-        return definitions[0].expression if len(definitions) == 1 else None
-    return found  # type: ignore[return-value]
+        return tuple(definition.expression for definition in found)
+    return () if found is None else (found.expression if shape == "field" else found,)
 
 
 def definition(node: Node, projection: bool) -> FieldDefinition | None:
     """The constructed field of a node; None where it does not parse."""
-    found, error = _attempt(node.text, "projection" if projection else "field")
-    if error is not None:
-        return None
-    return found[0] if projection else found  # type: ignore[index,return-value]
+    found: Any = _attempt(node.text, "projection" if projection else "field")[0]
+    return found[0] if projection and found else found or None
 
 
 def join(node: Node) -> Join | None:
     """The condition of a Join; None where it does not parse."""
-    return _attempt(node.text, "join")[0]  # type: ignore[return-value]
+    found: Any = _attempt(node.text, "join")[0]
+    return found or None
 
 
 def fields(tree: Tree) -> Iterator[Field]:
@@ -161,7 +151,8 @@ def fields(tree: Tree) -> Iterator[Field]:
 
 def grouping(node: Node) -> tuple[Field, ...]:
     """The identifiers of a Grouping field; none where it does not parse."""
-    return _attempt(node.text, "grouping")[0] or ()  # type: ignore[return-value]
+    found: Any = _attempt(node.text, "grouping")[0]
+    return found or ()
 
 
 def _grouping(node: Node) -> Iterator[Finding]:
@@ -175,7 +166,8 @@ def _grouping(node: Node) -> Iterator[Finding]:
         yield _finding(node, "S034", error)
 
 
-def _regex(node: Node) -> Iterator[Finding]:
+def check_regex(node: Node) -> Iterator[Finding]:
+    """The finding of a text that is a pattern of topic names."""
     if not is_pattern(node.text):
         return
     import pcre2
@@ -187,40 +179,3 @@ def _regex(node: Node) -> Iterator[Finding]:
         position = min(int(error.pos), len(node.text))
         message = f"{node.tag}: {node.text!r} is not a valid regular expression: {words}"
         yield at_node("S063", node, message, "topic patterns are PCRE", place=at(node, max(0, position - 1)))
-
-
-def _judge(tree: Tree, context: Context) -> Iterator[Fault]:
-    """What the place of an expression forbids; a function inside an aggregate is judged by the aggregate's rules."""
-    from sowctl.expressions.nodes import Call, Field, walk
-
-    rules = context.rules
-    inside = {id(below) for node in walk(tree) if _aggregate(node) for below in walk(node) if below is not node}
-    for node in walk(tree):
-        offset = node.span[0]
-        if isinstance(node, Call) and node.name in AGGREGATES and not rules.aggregates:
-            hint = "aggregates are for the projection of a view"
-            yield Fault("F017", offset, f"aggregate function {node.name} cannot be used in {rules.words}", hint)
-        if isinstance(node, Call) and node.name in CHANGING:
-            if node.name == "VALUE_LOOKUP" and context.name == "PROJECTION":
-                yield Fault("F019", offset, "VALUE_LOOKUP cannot be used in a view")
-            elif id(node) in inside or not rules.nondeterministic:
-                words = "an aggregate" if id(node) in inside else rules.words
-                yield Fault("F018", offset, f"non-deterministic function {node.name} cannot be used in {words}")
-        if isinstance(node, Field):
-            yield from _judge_field(node, context)
-
-
-def _aggregate(node: Tree) -> bool:
-    from sowctl.expressions.nodes import Call
-
-    return isinstance(node, Call) and node.name in AGGREGATES
-
-
-def _judge_field(node: Field, context: Context) -> Iterator[Fault]:
-    rules = context.rules
-    if node.qualifier and not rules.qualifiers:
-        hint = "one message is looked at here; write the path alone"
-        yield Fault("F016", node.span[0], f"a topic or type qualifier cannot be used in {rules.words}", hint)
-    allowed = {"CURRENT": rules.current, "PREVIOUS": rules.previous}
-    if node.modifier is not None and not allowed[node.modifier]:
-        yield Fault("F015", node.modifier_at, f"OF {node.modifier} is not available in {rules.words}")

@@ -65,7 +65,7 @@ def _checked(document: Document) -> Iterator[Finding]:
     def deep(node: Node, row: Element) -> Iterator[Finding]:
         if row.kind == "regex" and row.tag in _TOPIC_NAMES and not survey.regex_topics:
             return
-        yield from check_text(node, row)
+        yield from check_text(node, row, survey.functions)
 
     for finding in check(document.top, INSTANCE, deep):
         if not (document.fragment and finding.id == "S004"):

@@ -125,9 +125,8 @@ def filters(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     for option, kind in _options(node):
         if kind == "filter":
-            for finding in texts.check_expression(option, "filter"):
-                if finding.id == "S035":
-                    yield Problem(option, finding.message, finding.hint, finding.place)
+            for finding in texts.check_expression(option, "filter", survey.functions):
+                yield Problem(option, finding.message, finding.hint, finding.place)
 
 
 def patterns(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -139,7 +138,7 @@ def patterns(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     for option, kind in _options(node):
         if kind == "regex":
-            for finding in texts.check_text(option, Element(option.tag, "1", "regex")):
+            for finding in texts.check_regex(option):
                 yield Problem(option, finding.message, finding.hint, finding.place)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.config.document import Node
 from sowctl.config.matching import topic_matches
 from sowctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sowctl.expressions.functions.signature import Function
 
 KINDS = {
     "Topic": "Topic",
@@ -26,6 +29,8 @@ KINDS = {
 QUEUES = frozenset({"Queue", "LocalQueue", "GroupLocalQueue"})
 BUILT_IN_TYPES = frozenset({"fix", "nvfix", "xml", "json", "bflat", "msgpack", "bson", "binary"})
 TYPE_MODULES = BUILT_IN_TYPES | {"protobuf", "struct", "composite-local", "composite-global"}
+_LEGACY_DATES = ("YEAR", "MONTH", "DAY", "DATE", "DATE_UTC")
+_LEGACY_NOW = ("TIMEZONEOFFSET", "TODAY", "TODAY_UTC")
 _SUBJECTS = {
     "MessageType": ("MessageTypes", "MessageType"),
     "Transport": ("Transports", "Transport"),
@@ -130,3 +135,28 @@ class Survey:
     def modules(self) -> frozenset[str]:
         """Names of the modules that the file loads."""
         return frozenset(node.value("Name") or "" for node in self.children("Modules", "Module"))
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """The functions that the file's modules add to the language, by upper-case name, for checking only."""
+        from sowctl.expressions.functions.signature import function
+
+        added = {
+            "VALUE_LOOKUP": function(
+                "VALUE_LOOKUP", _uncallable, "scalar scalar ...", "scalar", "", deterministic=False, lookup=True
+            )
+        }
+        if any("udf_legacy_compatibility" in (node.value("Library") or "") for node in self.nodes("Module")):
+            parameters = dict.fromkeys(_LEGACY_DATES, "scalar") | dict.fromkeys(_LEGACY_NOW, "")
+            added |= {name: function(name, _uncallable, kinds, "number", "") for name, kinds in parameters.items()}
+        for node in self.nodes("Function"):
+            name, count = (node.value("Name") or "").upper(), node.value("ParameterCount") or ""
+            variadic = not (count.isascii() and count.isdigit() and len(count) < 4)
+            kinds = "scalar? ..." if variadic else " ".join(["scalar"] * int(count))
+            if name:
+                added[name] = function(name, _uncallable, kinds, "scalar", "")
+        return added
+
+
+def _uncallable(*arguments: Any) -> Any:
+    raise NotImplementedError("a function of a module is known by its name only")

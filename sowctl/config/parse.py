@@ -1,0 +1,132 @@
+"""Bytes of one file to text, tags and elements: the only module that calls the XML library.
+
+Bytes are decoded and refused here, shape and size are limited by :mod:`sowctl.config.scan` before the library sees the
+text, and a document type is refused, so that nothing is ever expanded or fetched. Called by
+:mod:`sowctl.config.load` only. Ruled by ``sow-config(5)``, file.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sowctl.config.document import Source
+from sowctl.config.problems import TOO_DEEP, TOO_MANY
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, Scan, without_declaration
+from sowctl.findings import Finding, Level, Place
+
+if TYPE_CHECKING:
+    from lxml.etree import XMLSyntaxError
+
+MAX_FILE = 16 << 20
+_LIMITS = {
+    "depth": (TOO_DEEP, f"elements are nested deeper than {MAX_DEPTH} levels"),
+    "nodes": (TOO_MANY, f"there are more than {MAX_NODES} elements"),
+    "attributes": (TOO_MANY, f"there are more than {MAX_ATTRIBUTES} attributes"),
+}
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_DECLARED = rb"<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._\-]*)[\"']"
+_ENCODINGS = {"utf-8", "ascii", "utf-16", "cp1252", *(f"iso8859-{number}" for number in range(1, 17))}
+_WHERE = r",? line \d+, column \d+$"
+
+
+class Broken(Exception):
+    """Loading ends at this finding."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+def finding_at(rule: str, source: Source, place: Place, message: str, hint: str | None = None) -> Finding:
+    excerpt = source.excerpt(place.line or 1, place.column or 1)
+    return Finding(rule, Level.ERROR, place, message, hint, excerpt)
+
+
+def read_limited(path: Path) -> bytes:
+    """At most one byte more than the limit, so that neither a huge file nor an endless one fills the memory."""
+    with path.open("rb") as file:
+        return file.read(MAX_FILE + 1)
+
+
+def decode(data: bytes, file: str) -> str:
+    """The text with line ends normalised, as XML 1.0 section 2.11 has it. Breaks X014."""
+    encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
+    declared = re.match(_DECLARED, data.removeprefix(codecs.BOM_UTF8))
+    if encoding is None and declared is not None:
+        encoding = declared[1].decode("ascii")
+        try:
+            known = codecs.lookup(encoding).name in _ENCODINGS
+        except LookupError:
+            known = False
+        if not known:
+            message = f"encoding '{encoding}' is not supported"
+            raise Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, "save the file as UTF-8"))
+    encoding = encoding or "utf-8"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n")
+        place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"), offset=error.start)
+        message = f"bytes are not valid {encoding.upper()}: 0x{data[error.start]:02X}"
+        raise Broken(Finding("X014", Level.ERROR, place, message, "save the file as UTF-8")) from None
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def refuse(source: Source, found: Scan) -> None:
+    """Refuse a document type and what passes the limits."""
+    if found.exceeded is not None:
+        limit, offset = found.exceeded
+        rule, message = _LIMITS[limit]
+        raise Broken(finding_at(rule, source, source.place(offset), message))
+    if found.doctype is not None:
+        from sowctl.config.doctype import HINT, refusal
+
+        refused = refusal(source.text, found.doctype)
+        raise Broken(finding_at(refused.rule, source, source.place(refused.offset), refused.message, HINT))
+
+
+def parse_elements(source: Source, found: Scan, wrap: bool) -> list[Any]:
+    """The library's elements in document order, one for every tag. Breaks X001."""
+    from lxml import etree
+
+    # Encoded again, so that library and scan judge the same characters whatever the file declares.
+    body = without_declaration(source.text)
+    encoded = f"<AMPSConfig>{body}</AMPSConfig>" if wrap else body
+    parser = etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        top = etree.fromstring(encoded.encode("utf-8", "surrogatepass"), parser)
+    except etree.XMLSyntaxError as error:
+        raise Broken(_malformed(source, found, error)) from None
+    elements = list(top.iter("*"))
+    if wrap:
+        del elements[0]
+    if len(elements) != len(found.tags):
+        place = Place(source.file, 1, 1)
+        raise Broken(Finding("X001", Level.ERROR, place, "not well-formed XML: tags cannot be told apart"))
+    return elements
+
+
+def _malformed(source: Source, found: Scan, error: XMLSyntaxError) -> Finding:
+    if found.unclosed is not None:
+        tag, end = found.unclosed
+        line, _ = source.position(end)
+        message = f"not well-formed XML: <{tag.name}> is not closed before the end tag on line {line}"
+        return finding_at("X001", source, source.place(tag.start), message, f"write </{tag.name}>")
+    message = re.sub(_WHERE, "", str(error.msg or "")).strip() or "the document is empty"
+    hint = "write &amp; for & and &lt; for < in text" if "EntityRef" in message else None
+    line = min(max(error.lineno or 1, 1), len(source.newlines) + 1)
+    return finding_at(
+        "X001", source, Place(source.file, line, max(error.offset or 1, 1)), f"not well-formed XML: {message}", hint
+    )
