@@ -68,19 +68,42 @@ def scalar(item: object, *, text: bool) -> Scalar:
             return item
         return item.value
     if type(item) is int and not LOWEST <= item < BEYOND:
-        return float(str(item))
+        digits = str(item)
+        return Number(float(digits), digits.encode()) if text else float(digits)
     return item  # type: ignore[return-value]
 
 
 def key_text(items: Sequence[object]) -> bytes | None:
-    """The text of the first value of a list of the exact reader; None for NULL, an empty String or an empty list."""
+    """The text of the first value of a list; None for NULL, an empty String or an empty list."""
     if not items:
         return None
     first = items[0]
-    if type(first) is str:
+    if isinstance(first, str):
         return first.encode() or None
-    if type(first) is Number:
+    if isinstance(first, Number):
         return first.text
-    if type(first) is bool:
+    if isinstance(first, bool):
         return b"1" if first else b"0"
-    return None
+    return b"%d" % first if isinstance(first, int) else None
+
+
+def value_list(value: object, index: int | None) -> tuple[list[object], bool]:
+    """What :func:`resolve` finds where the last step leads to ``value`` alone."""
+    nodes = flatten(value) if type(value) is list else [value]
+    return drop_objects(nodes if index is None else nodes[index : index + 1])
+
+
+def holders(tree: object, names: Sequence[str]) -> list[int]:
+    """For each of ``names`` the number of objects in ``tree`` that have such a member."""
+    counts = [0] * len(names)
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if type(node) is dict:
+            for at, name in enumerate(names):
+                if name in node:
+                    counts[at] += 1
+            waiting.extend([child for child in node.values() if type(child) is dict or type(child) is list])
+        elif type(node) is list:
+            waiting.extend([child for child in node if type(child) is dict or type(child) is list])
+    return counts

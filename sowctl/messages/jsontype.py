@@ -1,6 +1,7 @@
 """Message type ``json``: the door to the JSON readers and writers of this room (``sowctl-expressions(7)``).
 
-:mod:`~sowctl.messages.jsonexact` defines what is accepted, :mod:`~sowctl.messages.jsonshape` what a path finds, and
+:mod:`~sowctl.messages.jsonexact` defines what is accepted, :mod:`~sowctl.messages.jsonshape` what a path finds,
+:mod:`~sowctl.messages.jsonrows` and :mod:`~sowctl.messages.jsonfast` do the same fast for many payloads, and
 :mod:`~sowctl.messages.jsonselect` applies select lists.
 """
 
@@ -18,59 +19,77 @@ from sowctl.values.paths import Path
 
 
 class JsonType:
-    """JSON (RFC 8259) in UTF-8, white space around the value allowed; members repeated: the first counts."""
+    """JSON (RFC 8259) in UTF-8, white space around the value allowed; members repeated: the first counts.
+
+    ``fast`` off reads every payload with the exact reader, which is what the fast one is tested against.
+    """
 
     name = "json"
     filterable = True
 
-    def __init__(self, max_message: int = MAX_MESSAGE, max_depth: int = MAX_DEPTH) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE, max_depth: int = MAX_DEPTH, *, fast: bool = True) -> None:
         self.max_message = max_message
         self.max_depth = max_depth
+        self.fast = fast
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
         wanted = tuple(slots)
+
+        def exact(index: int, payload: bytes) -> Row | Refusal:
+            tree = self._read(index, payload)
+            if isinstance(tree, Refusal):
+                return tree
+            return tuple([slot_value(*resolve(tree[0], slot.path.steps), slot) for slot in wanted])
+
+        if self.fast:
+            from sowctl.messages.jsonrows import row_reader
+
+            reader = row_reader(wanted, exact, self.max_message, self.max_depth)
+            if reader is not None:
+                return reader
         refused: Row = (None,) * len(wanted)
 
-        def row(tree: Json) -> Row:
-            return tuple([slot_value(*resolve(tree, slot.path.steps), slot) for slot in wanted])
-
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
-            rows: list[Row] = []
-            refusals: list[Refusal] = []
-            for index, payload in enumerate(payloads):
-                tree = self._read(index, payload)
-                if isinstance(tree, Refusal):
-                    refusals.append(tree)
-                    rows.append(refused)
-                else:
-                    rows.append(row(tree[0]))
-            return rows, refusals
+            results = [exact(index, payload) for index, payload in enumerate(payloads)]
+            rows = [refused if isinstance(result, Refusal) else result for result in results]
+            return rows, [result for result in results if isinstance(result, Refusal)]
 
         return extract
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""
-        steps = [path.steps for path in paths]
-        refused: KeyTexts = (None,) * len(steps)
+        wanted = tuple(paths)
+
+        def exact(index: int, payload: bytes) -> KeyTexts | Refusal:
+            tree = self._read(index, payload)
+            if isinstance(tree, Refusal):
+                return tree
+            return tuple([key_text(resolve(tree[0], path.steps)[0]) for path in wanted])
+
+        if self.fast:
+            from sowctl.messages.jsonrows import key_reader
+
+            reader = key_reader(wanted, exact, self.max_message, self.max_depth)
+            if reader is not None:
+                return reader
+        refused: KeyTexts = (None,) * len(wanted)
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
-            rows: list[KeyTexts] = []
-            refusals: list[Refusal] = []
-            for index, payload in enumerate(payloads):
-                tree = self._read(index, payload)
-                if isinstance(tree, Refusal):
-                    refusals.append(tree)
-                    rows.append(refused)
-                else:
-                    rows.append(tuple([key_text(resolve(tree[0], one)[0]) for one in steps]))
-            return rows, refusals
+            results = [exact(index, payload) for index, payload in enumerate(payloads)]
+            rows = [refused if isinstance(result, Refusal) else result for result in results]
+            return rows, [result for result in results if isinstance(result, Refusal)]
 
         return extract
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are not acceptable JSON."""
-        results = (self._read(index, payload) for index, payload in enumerate(payloads))
+        doubtful: Sequence[int] = range(len(payloads))
+        if self.fast:
+            from sowctl.messages.jsonfast import unreadable
+
+            doubtful = sorted(unreadable(payloads, self.max_message, self.max_depth))
+        results = [self._read(index, payloads[index]) for index in doubtful]
         return [result for result in results if isinstance(result, Refusal)]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
@@ -89,6 +108,7 @@ class JsonType:
         return payload
 
     def _read(self, index: int, payload: bytes) -> tuple[Json] | Refusal:
+        """The tree of one payload, in a tuple, or why there is none."""
         if len(payload) > self.max_message:
             return replace(refuse_large([payload], self.max_message)[0], index=index)
         try:

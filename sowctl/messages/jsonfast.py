@@ -1,0 +1,237 @@
+"""The fast JSON reader: many payloads at once through msgspec, with the results of the exact reader.
+
+Three ways, each payload goes the first that is provably exact for it:
+
+1. *columns*: all payloads are decoded into Structs with just the wanted fields; these become columns, those rows;
+2. *tree*: one payload is decoded whole; for arrays on the way, and where counting cannot rule duplicate members out
+   for the batch but can for this payload;
+3. *exact*: :mod:`sowctl.messages.jsonexact`; for everything else, and for every refusal.
+
+msgspec is as strict as the JSON grammar, and stricter in what the exact reader accepts beyond it (lone surrogates,
+numbers above a double); such payloads end in the third way. It is laxer in three things, looked after here: UTF-8 in
+what it skips, duplicate members (:mod:`sowctl.messages.jsonplan`), and nesting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from sowctl.messages.base import MAX_DEPTH
+from sowctl.messages.jsonexact import maybe_deep
+from sowctl.messages.jsonplan import Field, Plan
+from sowctl.messages.jsonshape import holders
+from sowctl.values.fields import Number, Refusal
+
+T = TypeVar("T")
+Column = list[Any]
+_FAILURES = (ValueError, RecursionError)
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def number(text: str) -> Number:
+    """A number with point or exponent, and its text."""
+    return Number(float(text), text.encode())
+
+
+class Batch:
+    """Payloads with what was found out about them: their Structs, and which must be read otherwise.
+
+    ``escaped``: some payload may spell a wanted name with an escape, so that the sums over the batch prove nothing.
+    """
+
+    __slots__ = ("escaped", "exact", "joined", "payloads", "structs", "tree")
+
+    def __init__(self, payloads: Sequence[bytes], joined: bytes) -> None:
+        self.payloads = payloads
+        self.joined = joined
+        self.structs: list[Any] = []
+        self.exact: set[int] = set()
+        self.tree: set[int] = set()
+        self.escaped = False
+
+
+def suspects(payloads: Sequence[bytes], joined: bytes, max_message: int, max_depth: int) -> set[int]:
+    """The payloads that msgspec must not judge: too large, maybe too deep, or not UTF-8."""
+    found: set[int] = set()
+    longest = max(map(len, payloads), default=0)
+    if longest > 2 * max_depth:
+        found.update(i for i, p in enumerate(payloads) if len(p) > max_message or maybe_deep(p, max_depth))
+    if not joined.isascii() and not _is_utf8(joined):
+        found.update(i for i, p in enumerate(payloads) if not _is_utf8(p))
+    return found
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def unreadable(payloads: Sequence[bytes], max_message: int, max_depth: int = MAX_DEPTH) -> set[int]:
+    """The payloads that are not surely acceptable; the exact reader decides."""
+    found = suspects(payloads, b"\n".join(payloads), max_message, max_depth)
+    try:
+        for _ in map(_decode_raw, payloads):
+            pass
+    except _FAILURES:
+        _decode_each(_decode_raw, payloads, found, None)
+    return found
+
+
+def _decode_each(decode: Callable[[bytes], T], payloads: Sequence[bytes], failed: set[int], blank: T) -> list[T]:
+    """Every payload decoded, ``blank`` where that failed, which ``failed`` notes."""
+    results = []
+    for index, payload in enumerate(payloads):
+        try:
+            results.append(decode(payload))
+        except _FAILURES:
+            results.append(blank)
+            failed.add(index)
+    return results
+
+
+class FastReader(Generic[T]):
+    """Reads rows of one plan.
+
+    ``columns``: makes the rows of a whole batch of the columns of the leaves; ``tree``: the row of one decoded payload,
+    None if only the exact reader can tell; ``exact``: the row or the refusal of payload number i; ``refused``: the row
+    of a refused payload.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        columns: Callable[[list[Column], Batch], list[T]],
+        tree: Callable[[object, bytes], T | None],
+        exact: Callable[[int, bytes], T | Refusal],
+        refused: T,
+        *,
+        texts: bool,
+        max_message: int,
+        max_depth: int,
+    ) -> None:
+        hook = number if texts else None
+        self.plan = plan
+        self._columns = columns
+        self._tree = tree
+        self._exact = exact
+        self._refused = refused
+        self._max_message = max_message
+        self._max_depth = max_depth
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(plan.struct, float_hook=hook).decode
+        self._decode_tree: Callable[[bytes], object] = msgspec.json.Decoder(float_hook=hook).decode
+        self._blank = plan.struct()
+
+    def __call__(self, payloads: Sequence[bytes]) -> tuple[list[T], list[Refusal]]:
+        """One row per payload, and the refusals."""
+        if not payloads:
+            return [], []
+        batch = Batch(payloads, b"\n".join(payloads))
+        batch.exact = suspects(payloads, batch.joined, self._max_message, self._max_depth)
+        if b"\\u" in batch.joined:
+            self._find_escaped_names(batch)
+        try:
+            batch.structs = list(map(self._decode, payloads))
+        except _FAILURES:
+            batch.structs = _decode_each(self._decode, payloads, batch.exact, self._blank)
+        columns = self._all_columns(batch)
+        self._find_duplicates(batch, columns)
+        rows = self._columns([columns[leaf] for leaf in self.plan.leaves], batch)
+        for index in batch.tree - batch.exact:
+            row = self._read_tree(payloads[index])
+            if row is None:
+                batch.exact.add(index)
+            else:
+                rows[index] = row
+        return rows, self._read_exactly(batch, rows)
+
+    def _find_escaped_names(self, batch: Batch) -> None:
+        """A name spelled with an escape cannot be counted."""
+        if self.plan.names and (not self.plan.ascii or b"\\u00" in batch.joined):
+            search = self.plan.escapes.search
+            if search(batch.joined):
+                batch.escaped = True
+                batch.exact.update(i for i, payload in enumerate(batch.payloads) if search(payload))
+
+    def _all_columns(self, batch: Batch) -> dict[Field, Column]:
+        """The values of every field, UNSET where it is absent; payloads with arrays on the way are left to the tree."""
+        columns: dict[Field, Column] = {}
+        for field in self.plan.fields:
+            parent = field.parent
+            if parent is None:
+                columns[field] = list(map(field.get, batch.structs))
+                continue
+            above = columns[parent]
+            kind, get = parent.kind, field.get
+            kinds = set(map(type, above))
+            if kinds == {kind}:
+                columns[field] = list(map(get, above))
+            elif kind is None:
+                columns[field] = [UNSET] * len(above)
+            else:
+                columns[field] = [get(value) if type(value) is kind else UNSET for value in above]
+            if list in kinds or dict in kinds:
+                batch.tree.update(i for i, value in enumerate(above) if type(value) is list or type(value) is dict)
+        return columns
+
+    def _find_duplicates(self, batch: Batch, columns: dict[Field, Column]) -> None:
+        """Leave payloads in which a wanted name occurs more often than found to the tree."""
+        for name, needle, mask in zip(self.plan.names, self.plan.needles, self.plan.masks, strict=True):
+            fields = [field for field in self.plan.fields if field.name == name]
+            present = [columns[field] for field in fields]
+            if batch.escaped or batch.joined.count(needle) != sum(map(_present, present)):
+                known = batch.exact | batch.tree
+                doubtful = [
+                    i
+                    for i, payload in enumerate(batch.payloads)
+                    if payload.count(needle) != sum([column[i] is not UNSET for column in present]) and i not in known
+                ]
+                if len(fields) == 1 and fields[0].parent is None:
+                    doubtful = self._still_there(batch, doubtful, fields[0], needle, mask)
+                batch.tree.update(doubtful)
+
+    def _still_there(self, batch: Batch, doubtful: list[int], field: Field, needle: bytes, mask: bytes) -> list[int]:
+        """Those in which the outermost object may have the field twice.
+
+        The first occurrence of the name is overwritten with another name of the same length, which keeps the message
+        valid; if the decoder then finds no field, there was one at most. Otherwise the first occurrence was something
+        else, or there is a second member.
+        """
+        masked = [batch.payloads[index].replace(needle, mask, 1) for index in doubtful]
+        failed: set[int] = set()
+        structs = _decode_each(self._decode, masked, failed, None)
+        return [index for at, index in enumerate(doubtful) if at in failed or field.get(structs[at]) is not UNSET]
+
+    def _read_tree(self, payload: bytes) -> T | None:
+        try:
+            tree = self._decode_tree(payload)
+        except _FAILURES:
+            return None
+        found = holders(tree, self.plan.names)
+        for needle, token, count in zip(self.plan.needles, self.plan.tokens, found, strict=True):
+            if payload.count(needle) != count and len(token.findall(payload)) != count:
+                return None
+        return self._tree(tree, payload)
+
+    def _read_exactly(self, batch: Batch, rows: list[T]) -> list[Refusal]:
+        refusals = []
+        for index in sorted(batch.exact):
+            row = self._exact(index, batch.payloads[index])
+            if isinstance(row, Refusal):
+                refusals.append(row)
+                rows[index] = self._refused
+            else:
+                rows[index] = row
+        return refusals
+
+
+def _present(column: Column) -> int:
+    if UnsetType not in set(map(type, column)):
+        return len(column)
+    return sum([value is not UNSET for value in column])

@@ -1,0 +1,109 @@
+"""What the fast JSON reader decodes for a set of paths: a Struct type made to measure, and the bytes to count.
+
+msgspec skips what no field asks for and so reads a message in a fraction of the time; but of duplicate members it takes
+the last. The rule that notices them rests on counting. For a *countable* name N, let T be the number of times that the
+bytes ``"N"`` occur in some valid messages, and F the number of (object, N) pairs in which the decoder found N, over the
+objects that the paths lead through. Unless an escape spells N (searched for separately), every member N of an object is
+one occurrence, and different members are different occurrences. So F <= T, and F == T leaves no room for a second
+member N in any of those objects.
+
+Countable is a name without quote, backslash, slash, DEL and control characters that starts with neither white space
+nor one of ``:,[]{}``. Only ``\\u`` escapes can spell it differently, and no other text of a valid message can overlap
+one of its occurrences: such text would have to be what stands between two strings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Union
+
+import msgspec
+from msgspec import UNSET
+
+from sowctl.values.paths import Path
+
+_UNCOUNTABLE = re.compile(r'["\\/\x00-\x1f\x7f]|^[ :,\[\]{}]')
+_MASK = b"\x7f"
+
+
+class Field:
+    """One member to decode: its place among the wanted ones, and where its value sits in the decoded Struct."""
+
+    __slots__ = ("below", "get", "kind", "name", "parent", "terminal")
+
+    def __init__(self, name: str, parent: Field | None) -> None:
+        self.name = name
+        self.parent = parent
+        self.below: dict[str, Field] = {}
+        self.terminal = False
+        self.get: attrgetter[Any] = attrgetter("f0")
+        """Reads it from a Struct."""
+        self.kind: type | None = None
+        """The Struct type of its value where only members of it are wanted."""
+
+
+class Plan:
+    """The decoder for some paths and the bytes to count. Make it with :func:`make_plan`."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.fields: list[Field] = []
+        """All members on the way, each after its parent."""
+        self.leaves: list[Field] = []
+        """The last member of each path, in the order of the paths."""
+        top: dict[str, Field] = {}
+        for path in paths:
+            below, field = top, None
+            for name in path.names:
+                if name not in below:
+                    below[name] = Field(name, field)
+                field = below[name]
+                below = field.below
+            assert field is not None
+            field.terminal = True
+            self.leaves.append(field)
+        self.struct = _struct(top, self.fields)
+        self.names = sorted({field.name for field in self.fields})
+        self.needles = [_quoted(name.encode()) for name in self.names]
+        self.masks = [_quoted(_MASK * len(name.encode())) for name in self.names]
+        self.tokens = [re.compile(re.escape(needle) + rb"[ \t\r\n]*+:") for needle in self.needles]
+        self.escapes = _escapes(self.names)
+        self.ascii = all(name.isascii() for name in self.names)
+
+
+def make_plan(paths: Sequence[Path]) -> Plan | None:
+    """The plan for ``paths``; None where a name is not countable, so that only the exact reader will do."""
+    if any(_UNCOUNTABLE.search(name) for path in paths for name in path.names):
+        return None
+    return Plan(paths)
+
+
+def _struct(members: dict[str, Field], order: list[Field]) -> Any:
+    """The Struct type for ``members``; their fields are numbered and appended to ``order``, parents first."""
+    parts: list[tuple[str, Any, Any]] = []
+    for number, field in enumerate(members.values()):
+        attribute = f"f{number}"
+        field.get = attrgetter(attribute)
+        order.append(field)
+        kind: Any = object
+        if field.below and not field.terminal:
+            field.kind = _struct(field.below, order)
+            kind = Union[field.kind, None, bool, int, float, str, list]  # noqa: UP007
+        elif field.below:
+            _struct(field.below, order)
+        parts.append((attribute, kind, msgspec.field(default=UNSET, name=field.name)))
+    return msgspec.defstruct("Wanted", parts, gc=False)
+
+
+def _quoted(name: bytes) -> bytes:
+    return b'"' + name + b'"'
+
+
+def _escapes(names: Sequence[str]) -> re.Pattern[bytes]:
+    """Finds every ``\\u`` escape that could be part of one of ``names``."""
+    units: set[str] = set()
+    for character in "".join(names):
+        code = character.encode("utf-16-be")
+        units.update(code[at : at + 2].hex() for at in range(0, len(code), 2))
+    return re.compile(rb"\\u(?:" + "|".join(sorted(units)).encode() + rb")", re.IGNORECASE)
