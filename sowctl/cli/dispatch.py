@@ -6,10 +6,9 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from sowctl.cli import arguments, declare, overview, table
+from sowctl.cli import arguments, declare, table
 from sowctl.cli.context import Invocation, Settings
 from sowctl.cli.options import GLOBALS, LEADING_VALUES
-from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
 
 
@@ -22,11 +21,10 @@ class Split(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A command with its function, its help in plain text and its declared parameters, the global ones last."""
+    """A command with its function, its examples and its declared parameters, the global ones last."""
 
     command: table.Command
     run: Callable[..., int | None]
-    help: str
     examples: tuple[str, ...]
     parameters: tuple[declare.Parameter, ...]
 
@@ -66,30 +64,20 @@ def split(argv: Sequence[str]) -> Split:
 def load(command: table.Command) -> Loaded:
     """Import the command's module and read its declarations."""
     module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
-    return Loaded(command, module.run, _help(module), module.EXAMPLES, declare.parameters(module.run, GLOBALS))
-
-
-def _help(module: Any) -> str:
-    from inspect import cleandoc
-
-    examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
-    return f"\b\nExamples:\n{examples}\n\n{cleandoc(module.run.__doc__)}"
+    return Loaded(command, module.run, module.EXAMPLES, declare.parameters(module.run, GLOBALS))
 
 
 def _read(loaded: Loaded, words: list[str], invocation: Invocation) -> dict[str, Any] | None:
     values = arguments.read(loaded.parameters, words)
     if values is not None:
         return values
-    from sowctl.cli import application
+    from sowctl.cli import application, helptext
 
-    streams = invocation.streams
-    rich = is_terminal(streams.stdout) and streams.colored(streams.stdout)
-    try:
-        return application.read(
-            f"sowctl {loaded.command.name}", loaded.help, loaded.parameters, words, stdout=streams.stdout, rich=rich
-        )
-    except application.HelpShown:
-        return None
+    values = application.read(f"sowctl {loaded.command.name}", loaded.parameters, words)
+    if values is None:
+        streams = invocation.streams
+        streams.stdout.write(helptext.text(loaded, colored=streams.colored(streams.stdout)).encode())
+    return values
 
 
 def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
@@ -119,6 +107,8 @@ def _unknown(word: str, known: Sequence[str]) -> UsageError:
 
 
 def _overview(invocation: Invocation, leading: list[str], rest: list[str]) -> int:
+    from sowctl.cli import overview
+
     streams = invocation.streams
     if rest:
         return dispatch(invocation, [*rest, "--help"])

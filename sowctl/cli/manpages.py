@@ -10,8 +10,9 @@ from inspect import cleandoc
 from pathlib import Path
 
 from sowctl.cli.declare import Argument, Option, Parameter
-from sowctl.cli.dispatch import Loaded, load
+from sowctl.cli.dispatch import load
 from sowctl.cli.exits import EXITS
+from sowctl.cli.helptext import by_panel, usage
 from sowctl.cli.options import FORMATS, GLOBALS
 from sowctl.cli.overview import EXAMPLES, SUMMARY
 from sowctl.cli.page import Items, Literal, Page, Paragraph, Section, Subheading, roff
@@ -84,16 +85,15 @@ def command_page(command: Command) -> Page:
     text = cleandoc(loaded.run.__doc__ or "").split("\n\n")
     sections = [
         Section("NAME", (Paragraph(f"{command.page} - {command.summary}"),)),
-        Section("SYNOPSIS", (Paragraph(synopsis(loaded)),)),
+        Section("SYNOPSIS", (Paragraph(usage(loaded)),)),
         Section("DESCRIPTION", tuple(Paragraph(" ".join(part.split())) for part in text)),
         Section("EXAMPLES", (Literal(loaded.examples),)),
     ]
     if arguments:
         items = tuple((p.declared.metavar, _sentence(p.declared.help)) for p in arguments)
         sections.append(Section("ARGUMENTS", (Items(items),)))
-    if options:
-        sections.append(Section("OPTIONS", (_options(tuple(options)),)))
-    sections.append(Section("GLOBAL OPTIONS", (_options(GLOBALS),)))
+    for panel, members in by_panel(loaded.parameters).items():
+        sections.append(Section(panel.upper(), (_options(tuple(members)),)))
     if any(p.declared.choices == FORMATS for p in options):
         sections += _formats()
     sections += [
@@ -101,16 +101,6 @@ def command_page(command: Command) -> Page:
         Section("SEE ALSO", (Paragraph("sowctl(1), " + RELATED),)),
     ]
     return Page(command.page, 1, RELEASED, SOURCE, tuple(sections))
-
-
-def synopsis(loaded: Loaded) -> str:
-    """``sowctl get [OPTIONS] TARGET KEY...``."""
-    words = ["sowctl", loaded.command.name, "[OPTIONS]"]
-    for parameter in loaded.parameters:
-        if isinstance(parameter.declared, Argument):
-            word = parameter.declared.metavar if parameter.required else f"[{parameter.declared.metavar}]"
-            words.append(word + ("..." if parameter.shape == "texts" else ""))
-    return " ".join(words)
 
 
 def pages() -> tuple[Page, ...]:

@@ -12,6 +12,7 @@ from sowctl.cli.declare import Argument, Option, Parameter, Shape, option
 
 FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack")
 PANEL = "Global options"
+OUTPUT = "Output options"
 
 Target: TypeAlias = Annotated[
     str, Argument("TARGET", "a topic's name, a .sow file, or a regular expression over names")
@@ -19,10 +20,6 @@ Target: TypeAlias = Annotated[
 Targets: TypeAlias = Annotated[list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all")]
 Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all")]
 
-Format: TypeAlias = Annotated[
-    str | None,
-    option("--format", "-F", help="output format; default: table on a terminal, else ndjson", choices=FORMATS),
-]
 Filter: TypeAlias = Annotated[
     str | None, option("--filter", "-f", help="only records for which this expression is true", metavar="EXPR")
 ]
@@ -39,32 +36,46 @@ Regex: TypeAlias = Annotated[bool, option("--regex", help="the target is a regul
 At: TypeAlias = Annotated[
     str | None, option("--at", help="the state as of this time, txid or bookmark", metavar="WHEN")
 ]
+Format: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--format",
+        "-F",
+        help="output format; without it table on a terminal, else ndjson",
+        choices=FORMATS,
+        panel=OUTPUT,
+    ),
+]
 Meta: TypeAlias = Annotated[
-    bool, option("--meta", help="wrap each payload in an envelope with topic, key, times, txid and bookmark")
+    bool,
+    option("--meta", help="wrap payloads in envelopes with topic, key, times, txid and bookmark", panel=OUTPUT),
 ]
 Columns: TypeAlias = Annotated[
-    str | None, option("--columns", help="columns of table, csv and tsv, such as /id,/price,sow_key", metavar="LIST")
+    str | None,
+    option("--columns", help="of table, csv and tsv, such as /id,/price,sow_key", metavar="LIST", panel=OUTPUT),
 ]
 Delimiter: TypeAlias = Annotated[
     str | None,
-    option("--delimiter", help="ends each raw record: text, or a byte as decimal number; default newline"),
+    option("--delimiter", help="end of a raw record: a text, or a byte as a number; default newline", panel=OUTPUT),
 ]
-Null: TypeAlias = Annotated[bool, option("--null", "-0", help="ends each raw record with a zero byte")]
+Null: TypeAlias = Annotated[bool, option("--null", "-0", help="raw records end with a zero byte", panel=OUTPUT)]
 Lengths: TypeAlias = Annotated[
-    bool, option("--length-prefix", help="raw: before each record its length, 4 bytes big-endian")
+    bool,
+    option("--length-prefix", help="raw: before each record its length, 4 bytes big-endian", panel=OUTPUT),
 ]
 Template: TypeAlias = Annotated[
     str | None,
-    option("--template", help="one text per record: {/path}, {data}, {sow_key}, {topic}, {timestamp} ..."),
+    option("--template", help="a text per record: {/path}, {data}, {sow_key}, {topic}, {timestamp}", panel=OUTPUT),
 ]
 Output: TypeAlias = Annotated[
-    str | None, option("--output", help="write to FILE, complete or not at all", metavar="FILE", complete="file")
+    str | None,
+    option("--output", help="write to FILE, whole or not at all", metavar="FILE", complete="file", panel=OUTPUT),
 ]
-Force: TypeAlias = Annotated[bool, option("--force", help="let --output replace an existing file")]
+Force: TypeAlias = Annotated[bool, option("--force", help="let --output replace an existing file", panel=OUTPUT)]
 DryRun: TypeAlias = Annotated[bool, option("--dry-run", help="say what would be done, and do nothing")]
 Yes: TypeAlias = Annotated[bool, option("--yes", help="do not ask")]
 Summary: TypeAlias = Annotated[
-    str | None, option("--summary", help="how the report at the end is written", choices=("text", "json"))
+    str | None, option("--summary", help="how the report at the end is written", choices=("text", "json"), panel=OUTPUT)
 ]
 
 _CONFIG = option(

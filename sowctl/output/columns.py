@@ -62,8 +62,13 @@ class Columns:
 
 def heading(column: Column) -> str:
     """What stands above a column: a path without its slash, unless that would be the name of metadata."""
-    text = str(column)
-    return text[1:] if text.startswith("/") and text[1:] not in NAMES else text
+    if isinstance(column, str):
+        return column
+    if len(column.steps) == 1 and column.steps[0].index is None:
+        name = column.steps[0].name
+    else:
+        name = str(column).removeprefix("/")
+    return f"/{name}" if name in NAMES else name
 
 
 def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Columns, Iterator[Row]]:

@@ -1,0 +1,99 @@
+"""Columns of table, csv and tsv: chosen or found, the same for the same records."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from sowctl.errors import UsageError
+from sowctl.output.columns import SAMPLE, heading
+from sowctl.output.formats import Rendered, make
+from sowctl.output.options import OutputOptions, parse_column, parse_columns, parse_delimiter, unescape
+from sowctl.output.records import OutputBatch, OutputRecord
+
+
+def csv(rows: list[object], options: OutputOptions | None = None) -> tuple[str, Rendered]:
+    records = [OutputRecord(json.dumps(row).encode(), sow_key=5) for row in rows]
+    out = io.BytesIO()
+    batch = OutputBatch("t", "json", lambda payload: payload, records)
+    rendered = make("csv", options or OutputOptions()).write([batch], out)
+    return out.getvalue().decode(), rendered
+
+
+def test_members_in_the_order_in_which_they_were_seen() -> None:
+    text, rendered = csv([{"b": 1}, {"a": 2, "b": 3}, {"c": 4}])
+    assert text == "b,a,c\n1,,\n3,2,\n,,4\n"
+    assert rendered == Rendered(3)
+
+
+def test_members_after_the_sample_are_told() -> None:
+    text, rendered = csv([{"a": 1}] * SAMPLE + [{"a": 2, "late": 3}, {"later": 4}])
+    assert text.startswith("a\n")
+    assert text.endswith("2\n\n")
+    (note,) = rendered.notes
+    assert "/late, /later" in note
+
+
+def test_chosen_columns_are_paths_and_names() -> None:
+    rows: list[object] = [{"a": {"b": 1.50, "c": [10, 20]}, "l": [{"x": 1}, {"x": 2}]}, {}]
+    columns = parse_columns("/a/b,sow_key,/a/c[1], /l/x,topic,length")
+    text, _ = csv(rows, OutputOptions(columns=columns))
+    assert text == f"a/b,sow_key,a/c[1],l/x,topic,length\n1.5,5,20,1,t,{len(json.dumps(rows[0]))}\n,5,,,t,2\n"
+
+
+def test_metadata_columns_keep_their_names() -> None:
+    text, _ = csv([{"topic": "mine", "a": 1}], OutputOptions(meta=True))
+    assert text.splitlines()[0] == (
+        "topic,message_type,sow_key,timestamp,expiration,txid,bookmark,correlation_id,/topic,a"
+    )
+    assert text.splitlines()[1].endswith(",mine,1")
+
+
+def test_what_is_no_object_is_called_data() -> None:
+    assert csv([[1, 2.0], "x"])[0] == '/data\n"[1,2.0]"\nx\n'
+
+
+def test_headings() -> None:
+    assert [heading(parse_column(text)) for text in ("/a", "/a/b", "/txid", "txid", "[/odd name]", "sowkey")] == [
+        "a",
+        "a/b",
+        "/txid",
+        "txid",
+        "odd name",
+        "sow_key",
+    ]
+
+
+def test_unknown_column() -> None:
+    with pytest.raises(UsageError, match="'price' is neither") as caught:
+        parse_columns("/id,price")
+    assert caught.value.code == "SOW-OUT-001"
+    assert caught.value.hint == "paths begin with a slash: /price"
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("10", b"\n"),
+        ("0", b"\0"),
+        ("255", b"\xff"),
+        ("||", b"||"),
+        ("\\n", b"\n"),
+        ("\\t-", b"\t-"),
+        ("ü", "ü".encode()),
+    ],
+)
+def test_delimiters(text: str, delimiter: bytes) -> None:
+    assert parse_delimiter(text) == delimiter
+
+
+def test_a_byte_is_at_most_255() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_delimiter("256")
+    assert caught.value.code == "SOW-OUT-002"
+
+
+def test_unescape_leaves_other_backslashes() -> None:
+    assert unescape(r"a\nb\\c\d" + "\\") == "a\nb\\c\\d\\"

@@ -1,0 +1,81 @@
+"""Nothing that ``display`` returns can steer a terminal."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sowctl.output.display import clip, display, display_json, display_lines, width
+
+HOSTILE = st.one_of(
+    st.text(alphabet=st.characters(exclude_categories=[])),
+    st.text(alphabet="\x1b\x00\x07\x7f\x85\x9b\u2028\u2029\u202e\u2066\u200f[31m]/redx\n\r\t"),
+    st.binary(),
+)
+
+
+def unsafe(text: str) -> set[str]:
+    """The characters of ``text`` that may not reach a terminal."""
+    bidi = {"L", "R", "AL", "EN", "AN", "ES", "ET", "CS", "NSM", "B", "S", "WS", "ON", ""}
+    return {
+        c
+        for c in text
+        if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or unicodedata.bidirectional(c) not in (bidi | {"BN"})
+    }
+
+
+@given(HOSTILE)
+@example("\x1b]0;title\x07")
+@example(b"\xff\xfe\x9b31m")
+def test_no_control_character_passes(data: bytes | str) -> None:
+    assert unsafe(display(data)) == set()
+
+
+@given(HOSTILE)
+def test_lines_keep_line_feeds_alone(data: bytes | str) -> None:
+    assert unsafe(display_lines(data)) <= {"\n"}
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8")))
+def test_json_for_a_terminal_is_the_same_value_without_control_characters(text: str) -> None:
+    shown = display_json(json.dumps({"v": text}, ensure_ascii=False).encode())
+    assert unsafe(shown.decode()) == set()
+    assert json.loads(shown) == {"v": text}
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        ("plain", "plain"),
+        ("Zürich 東京", "Zürich 東京"),
+        ("a\nb\tc\rd", "a\\nb\\tc\\rd"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\x9b", "\\u009b"),
+        ("\u202eabc", "\\u202eabc"),
+        ("\U000e0041", "\\U000e0041"),
+        (b"\xff\xc3\xa9", "\\xffé"),
+        ("[red]x[/foo]", "[red]x[/foo]"),
+    ],
+)
+def test_escapes(data: bytes | str, shown: str) -> None:
+    assert display(data) == shown
+
+
+def test_json_keeps_its_line_feeds_and_tabs() -> None:
+    assert display_json(b'{\t"a":1}\n{"b":"\x7f"}\n') == b'{\t"a":1}\n{"b":"\\u007f"}\n'
+
+
+@given(st.text(), st.integers(0, 30))
+def test_clip_never_exceeds_its_room(text: str, columns: int) -> None:
+    safe = display(text)
+    clipped = clip(safe, columns)
+    assert width(clipped) <= columns
+    assert clipped == safe or width(safe) > columns
+
+
+def test_width_counts_wide_and_combining_characters() -> None:
+    assert [width("ab"), width("東京"), width("e\u0301")] == [2, 4, 1]

@@ -1,0 +1,212 @@
+"""One suite over the table of formats, and the exact bytes of each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.cli.options import FORMATS as OFFERED
+from sowctl.errors import UsageError
+from sowctl.output.formats import FORMATS, choose, make
+from sowctl.output.options import OutputOptions, Terminal
+from sowctl.output.records import OutputBatch, OutputRecord
+
+NAMES = [line.name for line in FORMATS]
+AT = 1_767_323_045_678_901
+
+
+def same(payload: bytes) -> bytes:
+    return payload
+
+
+def fix_view(payload: bytes) -> bytes:
+    pairs = [pair.partition(b"=") for pair in payload.split(b"\x01") if pair]
+    return json.dumps({tag.decode(): value.decode() for tag, _, value in pairs}).encode()
+
+
+def batch(*payloads: bytes, message_type: str = "json", view: Callable[[bytes], bytes] = same) -> OutputBatch:
+    records = [
+        OutputRecord(payload, 17 + n, AT + n, AT + 60_000_000 if n == 0 else 0, 100 + n, f"7|{n}|", None)
+        for n, payload in enumerate(payloads)
+    ]
+    return OutputBatch("orders", message_type, view, records)
+
+
+SMALL = batch(b'{"id":1,"price":1.10,"name":"Zo\xc3\xab"}', b'{"id":2,"price":187.20,"tags":["a",2.50]}')
+OPTIONS = OutputOptions(template="{sow_key}:{/price}")
+
+
+def rendered(name: str, *batches: OutputBatch, options: OutputOptions = OPTIONS) -> bytes:
+    out = io.BytesIO()
+    make(name, options).write(iter(batches), out)
+    return out.getvalue()
+
+
+GOLDEN = {
+    "ndjson": b'{"id":1,"price":1.10,"name":"Zo\xc3\xab"}\n{"id":2,"price":187.20,"tags":["a",2.50]}\n',
+    "json": b'[\n{"id":1,"price":1.10,"name":"Zo\xc3\xab"},\n{"id":2,"price":187.20,"tags":["a",2.50]}\n]\n',
+    "raw": b'{"id":1,"price":1.10,"name":"Zo\xc3\xab"}\n{"id":2,"price":187.20,"tags":["a",2.50]}\n',
+    "csv": b'id,price,name,tags\n1,1.10,Zo\xc3\xab,\n2,187.20,,"[""a"",2.50]"\n',
+    "tsv": b'id\tprice\tname\ttags\n1\t1.10\tZo\xc3\xab\t\n2\t187.20\t\t["a",2.50]\n',
+    "table": (b'id   price  name  tags\n 1    1.10  Zo\xc3\xab\n 2  187.20        ["a",2.50]\n'),
+    "template": b"17:1.10\n18:187.20\n",
+    "msgpack": msgpack.packb({"id": 1, "price": 1.1, "name": "Zoë"})
+    + msgpack.packb({"id": 2, "price": 187.2, "tags": ["a", 2.5]}),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exact_bytes(name: str) -> None:
+    assert rendered(name, SMALL) == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_batches_do_not_show(name: str) -> None:
+    parts = [replace(SMALL, records=[record]) for record in SMALL.records]
+    assert rendered(name, *parts) == rendered(name, SMALL)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_records(name: str) -> None:
+    assert rendered(name) == (b"[]\n" if name == "json" else b"")
+    assert rendered(name, replace(SMALL, records=[])) == rendered(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("payload", [b"", b"\xff\xfe", b"12", b"[1]", b"null", b'{"a":1', b"{}", b'{"a":1e999,"a":2}'])
+@pytest.mark.parametrize("meta", [False, True])
+def test_any_payload_can_be_printed(name: str, payload: bytes, meta: bool) -> None:
+    assert rendered(name, batch(payload), options=replace(OPTIONS, meta=meta)) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "msgpack"])
+@given(
+    payload=st.one_of(
+        st.binary(max_size=30),
+        st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3).map(
+            lambda row: json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        ),
+    ),
+    colored=st.booleans(),
+    columns=st.integers(1, 60),
+)
+def test_nothing_on_a_terminal_can_steer_it(name: str, payload: bytes, colored: bool, columns: int) -> None:
+    options = replace(OPTIONS, terminal=Terminal(columns, "utf-8", False), template="{data}")
+    text = rendered(name, batch(payload, b"{}"), options=options).decode()
+    allowed = {"\n", "\t"} if name in ("tsv", "ndjson", "json") else {"\n"}
+    assert {c for c in text if c < " " or "\x7f" <= c < "\xa0" or c in "\u202e\u2028\u2029"} <= allowed
+
+
+def test_the_options_offer_what_there_is() -> None:
+    assert set(OFFERED) == set(NAMES)
+
+
+def test_choice() -> None:
+    assert choose(None, terminal=True) == "table"
+    assert choose(None, terminal=False) == "ndjson"
+    assert choose(None, terminal=True, template=True) == "template"
+    assert choose("raw", terminal=True) == "raw"
+
+
+@pytest.mark.parametrize(("name", "lengths"), [("msgpack", False), ("raw", True)])
+def test_binary_output_is_kept_from_terminals(name: str, lengths: bool) -> None:
+    with pytest.raises(UsageError, match="not text") as caught:
+        make(name, OutputOptions(length_prefix=lengths, terminal=Terminal()))
+    assert caught.value.code == "SOW-OUT-011"
+
+
+def test_unknown_format() -> None:
+    with pytest.raises(UsageError, match="no output format") as caught:
+        make("yaml", OutputOptions())
+    assert caught.value.code == "SOW-OUT-010"
+
+
+def test_ndjson_shows_other_types_as_json_and_keeps_one_line() -> None:
+    shown = rendered("ndjson", batch(b"35=D\x0155=IBM", message_type="fix", view=fix_view))
+    assert shown == b'{"35": "D", "55": "IBM"}\n'
+    lines = rendered("ndjson", batch(b'{\n "a": 1.50\r\n}', view=lambda payload: b'{"a":1.50}'))
+    assert lines == b'{"a":1.50}\n'
+
+
+def test_envelopes() -> None:
+    first, second = rendered(
+        "ndjson", batch(b'{"id":1.0}', b'{"id":\n2}'), options=OutputOptions(meta=True)
+    ).splitlines()
+    assert first == (
+        b'{"topic":"orders","message_type":"json","sow_key":"17","timestamp":"2026-01-02T03:04:05.678901Z",'
+        b'"expiration":"2026-01-02T03:05:05.678901Z","txid":100,"bookmark":"7|0|","correlation_id":null,"data":{"id":1.0}}'
+    )
+    assert json.loads(second)["expiration"] is None
+    assert json.loads(second)["data_base64"] == "eyJpZCI6CjJ9"
+
+
+@given(
+    st.one_of(
+        st.binary(), st.recursive(st.none() | st.text() | st.integers(), st.lists).map(json.dumps).map(str.encode)
+    )
+)
+def test_an_envelope_gives_the_payload_back(payload: bytes) -> None:
+    from base64 import b64decode
+
+    line = rendered("ndjson", batch(payload), options=OutputOptions(meta=True))
+    assert line.endswith(b"}\n")
+    assert line.count(b"\n") == 1
+    row = json.loads(line)
+    if "data_base64" in row:
+        assert b64decode(row["data_base64"]) == payload
+    else:
+        assert line == line.partition(b'"data":')[0] + b'"data":' + payload + b"}\n"
+        assert json.loads(payload) == row["data"]
+
+
+def test_raw_is_exact_for_any_bytes() -> None:
+    payloads = [b"a\x00b", b"", b"\xff\n"]
+    assert rendered("raw", batch(*payloads), options=OutputOptions(delimiter=b"||")) == b"a\x00b||||\xff\n||"
+    framed = rendered("raw", batch(*payloads), options=OutputOptions(length_prefix=True))
+    assert framed == b"\0\0\0\x03a\x00b" + b"\0\0\0\0" + b"\0\0\0\x02\xff\n"
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"a": st.text(st.characters(codec="utf-8")), "b,c": st.none() | st.text(st.characters(codec="utf-8"))}
+        ),
+        min_size=1,
+    )
+)
+def test_csv_is_read_back_by_a_csv_reader(rows: list[dict[str, str | None]]) -> None:
+    text = rendered("csv", batch(*(json.dumps(row).encode() for row in rows))).decode("utf-8", "surrogateescape")
+    found = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert found == [{"a": row["a"], "b,c": row["b,c"] or ""} for row in rows]
+
+
+def test_csv_tells_nothing_from_the_empty_text() -> None:
+    assert rendered("csv", batch(b'{"a":"","b":null,"c":false}')) == b'a,b,c\n"",,false\n'
+
+
+def test_csv_keeps_bytes_that_are_not_text() -> None:
+    assert rendered("csv", batch(b"\xff"), options=OutputOptions(columns=("data",))) == b"data\n\xff\n"
+
+
+def test_tsv_escapes() -> None:
+    assert rendered("tsv", batch(json.dumps({"a": "x\ty\n\\"}).encode())) == b"a\nx\\ty\\n\\\\\n"
+
+
+def test_msgpack_with_metadata_holds_the_bytes() -> None:
+    row = msgpack.unpackb(rendered("msgpack", batch(b"\xff"), options=OutputOptions(meta=True)))
+    assert row["data"] == b"\xff"
+    assert row["sow_key"] == "17"
+
+
+def test_extra_metadata_stands_before_the_data() -> None:
+    record = OutputRecord(b"{}", extra={"client": "c1", "sequence": 7, "user_key": None})
+    line = rendered("ndjson", OutputBatch("t", "json", same, [record]), options=OutputOptions(meta=True))
+    assert line.endswith(b'"correlation_id":null,"client":"c1","sequence":7,"data":{}}\n')

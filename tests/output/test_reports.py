@@ -1,0 +1,64 @@
+"""Reports by their fields' names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sowctl.output.reports import as_dict, as_json, as_text, size
+
+
+@dataclass(frozen=True)
+class Published:
+    topic: str = "orders"
+    inserted: int = 812
+    updated: int = 0
+    rejected: int = 3
+    blank: int = 0
+    bytes: int = 2_000_000
+    first_txid: int = 1
+    last_txid: int = 815
+    durable: bool = True
+    seconds: float = 2.0
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Whole:
+    parts: tuple[Published, ...]
+    path: Path
+    digest: bytes
+
+
+def test_text() -> None:
+    assert as_text(Published()) == (
+        "orders: 812 inserted, 0 updated, 3 rejected; 1.9 MiB in 2.0 s (408 a second); txid 1-815, durable"
+    )
+
+
+def test_a_dry_run_says_so_and_promises_nothing() -> None:
+    text = as_text(Published(topic="a\x1bb", first_txid=0, last_txid=0, dry_run=True))
+    assert text.startswith("a\\x1bb: dry run, nothing was written: 812 inserted")
+    assert "durable" not in text
+
+
+def test_json_is_one_ascii_line() -> None:
+    whole = Whole((Published(topic="Zoë"),), Path("x.sow"), b"\xff")
+    text = as_json(whole)
+    assert text.isascii()
+    assert json.loads(text) == as_dict(whole)
+    assert as_dict(whole)["parts"][0]["topic"] == "Zoë"
+    assert as_dict(whole)["path"] == "x.sow"
+
+
+def test_only_reports() -> None:
+    with pytest.raises(TypeError):
+        as_dict({"inserted": 1})
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 50, "5120.0 TiB")])
+def test_sizes(count: int, text: str) -> None:
+    assert size(count) == text

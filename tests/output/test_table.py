@@ -1,0 +1,68 @@
+"""Tables: streamed with fixed widths, or laid out for a terminal; markup in data stays text."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from sowctl.output.formats import make
+from sowctl.output.options import OutputOptions, Terminal
+from sowctl.output.records import OutputBatch, OutputRecord
+from sowctl.output.table import FEW
+
+
+def table(rows: list[dict[str, object]], terminal: Terminal | None = None) -> str:
+    out = io.BytesIO()
+    records = [OutputRecord(json.dumps(row, ensure_ascii=False).encode()) for row in rows]
+    batch = OutputBatch("t", "json", lambda payload: payload, records)
+    make("table", OutputOptions(terminal=terminal)).write([batch], out)
+    return out.getvalue().decode(terminal.encoding if terminal else "utf-8")
+
+
+MARKUP: list[dict[str, object]] = [{"id": 1, "note": "[red]x[/red]"}, {"id": 22, "note": "[/foo] \x1b[31m"}]
+
+
+def test_piped_tables_are_never_cut() -> None:
+    long = "x" * 500
+    assert table([{"a": long, "b": "y"}]) == f"a{' ' * 499}  b\n{long}  y\n"
+
+
+@pytest.mark.parametrize("terminal", [None, Terminal(60), Terminal(60, "iso-8859-1")])
+def test_markup_is_text(terminal: Terminal | None) -> None:
+    text = table(MARKUP, terminal)
+    assert "[red]x[/red]" in text
+    assert "[/foo] \\x1b[31m" in text
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "ascii"])
+@pytest.mark.parametrize("count", [3, FEW + 5])
+def test_terminal_width_holds(encoding: str, count: int) -> None:
+    rows: list[dict[str, object]] = [{"n": n, "text": "ÄÖ" * 40, "more": "m" * 90} for n in range(count)]
+    text = table(rows, Terminal(50, encoding))
+    wide = 4 if encoding == "ascii" else 1
+    assert max(map(len, text.splitlines())) <= 50 * wide
+    assert len([line for line in text.splitlines() if line.strip()]) >= count + 1
+
+
+def test_other_encodings_get_ascii_signs_only() -> None:
+    text = table([{"a": "x" * 100, "b": "Zürich 東"}], Terminal(40, "iso-8859-1"))
+    assert "..." in text
+    assert "Zürich \\u6771" in text
+
+
+def test_numbers_stand_on_the_right() -> None:
+    rows: list[dict[str, object]] = [{"n": 5, "s": "5"}, {"n": None, "s": "b"}, {"n": 1234, "s": "c"}]
+    assert table(rows) == "   n  s\n   5  5\n      b\n1234  c\n"
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert table([{"a": "東京", "b": 1}, {"a": "abcd", "b": 2}]) == "a     b\n東京  1\nabcd  2\n"
+
+
+def test_color_is_only_in_the_heading() -> None:
+    text = table(MARKUP, Terminal(60, "utf-8", colored=True))
+    assert "\x1b[1m" in text
+    assert "\x1b" not in table(MARKUP, Terminal(60, "utf-8", colored=False))
+    assert "\x1b[31m" not in text
