@@ -1,4 +1,4 @@
-"""Judges a parsed expression in its context: names, argument counts, patterns, modifiers (``sowctl-expressions(7)``)."""
+"""Judges a parsed expression in its context: names, counts, patterns, modifiers (``sowctl-expressions(7)``)."""
 
 from __future__ import annotations
 

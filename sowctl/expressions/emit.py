@@ -205,9 +205,7 @@ class Emitter:
 
 def _plain_number(operand: Operand) -> bool:
     value: Any = operand.value
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and not (value != value) and math.isfinite(value)
-    )
+    return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
 def _truth_kind(operand: Operand) -> str:

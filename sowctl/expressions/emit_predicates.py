@@ -124,10 +124,8 @@ def _like(emitter: Emitter, node: n.Like) -> Emission:
     found = emitter.code.give(matcher.found)
     if x.kind == "text":
         return _result(f"({x.code} is not None and {found}({x.code}))", node.negated)
-    general = f"like({x.code}, {found})"
-    return _result(
-        f"({_on_str(emitter, x.code, matcher, found)} if type({x.code}) is str else {general})", node.negated
-    )
+    quick = _on_str(emitter, x.code, matcher, found)
+    return _result(f"({quick} if type({x.code}) is str else like({x.code}, {found}))", node.negated)
 
 
 def _on_str(emitter: Emitter, x: str, matcher: Matcher, found: str) -> str:

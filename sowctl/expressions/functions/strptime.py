@@ -1,0 +1,208 @@
+"""``STRPTIME``: the directives of strptime(3) in the C locale (``sowctl-expressions(7)``, functions)."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import TypeAlias
+
+from sowctl.values.times import EPOCH, SECOND
+
+Parts: TypeAlias = dict[str, int]
+
+_TOKEN = re.compile(rb"%(?:03f|[EO]?(.))|([ \t\n\v\f\r]+)|(.)", re.DOTALL)
+_DAY_NAMES = (b"sunday", b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday")
+_MONTH_NAMES = (
+    *(b"january", b"february", b"march", b"april", b"may", b"june"),
+    *(b"july", b"august", b"september", b"october", b"november", b"december"),
+)
+_NUMERIC: dict[bytes, tuple[str, int, int, int]] = {
+    b"C": ("century", 2, 0, 99),
+    b"d": ("day", 2, 1, 31),
+    b"e": ("day", 2, 1, 31),
+    b"H": ("hour", 2, 0, 23),
+    b"k": ("hour", 2, 0, 23),
+    b"I": ("hour12", 2, 1, 12),
+    b"l": ("hour12", 2, 1, 12),
+    b"j": ("yearday", 3, 1, 366),
+    b"m": ("month", 2, 1, 12),
+    b"M": ("minute", 2, 0, 59),
+    b"S": ("second", 2, 0, 61),
+    b"U": ("week_sunday", 2, 0, 53),
+    b"W": ("week_monday", 2, 0, 53),
+    b"V": ("ignored", 2, 0, 53),
+    b"G": ("ignored", 4, 0, 9999),
+    b"g": ("ignored", 2, 0, 99),
+    b"w": ("weekday", 1, 0, 6),
+    b"u": ("weekday7", 1, 1, 7),
+    b"y": ("short_year", 2, 0, 99),
+    b"Y": ("year", 4, 0, 9999),
+}
+_SHORTHANDS = {
+    b"c": b"%a %b %e %H:%M:%S %Y",
+    b"D": b"%m/%d/%y",
+    b"F": b"%Y-%m-%d",
+    b"r": b"%I:%M:%S %p",
+    b"R": b"%H:%M",
+    b"T": b"%H:%M:%S",
+    b"x": b"%m/%d/%y",
+    b"X": b"%H:%M:%S",
+}
+_SPACES = re.compile(rb"[ \t\n\v\f\r]*")
+_STAMP = re.compile(rb" *([+-]?[0-9]{1,18})")
+_ZONE = re.compile(rb" *(?:([Zz])|([+-])([0-9]{2})(?::?([0-9]{2}))?)")
+_ZONE_NAME = re.compile(rb"(?i:utc|gmt|z)")
+_HALF = re.compile(rb"(?i:([ap])m)")
+
+
+@lru_cache(maxsize=64)
+def _directives(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
+    """The format as (kind, text) pairs: ``space``, ``literal``, ``fraction`` or ``directive``."""
+    found: list[tuple[str, bytes]] = []
+    for match in _TOKEN.finditer(fmt):
+        if match[2] is not None or match[1] in (b"n", b"t"):
+            found.append(("space", b""))
+        elif match[0] in (b"%f", b"%03f"):
+            found.append(("fraction", b"3" if match[0] == b"%03f" else b"6"))
+        elif match[3] is not None or match[1] == b"%":
+            found.append(("literal", match[3] or b"%"))
+        elif match[1] in _SHORTHANDS:
+            found.extend(_directives(_SHORTHANDS[match[1]]))
+        else:
+            found.append(("directive", match[1]))
+    return tuple(found)
+
+
+def strptime(text: bytes, fmt: bytes) -> float | None:
+    """Seconds since 1970 of an instant; None where the text does not match or shows no possible date."""
+    parts: Parts = {}
+    position = 0
+    for kind, detail in _directives(fmt):
+        after: int | None
+        if kind == "space":
+            after = _end(_SPACES, text, position)
+        elif kind == "literal":
+            after = position + 1 if text[position : position + 1] == detail else None
+        elif kind == "fraction":
+            after = _fraction(text, position, int(detail), parts)
+        else:
+            after = _directive(text, position, detail, parts)
+        if after is None:
+            return None
+        position = after
+    return _instant(parts) if position == len(text) else None
+
+
+def _end(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
+    match = pattern.match(text, position)
+    return match.end() if match else position
+
+
+def _fraction(text: bytes, position: int, digits: int, parts: Parts) -> int | None:
+    match = re.compile(rb"[0-9]{1,%d}" % digits).match(text, position)
+    if match is None:
+        return None
+    parts["micros"] = int(match[0].ljust(6, b"0"))
+    return match.end()
+
+
+def _directive(text: bytes, position: int, letter: bytes, parts: Parts) -> int | None:
+    if letter in _NUMERIC:
+        return _number(text, position, letter, parts)
+    if letter in (b"a", b"A"):
+        return _name(text, position, _DAY_NAMES, "weekday", parts)
+    if letter in (b"b", b"B", b"h"):
+        return _name(text, position, _MONTH_NAMES, "month0", parts)
+    if letter in (b"p", b"P"):
+        half = _HALF.match(text, position)
+        parts["afternoon"] = int(half is not None and half[1] in b"pP")
+        return half.end() if half else None
+    if letter == b"s":
+        stamp = _STAMP.match(text, position)
+        parts["stamp"] = int(stamp[1]) if stamp else 0
+        return stamp.end() if stamp else None
+    if letter == b"z":
+        return _zone(text, position, parts)
+    if letter == b"Z":
+        named = _ZONE_NAME.match(text, position)
+        return named.end() if named else None
+    return None
+
+
+def _number(text: bytes, position: int, letter: bytes, parts: Parts) -> int | None:
+    name, digits, low, high = _NUMERIC[letter]
+    match = re.compile(rb" *([0-9]{1,%d})" % digits).match(text, position)
+    if match is None or not low <= int(match[1]) <= high:
+        return None
+    parts[name] = int(match[1])
+    return match.end()
+
+
+def _name(text: bytes, position: int, names: tuple[bytes, ...], part: str, parts: Parts) -> int | None:
+    rest = text[position : position + 9].lower()
+    for number, name in enumerate(names):
+        for length in (len(name), 3):
+            if rest.startswith(name[:length]):
+                parts[part] = number
+                return position + length
+    return None
+
+
+def _zone(text: bytes, position: int, parts: Parts) -> int | None:
+    match = _ZONE.match(text, position)
+    if match is None:
+        return None
+    minutes = 0 if match[1] else int(match[3]) * 60 + int(match[4] or 0)
+    if minutes > 14 * 60 or int(match[4] or 0) > 59:
+        return None
+    parts["offset"] = -minutes if match[2] == b"-" else minutes
+    return match.end()
+
+
+def _instant(parts: Parts) -> float | None:
+    micros = parts.get("micros", 0)
+    if "stamp" in parts:
+        return (parts["stamp"] * SECOND + micros) / SECOND
+    day = _day(parts)
+    if day is None:
+        return None
+    hour = parts.get("hour", 0)
+    if "hour12" in parts:
+        hour = parts["hour12"] % 12 + 12 * parts.get("afternoon", 0)
+    seconds = hour * 3600 + (parts.get("minute", 0) - parts.get("offset", 0)) * 60 + parts.get("second", 0)
+    days = (datetime(day.year, day.month, day.day, tzinfo=EPOCH.tzinfo) - EPOCH).days
+    return ((days * 86400 + seconds) * SECOND + micros) / SECOND
+
+
+def _year(parts: Parts) -> int:
+    if "year" in parts:
+        return parts["year"]
+    if "short_year" in parts:
+        short = parts["short_year"]
+        if "century" in parts:
+            return parts["century"] * 100 + short
+        return short + (1900 if short >= 69 else 2000)
+    return parts["century"] * 100 if "century" in parts else 1970
+
+
+def _day(parts: Parts) -> date | None:
+    year = _year(parts)
+    month = parts["month"] if "month" in parts else parts.get("month0", 0) + 1
+    weekday = parts["weekday7"] % 7 if "weekday7" in parts else parts.get("weekday")
+    calendar = "month" in parts or "month0" in parts or "day" in parts
+    try:
+        first = date(year, 1, 1)
+        if calendar or not ("yearday" in parts or weekday is not None):
+            return date(year, month, parts.get("day", 1))
+        if "yearday" in parts:
+            day = first + timedelta(days=parts["yearday"] - 1)
+            return day if day.year == year else None
+        for name, start in (("week_sunday", 0), ("week_monday", 1)):
+            if name in parts and weekday is not None:
+                offset = (7 - (first.isoweekday() % 7 - start)) % 7 - 7 + parts[name] * 7
+                day = first + timedelta(days=offset + (weekday - start) % 7)
+                return day if day.year == year else None
+        return first
+    except (ValueError, OverflowError):
+        return None
