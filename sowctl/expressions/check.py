@@ -80,10 +80,8 @@ def _check_count(call: n.Call, text: str, at: int, least: int, most: int) -> Non
     count = len(call.arguments)
     if least <= count <= most:
         return
-    if least == most:
-        wanted = f"{least} argument{'s' if least != 1 else ''}"
-    else:
-        wanted = f"at least {least}" if most >= UNLIMITED else f"{least} to {most} arguments"
+    wanted = f"at least {least}" if most >= UNLIMITED else f"{least}" if least == most else f"{least} to {most}"
+    wanted += " argument" if wanted.endswith("1") else " arguments"
     raise expression_error("SOW-EXP-011", f"{call.name} takes {wanted}, not {count},", text, at)
 
 

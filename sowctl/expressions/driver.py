@@ -63,7 +63,7 @@ def _unexpected(text: str, kind: str, start: int, end: int, states: list[int]) -
         shown = shown[:40] + "..."
     if kind in KEYWORDS:
         shown = shown.upper()
-    return expression_error("SOW-EXP-006", f"{shown} is not expected here", text, start, hint=wanted)
+    return expression_error("SOW-EXP-018", f"{shown} is not expected here", text, start, hint=wanted)
 
 
 _WORDS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "FIELD": "a field"}

@@ -45,6 +45,25 @@ _CALL = re.compile("[ \\t\\r\\n]*\\(").match
 _DIVIDES = frozenset(("FIELD", "RAW", "NUMBER", "STRING", "RPAR"))
 
 
+_FOREIGN = {
+    "&": "the operator is AND",
+    "|": "the operator is OR; CONCAT joins texts",
+    "!": "write NOT, or <> between two values",
+    "#": "there are no comments",
+    ";": "one expression, without a mark at its end",
+    "ILIKE": "write LIKE '(?i)...' to ignore case",
+    "RLIKE": "LIKE takes a regular expression",
+    "REGEXP": "LIKE takes a regular expression",
+    "STARTS": "write BEGINS WITH",
+    "CASE": "write IF(condition, value, other)",
+    "XOR": "write (a) <> (b)",
+    "DIV": "the operator is /, which truncates Integers",
+    "NIL": "write NULL",
+    "NONE": "write NULL",
+}
+"""What other languages write, and what to write here."""
+
+
 class Fault(NamedTuple):
     """A lexical fault: code, words, place."""
 
@@ -118,10 +137,10 @@ def _fault(text: str, at: int) -> Fault:
     word = re.compile("[A-Za-z_][A-Za-z0-9_]*").match(text, at)
     if word is not None:
         name = word[0]
-        hint = f"write /{name} for a field, {name}() for a function, or '{name}' for text"
+        hint = _FOREIGN.get(name.upper()) or f"write /{name} for a field, {name}() for a function, or '{name}' for text"
         return Fault("SOW-EXP-006", f"{name} is neither a field nor a function", at, hint)
     shown = character if character.isprintable() else f"U+{ord(character):04X}"
-    return Fault("SOW-EXP-001", f"{shown} does not belong here", at)
+    return Fault("SOW-EXP-001", f"{shown} does not belong here", at, _FOREIGN.get(character))
 
 
 def _bracket_fault(text: str, at: int) -> Fault:
