@@ -243,6 +243,18 @@ def expiry_key(expiration: int, key: bytes) -> bytes:
     return expiration.to_bytes(8, "big") + key
 
 
+def expiry_value(entry: bytes) -> bytes:
+    """The value of an entry of the expiry index: CRC-32 of its key, so that :data:`RESIDUE` verifies it too."""
+    return _CRC.pack(crc32(entry))
+
+
+def damaged_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+    """Indexes of the damaged entries of the expiry index."""
+    if not keys or set(map(crc32, values, map(crc32, keys))) == {RESIDUE}:
+        return []
+    return [index for index, key in enumerate(keys) if values[index] != expiry_value(key)]
+
+
 def split_batches(items: Iterable[tuple[bytes, bytes]], size: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
     """Cut pairs into batches of at most ``size``: a list of keys and a list of values each."""
     pairs = iter(items)

@@ -160,8 +160,8 @@ class Examination:
     def _expiry(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         self.expiries += len(keys)
         self.expiry_sum += sum(map(xxh3_64_intdigest, keys))
-        if any(values):
-            yield self._finding("SOW-STO-052", "an entry of the expiry index has a value", "expiry")
+        if codec.damaged_entries(keys, values):
+            yield self._finding("SOW-STO-052", "an entry of the expiry index does not match its checksum", "expiry")
 
     def _read_sequences(self) -> Iterator[Finding]:
         seen = 0

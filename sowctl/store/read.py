@@ -166,7 +166,10 @@ class Reader:
     def expired(self, now: int) -> Iterator[bytes]:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
         stop = max(now + 1, 0).to_bytes(8, "big")
-        for keys, _ in self._walk(self._handle.databases.expiry, None, stop, 1000):
+        for keys, values in self._walk(self._handle.databases.expiry, None, stop, 1000):
+            if codec.damaged_entries(keys, values):
+                message = "an entry of the expiry index is damaged: its checksum does not match"
+                raise DamageError("SOW-STO-052", message, place=str(self._path), hint=REBUILD)
             for key in keys:
                 yield key[8:]
 

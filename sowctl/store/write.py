@@ -104,7 +104,7 @@ class WriteTxn(Reader):
             self._handle.seam.call("lmdb.put", self._remove, expiry, gone)
         if fresh := sorted(added - removed):
             cursor = self._txn.cursor(expiry)
-            self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, b"") for key in fresh])
+            self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, codec.expiry_value(key)) for key in fresh])
         meta = self._meta
         digest = meta.digest + codec.digest_sum(keys, values) - codec.digest_sum(old_keys, old_values)
         self._change(

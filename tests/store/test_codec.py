@@ -1,0 +1,146 @@
+"""Record bytes: what goes in comes out, nothing altered passes, the layout is the one of sow-store(5)."""
+
+from __future__ import annotations
+
+import struct
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.errors import DamageError
+from sowctl.store import codec
+
+keys = st.binary(min_size=8, max_size=8)
+u64 = st.integers(0, (1 << 64) - 1)
+i64 = st.integers(-(1 << 63), (1 << 63) - 1)
+part = st.none() | st.binary(max_size=40)
+
+
+@given(keys, keys, u64, i64, i64, st.sampled_from([0, 8, 16, 24]), st.binary(max_size=300), part, part, part)
+def test_round_trip(
+    key: bytes,
+    check: bytes,
+    txid: int,
+    time: int,
+    expiration: int,
+    flags: int,
+    payload: bytes,
+    user: bytes | None,
+    correlation: bytes | None,
+    logical: bytes | None,
+) -> None:
+    value = codec.encode(key, check, txid, time, expiration, flags, payload, user, correlation, logical)
+    record = codec.decode(key, value)
+    assert (record.key, record.check, record.txid, record.time, record.expiration) == (
+        key,
+        check,
+        txid,
+        time,
+        expiration,
+    )
+    assert (record.payload, record.value) == (payload, value)
+    assert (record.user_key, record.correlation_id, record.logical_topic) == (user, correlation, logical)
+    assert (record.tombstone, record.lossy) == (bool(flags & 8), bool(flags & 16))
+    assert codec.payloads([value]) == [payload]
+    assert codec.stamps(value) == (txid, time)
+    assert codec.expiration_of(value) == expiration
+    assert crc32(value, crc32(key)) == codec.RESIDUE
+
+
+@given(st.lists(st.tuples(keys, keys, u64, i64, i64, st.binary(max_size=60)), max_size=20))
+def test_plain_batches_are_the_same_bytes_as_single_records(
+    rows: list[tuple[bytes, bytes, int, int, int, bytes]],
+) -> None:
+    columns = list(zip(*rows, strict=True)) or [()] * 6
+    values = codec.encode_plain(*columns)
+    assert values == [codec.encode(key, check, txid, at, end, 0, body) for key, check, txid, at, end, body in rows]
+    assert codec.verify([row[0] for row in rows], values) == []
+
+
+@given(keys, st.binary(max_size=100), part, st.data())
+def test_no_single_bit_passes(key: bytes, payload: bytes, user: bytes | None, data: st.DataObject) -> None:
+    value = codec.encode(key, b"checkwrd", 7, 8, 9, 0, payload, user)
+    whole = bytearray(key + value)
+    bit = data.draw(st.integers(0, len(whole) * 8 - 1))
+    whole[bit // 8] ^= 1 << (bit % 8)
+    with pytest.raises(DamageError) as raised:
+        codec.decode(bytes(whole[:8]), bytes(whole[8:]))
+    assert raised.value.code == "SOW-STO-001"
+
+
+@given(keys, st.binary(max_size=80), st.integers(0, 200))
+def test_cut_values_are_refused(key: bytes, payload: bytes, kept: int) -> None:
+    value = codec.encode(key, b"checkwrd", 1, 2, 3, 0, payload)
+    cut = value[: min(kept, len(value) - 1)]
+    assert codec.verify([key], [cut]) == [0]
+    with pytest.raises(DamageError):
+        codec.decode(key, cut)
+
+
+def test_a_value_of_nothing_but_a_right_checksum_is_refused() -> None:
+    key = bytes(8)
+    assert codec.verify([key], [crc32(key).to_bytes(4, "little")]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "extra", "tail"),
+    [
+        (codec.USER_KEY, 0, b""),
+        (codec.USER_KEY, 1, b"\1"),
+        (codec.USER_KEY, 4, b"\5\0abcdef"),
+        (0, 2, b"ab"),
+        (0, 500, b"ab"),
+        (32, 0, b"payload"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_though_the_checksum_is_right(flags: int, extra: int, tail: bytes) -> None:
+    key = b"12345678"
+    body = struct.pack("<HHQqq8s", flags, extra, 1, 2, 3, b"checkwrd") + tail
+    with pytest.raises(DamageError) as raised:
+        codec.decode(key, body + crc32(body, crc32(key)).to_bytes(4, "little"))
+    assert raised.value.code == "SOW-STO-002"
+
+
+def test_layout_byte_by_byte() -> None:
+    value = codec.encode(b"\0\0\0\0\0\0\0\1", b"CCCCCCCC", 2, 3, 4, 0, b"payload", b"uk", b"c", b"lt")
+    assert value[:4].hex() == "07000b00"
+    assert value[4:36].hex() == "0200000000000000030000000000000004000000000000004343434343434343"
+    assert value[36:-4] == b"\2\0uk\1\0c\2\0ltpayload"
+    assert len(value) == codec.OVERHEAD + 11 + 7
+
+
+def test_too_long_parts_are_refused() -> None:
+    with pytest.raises(ValueError, match="longer than 65535"):
+        codec.encode(bytes(8), bytes(8), 1, 1, 0, 0, b"", b"x" * 65_536)
+    with pytest.raises(ValueError, match="together"):
+        codec.encode(bytes(8), bytes(8), 1, 1, 0, 0, b"", b"x" * 40_000, b"x" * 40_000)
+
+
+def test_verify_names_the_damaged_ones() -> None:
+    names = [bytes([number]) * 8 for number in range(5)]
+    values = codec.encode_plain(names, [bytes(8)] * 5, range(5), [1] * 5, [0] * 5, [b"x"] * 5)
+    values[1], values[4] = values[2], values[4][:-1] + b"\0"
+    assert codec.verify(names, values) == [1, 4]
+
+
+@given(keys, i64, u64, i64, u64)
+def test_history_keys_sort_by_time_then_txid(key: bytes, time: int, txid: int, time2: int, txid2: int) -> None:
+    first, second = codec.history_key(key, time, txid), codec.history_key(key, time2, txid2)
+    assert (first < second) == ((time, txid) < (time2, txid2))
+    assert codec.split_history_key(first) == (key, time, txid)
+    assert codec.history_key_of(key, codec.encode(key, bytes(8), txid, time, 0, 8, b"")) == first
+
+
+@given(keys, st.binary(max_size=30), part, st.sampled_from([0, 8, 16, 24]), st.sampled_from([0, 8, 16, 24]))
+def test_flags_can_be_changed(key: bytes, payload: bytes, user: bytes | None, before: int, after: int) -> None:
+    value = codec.encode(key, bytes(8), 1, 2, 3, before, payload, user)
+    assert codec.with_flags(key, value, after) == codec.encode(key, bytes(8), 1, 2, 3, after, payload, user)
+
+
+@given(st.lists(st.tuples(keys, st.binary(max_size=20)), max_size=10))
+def test_digest_sum_is_the_sum_of_terms(rows: list[tuple[bytes, bytes]]) -> None:
+    assert codec.digest_sum([row[0] for row in rows], [row[1] for row in rows]) == sum(
+        codec.digest_term(key, value) for key, value in rows
+    )

@@ -1,0 +1,263 @@
+"""Building stores and putting them in place of live ones: nobody reads nonsense, no acknowledged write is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sowctl.errors import LockedError, RefusedError
+from sowctl.seam import SEAM
+from sowctl.store import codec
+from sowctl.store.env import Store
+from sowctl.store.locks import Files
+from sowctl.store.replace import Builder, build
+from tests.support.faults import CountingSeam, KillAt
+from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, recomputed_digest, value_of
+
+
+def rebuild(path: Path, records: int, txid: int, *, seam: CountingSeam | None = None) -> None:
+    with build(path, DEFINITION, seam=seam or SEAM, now=START) as builder:
+        builder.append(*batch(range(records), txid))
+        builder.put_in_place()
+
+
+def test_a_store_built_in_order_equals_one_that_grew(tmp_path: Path) -> None:
+    grown = new_store(tmp_path / "grown.sow", 500)
+    versions = [(key_of(3), value_of(key_of(3), txid, b"v")) for txid in (1, 2)]
+    with Store.open(grown, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(20), 4, expiration=9)))
+        store.write(lambda txn: txn.put_versions(versions))
+    records, _, meta = contents(grown)
+    built = tmp_path / "built.sow"
+    with build(built, DEFINITION, seam=SEAM, now=START) as builder:
+        keys = sorted(records)
+        for at in range(0, 500, 70):
+            builder.append(keys[at : at + 70], [records[key] for key in keys[at : at + 70]])
+        builder.append_versions(versions)
+        builder.put_in_place()
+    assert contents(built) == contents(grown)
+    assert recomputed_digest(built) == meta.digest
+    with Store.open(built, write=False) as store, store.snapshot() as snapshot:
+        assert list(snapshot.expired(9)) == keys[:20]
+
+
+def test_many_flushes_and_a_growing_map(tmp_path: Path) -> None:
+    path = tmp_path / "x.sow"
+    with build(path, DEFINITION, seam=SEAM, now=START, lineage=b"L" * 16, applied=9) as builder:
+        for at in range(0, 20_000, 1000):
+            builder.append(*batch(range(at, at + 1000), 1, size=3000))
+        builder.change(lambda txn: txn.raise_last_time(77))
+        builder.finish()
+        assert (builder.meta.records, builder.meta.last_time) == (20_000, 77)
+        builder.put_in_place()
+    with Store.open(path, write=False) as store:
+        assert (store.meta().records, store.meta().applied, store.meta().last_time) == (20_000, 9, 77)
+
+
+def test_keys_out_of_order_are_refused(tmp_path: Path) -> None:
+    for numbers in ([range(5, 9), range(3, 6)], [range(5), range(4, 9)]):
+        with build(tmp_path / "x.sow", DEFINITION, seam=SEAM, now=START) as builder:
+            for one in numbers:
+                builder.append(*batch(one, 1))
+            with pytest.raises(ValueError, match="ascend"):
+                builder.flush()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_put_in_place_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), build(tmp_path / "x.sow", DEFINITION, seam=SEAM, now=START) as builder:
+        builder.append(*batch(range(5), 1))
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_new_does_not_replace(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    with build(path, DEFINITION, seam=SEAM, now=START) as builder, pytest.raises(RefusedError) as raised:
+        builder.put_in_place(new=True)
+    assert raised.value.code == "SOW-STO-025"
+    assert len(contents(path)[0]) == 3
+
+
+def test_a_builder_that_is_gone_is_cleared_away_and_a_living_one_is_not(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    pid = os.fork()
+    if pid == 0:
+        with build(path, DEFINITION, seam=KillAt(1, points=["lmdb.sync"]), now=START) as builder:
+            builder.append(*batch(range(50), 2))
+            builder.finish()
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
+    (stale,) = tmp_path.glob("*.new-*")
+    with build(path, DEFINITION, seam=SEAM, now=START) as living:
+        assert not stale.exists()
+        with build(path, DEFINITION, seam=SEAM, now=START):
+            assert living.path.exists()
+        living.put_in_place()
+    assert not list(tmp_path.glob("*.new-*"))
+
+
+def test_the_mode_of_the_file_is_kept(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    path.chmod(0o664)
+    rebuild(path, 4, 2)
+    assert path.stat().st_mode & 0o777 == 0o664
+
+
+def test_an_open_store_follows_and_an_open_snapshot_stays(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 30)
+    with Store.open(path, write=True) as store, store.snapshot() as old:
+        walk = old.scan(batch=7)
+        next(walk)
+        rebuild(path, 40, 2)
+        store.write(lambda txn: txn.put(*batch(range(45), 3)))
+        assert sum(len(keys) for keys, _ in walk) == 23
+        assert old.count == 30
+        with store.snapshot() as new:
+            assert new.count == 45
+        old.renew()
+        assert old.count == 45
+    assert len(contents(path)[0]) == 45
+    assert recomputed_digest(path) == contents(path)[2].digest
+
+
+def test_putting_in_place_under_the_lock_that_one_holds_oneself(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 30)
+    with Store.open(path, write=True) as store:
+        with store.writer_lock(0), build(path, DEFINITION, seam=SEAM, now=START) as builder:
+            builder.append(*batch(range(31), 2))
+            with pytest.raises(LockedError):
+                Builder(Files.of(path), builder.meta, SEAM, "other").put_in_place()
+            builder.put_in_place(lock=store.lock)
+            store.write(lambda txn: txn.put(*batch(range(32), 3)))
+        assert store.meta().records == 32
+
+
+def test_a_replaced_store_of_another_definition_is_not_written(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    with Store.open(path, write=True) as store:
+        path.unlink()
+        other = type(DEFINITION)("instance", "trades", "json", "user")
+        with build(path, other, seam=SEAM, now=START) as builder:
+            builder.put_in_place()
+        with pytest.raises(RefusedError) as raised:
+            store.write(lambda txn: txn.put(*batch(range(3), 2)))
+        assert raised.value.code == "SOW-STO-024"
+    assert contents(path)[0] == {}
+
+
+WORKER = """
+import sys
+from sowctl.store.env import Store
+from sowctl.store import codec
+from tests.support.stores import batch, key_of, value_of
+path, name = sys.argv[1], int(sys.argv[2])
+with Store.open(path, write=True, lock_wait=30, durable=False) as store:
+    for line in sys.stdin:
+        number = int(line)
+        if number < 0:
+            with store.snapshot() as snapshot:
+                seen = sum(len(keys) for keys, _ in snapshot.scan())
+                assert seen == snapshot.count
+                print(seen, flush=True)
+            continue
+        key = key_of(number)
+        def add(txn):
+            txn.put([key], [value_of(key, number, b"by %d" % name)])
+            return txn.count
+        print(store.write(add), flush=True)
+"""
+
+
+def start_worker(path: Path, name: int) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", WORKER, str(path), str(name)], stdin=pipe, stdout=pipe, text=True)
+
+
+def ask(worker: subprocess.Popen[str], number: int) -> None:
+    assert worker.stdin is not None
+    worker.stdin.write(f"{number}\n")
+    worker.stdin.flush()
+
+
+def answer(worker: subprocess.Popen[str]) -> int:
+    assert worker.stdout is not None
+    return int(worker.stdout.readline())
+
+
+def test_replacing_under_a_living_reader_and_a_waiting_writer(tmp_path: Path) -> None:
+    """Two processes keep the store open through compactions; one is waiting for the lock while the file changes."""
+    path = new_store(tmp_path / "x.sow")
+    workers = [start_worker(path, name) for name in range(2)]
+    written = 0
+    try:
+        for turn in range(6):
+            for worker in workers:
+                ask(worker, 1000 + written)
+                written += 1
+                assert answer(worker) == written
+            with Store.open(path, write=True, lock_wait=30) as store, store.writer_lock():
+                ask(workers[turn % 2], 1000 + written)  # it waits for the lock that is held here
+                ask(workers[1 - turn % 2], -1)
+                with store.snapshot() as snapshot, build(path, DEFINITION, seam=SEAM, now=START) as builder:
+                    for keys, values in snapshot.scan():
+                        builder.append(keys, values)
+                    builder.put_in_place(lock=store.lock)
+                assert answer(workers[1 - turn % 2]) == written
+            written += 1
+            assert answer(workers[turn % 2]) == written
+    finally:
+        for worker in workers:
+            worker.communicate(timeout=20)
+    records, _, meta = contents(path)
+    assert sorted(records) == [key_of(1000 + number) for number in range(written)]
+    assert meta.digest == recomputed_digest(path)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_every_step_of_replacing_while_others_have_it_open(tmp_path: Path, after: bool) -> None:
+    """The old or the new file, complete; processes that had the old one open go on and lose nothing."""
+    counting = CountingSeam(["file.", "dir.", "lmdb.sync"])
+    rebuild(new_store(tmp_path / "count.sow", 3), 9, 5, seam=counting)
+    outcomes = set()
+    for number in range(1, counting.count + 1):
+        path = new_store(tmp_path / f"{number}.sow", 3)
+        worker = start_worker(path, number)
+        ask(worker, 100)
+        assert answer(worker) == 4
+        pid = os.fork()
+        if pid == 0:
+            try:
+                rebuild(path, 9, 5, seam=KillAt(number, after=after, points=["file.", "dir.", "lmdb.sync"]))
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
+        ask(worker, 200)
+        count = answer(worker)
+        assert count in (5, 10)
+        outcomes.add(count)
+        with Store.open(path, write=True) as store:
+            store.write(lambda txn: txn.put([key_of(300)], [value_of(key_of(300), 300, b"x")]))
+        ask(worker, -1)
+        assert answer(worker) == count + 1
+        worker.communicate(timeout=20)
+        records, _, meta = contents(path)
+        assert len(records) == count + 1
+        assert {key_of(200), key_of(300)} <= set(records)
+        assert meta.digest == sum(codec.digest_term(*pair) for pair in records.items()) % codec.DIGEST_MODULUS
+    assert outcomes == {5, 10}
+
+
+def test_a_file_renamed_over_the_store_by_hand_is_noticed(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    other = new_store(tmp_path / "y.sow", 20)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(5), 2)))
+        other.rename(path)
+        store.write(lambda txn: txn.put(*batch(range(18, 25), 3)))
+        assert store.meta().records == 25
+    assert len(contents(path)[0]) == 25

@@ -1,0 +1,57 @@
+"""Small stores for tests: one definition, records made from a number, reading everything back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sowctl.seam import SEAM, Seam
+from sowctl.store import codec
+from sowctl.store.env import Store, create_store
+from sowctl.store.meta import Definition, StoreMeta
+
+DEFINITION = Definition("instance", "orders", "json", "fields", ("/id",), "orders")
+START = 1_767_225_600_000_000
+"""2026-01-01T00:00:00Z in microseconds."""
+Contents = tuple[dict[bytes, bytes], dict[bytes, bytes], StoreMeta]
+
+
+def key_of(number: int) -> bytes:
+    """The SOW key of record ``number``: spread over the range, ascending with the number."""
+    return (number * 0x0001_0000_0001_0001 % (1 << 64)).to_bytes(8, "big")
+
+
+def value_of(key: bytes, txid: int, payload: bytes, expiration: int = 0, flags: int = 0) -> bytes:
+    """A value whose time follows from its txid."""
+    return codec.encode(key, b"checkwrd", txid, START + txid, expiration, flags, payload)
+
+
+def batch(numbers: range, txid: int, size: int = 60, expiration: int = 0) -> tuple[list[bytes], list[bytes]]:
+    """Keys and values of some records, payloads of about ``size`` bytes."""
+    keys = [key_of(number) for number in numbers]
+    payloads = [(b'{"id":%d,"txid":%d}' % (number, txid)).ljust(size) for number in numbers]
+    return keys, [value_of(key, txid, payload, expiration) for key, payload in zip(keys, payloads, strict=True)]
+
+
+def new_store(path: Path, records: int = 0, *, seam: Seam = SEAM, size: int = 60) -> Path:
+    """Create a store with ``records`` records of txid 1."""
+    create_store(path, DEFINITION, seam=seam, now=START)
+    if records:
+        with Store.open(path, write=True) as store:
+            store.write(lambda txn: txn.put(*batch(range(records), 1, size)))
+    return path
+
+
+def contents(path: Path) -> Contents:
+    """All records, all versions (by history key), and the meta record; everything verified."""
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        records = {key: value for keys, values in snapshot.scan() for key, value in zip(keys, values, strict=True)}
+        pairs = (zip(keys, values, strict=True) for keys, values in snapshot.scan_history())
+        return records, {key: value for chunk in pairs for key, value in chunk}, snapshot.meta
+
+
+def recomputed_digest(path: Path) -> int:
+    """The digest as the sum over what a reader sees."""
+    records, versions, _ = contents(path)
+    terms = [codec.digest_term(key, value) for key, value in records.items()]
+    terms += [codec.digest_term(key[:8], value) for key, value in versions.items()]
+    return sum(terms) % codec.DIGEST_MODULUS
