@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from sowctl.errors import UsageError
 
-_STEP = re.compile(r"/(@?[A-Za-z0-9_\u0080-\U0010ffff][A-Za-z0-9_\-.:\u0080-\U0010ffff]*)(?:\[([0-9]+)\])?")
+# The classes name what no step holds: letters, digits, _ and all beyond ASCII start one, - . : go on. Naming all of
+# Unicode instead would cost milliseconds at every start.
+_STEP = re.compile(r"/(@?[^\x00-/:-@\[-\^`{-\x7f][^\x00-,/;-@\[-\^`{-\x7f]*)(?:\[([0-9]+)\])?")
 _BRACKET = re.compile(r"\[(/[^\]]+)\](?:\[([0-9]+)\])?$")
 
 
