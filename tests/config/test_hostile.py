@@ -1,0 +1,132 @@
+"""Hostile XML: refused within bounds of time and memory, and nothing is fetched or disclosed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Write = Callable[..., Path]
+
+CHILD = """
+import resource, sys
+limit = 400 << 20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+from sowctl.config.validate import validate
+try:
+    findings = validate(sys.argv[1], environment={})
+except Exception as error:
+    print(type(error).__name__, getattr(error, "code", ""), error)
+else:
+    print(*(f"{f.id} {f.place.line} {f.message}" for f in findings), sep="\\n")
+"""
+
+
+def verdict(path: Path) -> str:
+    """What validate says, in a process of at most 400 MiB and ten seconds."""
+    command = [sys.executable, "-c", CHILD, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def entities(count: int) -> str:
+    lines = ['<!ENTITY a0 "lol">']
+    lines += [f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, count)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("head", "rule"),
+    [
+        ('<!DOCTYPE AMPSConfig SYSTEM "http://127.0.0.1:1/x.dtd">', "X002"),
+        ('<!DOCTYPE AMPSConfig PUBLIC "-//X" "http://127.0.0.1:1/x.dtd">', "X002"),
+        ('<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]>', "X002"),
+        ("<!DOCTYPE a [<!ENTITY x SYSTEM 'SECRET_FILE'>]>", "X002"),
+        ('<!DOCTYPE a [<!ENTITY % p SYSTEM "file:///etc/passwd"> %p;]>', "X002"),
+        (f"<!DOCTYPE a [{entities(10)}]>", "X003"),
+        ('<!DOCTYPE a [<!ENTITY x "&x;">]>', "X003"),
+        ('<!DOCTYPE a [<!ENTITY x "one">]>', "X004"),
+        ("<!DOCTYPE a>", "X004"),
+    ],
+)
+def test_document_types_are_refused(write: Write, tmp_path: Path, head: str, rule: str) -> None:
+    (tmp_path / "secret.txt").write_text("TOPSECRET")
+    head = head.replace("SECRET_FILE", str(tmp_path / "secret.txt"))
+    said = verdict(write(f"<?xml version='1.0'?>\n{head}\n<AMPSConfig><Name>&x;&a9;</Name></AMPSConfig>"))
+    assert said.startswith(rule)
+    assert "TOPSECRET" not in said
+    assert "root:" not in said
+
+
+def test_quadratic_blow_up(write: Write) -> None:
+    text = f'<!DOCTYPE a [<!ENTITY x "{"x" * 50_000}">]><AMPSConfig>{"&x;" * 50_000}</AMPSConfig>'
+    assert verdict(write(text)).startswith("X003")
+
+
+@pytest.mark.parametrize(("count", "rule"), [(900, "X004"), (1100, "X003")])
+def test_a_chain_of_many_entities(write: Write, count: int, rule: str) -> None:
+    forward = "".join(f'<!ENTITY a{n} "&a{n + 1};">' for n in range(count))
+    backward = "".join(f'<!ENTITY a{n + 1} "&a{n};">' for n in range(count))
+    for chain in (forward, backward):
+        assert verdict(write(f"<!DOCTYPE a [{chain}]><AMPSConfig/>")).startswith(("X003", rule))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<a>" * 100_000, "SOW-CFG-021"),
+        ("<AMPSConfig>" + "<a>" * 70 + "</a>" * 70 + "</AMPSConfig>", "SOW-CFG-021"),
+        ("<AMPSConfig>" + "<a/>" * 100_001 + "</AMPSConfig>", "SOW-CFG-022"),
+        ("<AMPSConfig " + " ".join(f"a{n}='x'" for n in range(200_000)) + "/>", "SOW-CFG-022"),
+        ("<AMPSConfig><Name>" + "x" * 11_000_000 + "</Name></AMPSConfig>", "X001"),
+        ("<AMPSConfig>" + "x" * 50_000_000 + "</AMPSConfig>", "SOW-CFG-020"),
+        ("<!--" * 2_000_000, "X001"),
+        ("<a " * 2_000_000, "X001"),
+        ("<a x='" * 1_000_000, "X001"),
+        ("<AMPSConfig>" + "<![CDATA[" * 1_000_000, "X001"),
+        ("<" * 5_000_000, "X001"),
+    ],
+    ids=["open", "depth", "nodes", "attributes", "text", "file", "comments", "tags", "quotes", "cdata", "angles"],
+)
+def test_limits(write: Write, text: str, said: str) -> None:
+    assert verdict(write(text)).startswith(said)
+
+
+def test_an_endless_file_is_not_read_to_its_end() -> None:
+    assert verdict(Path("/dev/zero")).startswith("SOW-CFG-020")
+
+
+def test_a_file_that_includes_itself_by_a_thousand_ways(write: Write) -> None:
+    for number in range(9):
+        write("<A>" + f"<Include>{number + 1}.xml</Include>" * 10 + "</A>", f"{number}.xml")
+    write("<A/>", "9.xml")
+    assert verdict(write("<AMPSConfig><Include>0.xml</Include></AMPSConfig>")).startswith("SOW-CFG-02")
+
+
+def test_xinclude_is_inert(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("TOPSECRET")
+    text = (
+        '<AMPSConfig xmlns:xi="http://www.w3.org/2001/XInclude"><Name>x</Name>'
+        f'<xi:include href="{tmp_path}/secret.txt" parse="text"/></AMPSConfig>'
+    )
+    said = verdict(write(text))
+    assert said.startswith("S002 1 unknown element xi:include")
+    assert "TOPSECRET" not in said
+
+
+def test_a_pattern_that_runs_away_is_an_error(instance: Write) -> None:
+    topic = "<Topic><Name>(a+)+$</Name><MessageType>json</MessageType></Topic>"
+    name = "a" * 60 + "b"
+    sow = f"<Topic><Name>{name}</Name><MessageType>json</MessageType><FileName>x</FileName></Topic>"
+    from sowctl.config.instance import load_instance
+    from sowctl.errors import ConfigError
+
+    path = instance(sow, log=topic)
+    with pytest.raises(ConfigError, match="match limit") as caught:
+        load_instance(path, environment={})
+    assert caught.value.code == "SOW-CFG-163"
