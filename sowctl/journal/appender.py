@@ -48,7 +48,7 @@ class Appender:
             write_all(self._seam, fd, header)
             self._seam.call("file.sync", os.fsync, fd)
             self._seam.call("file.rename", os.rename, temporary, path)
-            self._seam.call("dir.sync", sync_directory, self.directory)
+            sync_directory(self.directory, self._seam)
         except BaseException:
             os.close(fd)
             raise
@@ -108,7 +108,7 @@ def make_directory(directory: Path, seam: Seam) -> None:
             seam.call("dir.make", os.mkdir, directory, DIRECTORY_MODE)
         except FileExistsError:
             return
-        seam.call("dir.sync", sync_directory, directory.parent)
+        sync_directory(directory.parent, seam)
 
 
 _FULL = {

@@ -42,8 +42,9 @@ def check_journal(
     """Read everything and yield what is wrong, in file order.
 
     Ids are the codes that a reader would raise; besides them ``SOW-JRN-040`` torn tail, ``041`` unfinished group,
-    ``042`` time goes back, ``043`` the topics file is of no use, ``044`` it contradicts the journal. ``acknowledged`` is
-    the highest txid that any store has applied. Raises MissingError ``SOW-JRN-001`` and StorageError ``SOW-JRN-020`` only.
+    ``042`` time goes back, ``043`` the topics file is of no use, ``044`` it contradicts the journal. ``acknowledged``
+    is the highest txid that any store has applied. Raises only MissingError ``SOW-JRN-001`` and StorageError
+    ``SOW-JRN-020``.
     """
     yield from _Check(directory, instance, seam, acknowledged, coverage or Coverage()).run()
 

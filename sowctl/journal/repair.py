@@ -13,11 +13,11 @@ from sowctl.seam import Seam
 _CHUNK = 4 << 20
 
 
-def sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path, seam: Seam) -> None:
     """Put the names in a directory on disk. Raises OSError."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        seam.call("dir.sync", os.fsync, fd)
     finally:
         os.close(fd)
 
@@ -36,7 +36,7 @@ def cut_tail(fd: int, path: Path, offset: int, seam: Seam) -> Path:
         seam.call("file.sync", os.fsync, target)
     finally:
         os.close(target)
-    seam.call("dir.sync", sync_directory, path.parent)
+    sync_directory(path.parent, seam)
     seam.call("file.truncate", os.ftruncate, fd, offset)
     seam.call("file.sync", os.fsync, fd)
     return copy

@@ -55,16 +55,9 @@ class Walker:
         bodies have been checked, or when a later block says that it was synced. Raises DamageError unless ``resync``.
         """
         at = self.offset
-        while True:
+        while at >= 0:
             ref, self._next = self._next or self._block(at), None
-            if ref is None and at >= self.file.size:
-                if self._open and self._grown():
-                    continue
-                yield from self._finish(at)
-                return
-            if ref is None or not follows(ref.header, self.last_txid, self._open):
-                broken: int | None = at
-            else:
+            if ref is not None and follows(ref.header, self.last_txid, self._open):
                 self._group.append(ref)
                 self._open = ref.header.group
                 self.last_txid = ref.header.last_txid
@@ -72,25 +65,26 @@ class Walker:
                 if not ref.header.is_last:
                     continue
                 broken = self._unwritten(at)
-            if broken is None:
-                done, self._group, self._open = self._group, [], 0
-                self.offset = at
-                self.last_block = done[-1].offset, done[-1].header.crc
-                yield done
-                continue
+                if broken is None:
+                    done, self._group, self._open = self._group, [], 0
+                    self.offset = at
+                    self.last_block = done[-1].offset, done[-1].header.crc
+                    yield done
+                    continue
+            else:
+                broken = self._first_torn()
+                if broken is None and at >= self.file.size:
+                    if self._open and self._grown():
+                        continue
+                    yield from self._finish(at)
+                    return
+                broken = at if broken is None else broken
             self._step_back(broken)
             if self._grown():
                 at = broken
                 continue
-            passed = self._judge(broken)
-            if passed is None:
-                return
-            damage, at = passed
-            if lost := self._salvageable(damage):
-                yield lost
-            yield damage
-            if at < 0:
-                return
+            found, at = self._judge(broken)
+            yield from found
 
     def _block(self, at: int) -> Ref | None:
         return self.file.block_at(at) if at < self.file.size else None
@@ -104,6 +98,12 @@ class Walker:
             return None
         self._next = self._block(end)
         if self._next is not None and self._next.header.synced_txid >= self.last_txid:
+            return None
+        return self._first_torn()
+
+    def _first_torn(self) -> int | None:
+        """The offset of the first block of the open group whose body is not right; only in the last file."""
+        if not self._is_last:
             return None
         return next((ref.offset for ref in self._group if not ref.is_whole()), None)
 
@@ -141,31 +141,28 @@ class Walker:
                 yield Damage(self.file.path, at, 0, self.last_txid + 1, None, error)
             self.tail = TailReport(self.file.path, at, 0, self._open, self.last_txid)
 
-    def _judge(self, at: int) -> tuple[Damage, int] | None:
-        """What is broken at ``at``: None for a torn tail (then ``tail`` is set), else the damage and where to go on."""
+    def _judge(self, at: int) -> tuple[list[list[Ref] | Damage], int]:
+        """What is broken at ``at``: a torn tail (``tail`` is set), or damage; and where to go on, -1 for nowhere.
+
+        Raises DamageError unless ``resync``; then the damage is given, before it what is saved of the open group.
+        """
         following = self.file.next_block(at + 1)
         if self._is_torn(at, following):
-            size = self.file.size - at
-            self.tail = TailReport(self.file.path, at, size, self._open, self.last_txid)
-            return None
+            self.tail = TailReport(self.file.path, at, self.file.size - at, self._open, self.last_txid)
+            return [], -1
         first = self.last_txid + 1
-        last = following.header.first_txid - 1 if following is not None else None
-        if following is not None and following.header.is_abort:
-            last = following.header.last_txid
-        error = damaged_block(self.file.path, at, first, last)
-        intact = self._block(at)
-        if intact is not None and not follows(intact.header, self.last_txid, self._open) and intact.is_whole():
-            error = self._gap(intact)
-            following = intact
-            last = intact.header.first_txid - 1
+        stray = self._block(at)
+        if stray is not None and stray.is_whole():
+            error, following = self._gap(stray), stray
+        else:
+            last = None if following is None else _last_before(following)
+            error = damaged_block(self.file.path, at, first, last)
         if not self._resync:
             raise error
         stop = self.file.size if following is None else following.offset
-        damage = Damage(self.file.path, at, stop - at, first, last, error)
-        if following is None:
-            self.offset = stop
-            return damage, -1
-        return damage, following.offset
+        damage = Damage(self.file.path, at, stop - at, first, error.facts["last_txid"], error)
+        saved = self._start_over(following, first)
+        return [saved, damage] if saved else [damage], -1 if following is None else stop
 
     def _is_torn(self, at: int, following: Ref | None) -> bool:
         """The rule of "A torn tail" in the page."""
@@ -175,11 +172,13 @@ class Walker:
         if following is None:
             return True
         end = following.offset
+        unfinished = True
         while following is not None:
             if following.header.synced_txid > self.last_txid:
                 return False
+            unfinished = unfinished and following.header.group == lowest and not following.header.is_last
             following = self._block(following.end) or self.file.next_block(following.offset + 1)
-        return self._has_unwritten(at, end)
+        return unfinished or self._has_unwritten(at, end)
 
     def _has_unwritten(self, start: int, end: int) -> bool:
         """Whether some sector between two offsets is zeros, as far as it lies between them."""
@@ -191,23 +190,19 @@ class Walker:
             at = stop
         return False
 
-    def _salvageable(self, damage: Damage) -> list[Ref] | None:
-        """The blocks of the open group before a damage, if the group has probably happened; resets the group.
+    def _start_over(self, following: Ref | None, missing: int) -> list[Ref]:
+        """Stand before ``following``; the blocks of the group left behind, if it has probably happened.
 
-        If no txid is missing behind them, what is damaged was the abort marker.
+        It has not if an abort marker comes next, or if no txid is missing: then the marker is what is damaged.
         """
-        group, self._group = self._group, []
-        missing = damage.last_txid is None or damage.last_txid >= damage.first_txid
-        following = self.file.block_at(damage.offset + damage.size)
-        if following is not None:
-            header = following.header
-            self.last_txid = header.last_txid if header.is_abort else header.first_txid - 1
-            self._open = header.group if header.is_abort or header.group != header.first_txid else 0
-        else:
-            self._open = 0
-        if following is not None and following.header.is_abort:
-            return None
-        return group if group and missing else None
+        saved, self._group, self._open = self._group, [], 0
+        if following is None:
+            return saved
+        header = following.header
+        self.last_txid = _last_before(following)
+        if header.is_abort or header.group != header.first_txid:
+            self._open = header.group
+        return [] if header.is_abort or header.first_txid == missing else saved
 
     def _incomplete(self, at: int) -> DamageError:
         return DamageError(
@@ -233,6 +228,11 @@ class Walker:
             first_txid=self.last_txid + 1,
             last_txid=ref.header.first_txid - 1,
         )
+
+
+def _last_before(ref: Ref) -> int:
+    """The txid after which a block stands."""
+    return ref.header.last_txid if ref.header.is_abort else ref.header.first_txid - 1
 
 
 def lost_end(file: JournalFile, at: int, last_txid: int, acknowledged: int) -> DamageError:

@@ -1,0 +1,211 @@
+"""A power cut at any moment: what was acknowledged is there, nothing is invented, the next writer goes on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sowctl.journal.group as group_module
+from sowctl.errors import MissingError, SowError
+from sowctl.findings import Level
+from sowctl.journal.check import check_journal
+from sowctl.journal.format import CODEC_NONE, CODEC_ZSTD
+from sowctl.seam import Seam
+from tests.support.crashstates import CrashState, Recorder
+from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish, texts
+
+
+class Workload:
+    """Writes through a recorder and remembers, per acknowledgement, what has to be there from then on."""
+
+    def __init__(self, root: Path, codec: int, forget_syncs: bool = False) -> None:
+        root.mkdir()
+        self.codec = codec
+        self.recorder = Recorder(root, forget_syncs=forget_syncs)
+        self.directory = root / "log"
+        self.entries: list[tuple[int, bytes]] = []
+        self.ends: list[int] = [0]
+        self.promised: list[int] = [0]
+
+    def writer(self, size: int = 1 << 20, seam: Seam | None = None):
+        return open_writer(self.directory, seam or self.recorder, journal_size=size, codec=self.codec)
+
+    def batch(self, writer, *sizes: int, width: int = 60) -> None:
+        """Some groups, one sync, one acknowledgement."""
+        with writer.lock():
+            for size in sizes:
+                payloads = texts(size, size=width)
+                first, _ = writer.append(group(payloads, topic=size % 2), 1000)
+                self.entries += [(first + index, payload) for index, payload in enumerate(payloads)]
+                self.ends.append(len(self.entries))
+            writer.sync()
+            self.recorder.acknowledge()
+            self.promised.append(len(self.entries))
+
+
+def single(work: Workload) -> None:
+    with work.writer() as writer:
+        for _ in range(8):
+            work.batch(writer, 2, width=500)
+
+
+def several_groups_per_sync(work: Workload) -> None:
+    with work.writer() as writer:
+        work.batch(writer, 2, 1, 3)
+        for count in range(1, 12):
+            work.batch(writer, 4, count, 2, 3, 1, 4, 2, width=400)
+
+
+def many_blocks_per_group(work: Workload) -> None:
+    with work.writer() as writer:
+        work.batch(writer, 13)
+        work.batch(writer, 9, 6, 17, 5, width=400)
+        work.batch(writer, 60, width=400)
+        work.batch(writer, 9, 11, 7, width=500)
+
+
+def rolling(work: Workload) -> None:
+    with work.writer(1200) as writer:
+        for count in (3, 4, 2, 6, 1, 5):
+            work.batch(writer, count, 2, width=200)
+
+
+def two_writers(work: Workload) -> None:
+    with work.writer() as one, work.writer() as two:
+        for count in (2, 3, 1, 4, 2):
+            work.batch(one, count, 3, 2, width=300)
+            work.batch(two, count, 1, width=300)
+
+
+def abandoned_group(work: Workload) -> None:
+    with work.writer() as writer:
+        work.batch(writer, 2)
+        with writer.lock():
+            writer.append(group(texts(3)), 1000, last=False)
+            writer.sync()
+        work.batch(writer, 2)
+
+
+def reopened(work: Workload) -> None:
+    for _ in range(3):
+        with work.writer(1500) as writer:
+            work.batch(writer, 4)
+
+
+def repaired(work: Workload) -> None:
+    with work.writer() as writer:
+        work.batch(writer, 3)
+    file = work.directory / f"{INSTANCE}.0000000000.journal"
+    torn = group(texts(40))
+    with open_writer(work.directory, NO_SYNC) as writer, writer.lock():
+        writer.append(torn, 1000, last=False)
+        writer._file.synced = writer._file.offset
+        writer._failed = RuntimeError  # type: ignore[assignment]  # leaves everything as a killed process would
+        size = file.stat().st_size
+    file.write_bytes(file.read_bytes()[: size - 30])
+    recorder = Recorder(work.recorder.root, forget_syncs=work.recorder._forget)
+    recorder.acknowledged, before = 1, work.promised
+    work.recorder = recorder
+    recorder.operations.append(None)
+    work.promised = before
+    with work.writer() as writer:
+        work.batch(writer, 2)
+
+
+WORKLOADS = (
+    single,
+    several_groups_per_sync,
+    many_blocks_per_group,
+    rolling,
+    two_writers,
+    abandoned_group,
+    reopened,
+    repaired,
+)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 4)
+
+
+def verdict(work: Workload, state: CrashState, target: Path) -> str | None:
+    """What is wrong with a state after reading it, or None."""
+    state.materialise(target)
+    directory = target / "log"
+    try:
+        found = contents(directory)
+    except MissingError:
+        found = []
+    except SowError as error:
+        return f"not readable: {error}"
+    if found != work.entries[: len(found)] or len(found) not in work.ends:
+        return f"not a prefix of groups: {[txid for txid, _ in found]}"
+    if len(found) < work.promised[state.acknowledged]:
+        return f"lost: {len(found)} of {work.promised[state.acknowledged]}"
+    return None
+
+
+def recovery(work: Workload, state: CrashState, target: Path) -> str | None:
+    """What is wrong after the next writer has gone on from a state, or None."""
+    directory = target / "log"
+    before = contents(directory) if (directory / f"{INSTANCE}.0000000000.journal").exists() else []
+    with open_writer(directory, NO_SYNC, random=b"n" * 16) as writer:
+        ((first, _),) = publish(writer, group([b"after"]))
+    if contents(directory) != [*before, (first, b"after")]:
+        return "the next writer changed what was there"
+    problems = [finding for finding in check_journal(directory, INSTANCE) if finding.level > Level.INFO]
+    return f"check: {problems}" if problems else None
+
+
+def survey(workload, codec: int, root: Path, deep: bool, forget_syncs: bool = False) -> tuple[int, list[str]]:
+    """How many states there are, and what is wrong with which; without syncs the first fault is enough."""
+    work = Workload(root / workload.__name__, codec, forget_syncs)
+    workload(work)
+    target = root / "state"
+    count, wrong = 0, []
+    for count, state in enumerate(work.recorder.states(), 1):
+        problem = verdict(work, state, target)
+        if problem is None and not forget_syncs and (deep or count % 4 == 0):
+            problem = recovery(work, state, target)
+        if problem is not None:
+            wrong.append(f"{workload.__name__}: {state.label}: {problem}")
+            if forget_syncs and "lost" in problem:
+                break
+    return count, wrong
+
+
+COUNTS: dict[tuple[str, int], int] = {}
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A directory in memory where the system has one: states are made and thrown away by the thousand."""
+    memory = Path("/dev/shm")
+    base = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize("codec", [CODEC_NONE, CODEC_ZSTD], ids=["plain", "zstd"])
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.__name__)
+def test_every_state_holds_what_was_acknowledged(workload, codec: int, scratch: Path, deep: bool) -> None:
+    count, wrong = survey(workload, codec, scratch, deep)
+    COUNTS[workload.__name__, codec] = count
+    assert wrong == []
+    assert count > 20
+
+
+def test_there_are_enough_states() -> None:
+    if len(COUNTS) == 2 * len(WORKLOADS):
+        assert sum(COUNTS.values()) >= 5000
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.__name__)
+def test_without_syncs_the_loss_is_seen(workload, scratch: Path) -> None:
+    _, wrong = survey(workload, CODEC_ZSTD, scratch, False, forget_syncs=True)
+    assert any("lost" in problem for problem in wrong)

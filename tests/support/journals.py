@@ -1,0 +1,84 @@
+"""Small journals to order: groups with known payloads, a seam that does not sync, and the whole content as a list."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sowctl.journal.format import INSERTED, NO_PUBLISHER, PUBLISH
+from sowctl.journal.group import Group
+from sowctl.journal.reader import Journal
+from sowctl.journal.writer import JournalWriter
+from sowctl.seam import SEAM, Seam
+
+R = TypeVar("R")
+LINEAGE = bytes(range(16))
+INSTANCE = "inst"
+ORDERS = ("orders", "json")
+TRADES = ("trades", "fix")
+
+
+class NoSync(Seam):
+    """Skips fsync and fdatasync: a test that does not cut the power has no use for them."""
+
+    def call(self, point: str, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:  # type: ignore[override]
+        if point in ("file.sync", "dir.sync"):
+            return None  # type: ignore[return-value]
+        return function(*args, **kwargs)
+
+
+NO_SYNC = NoSync()
+
+
+def group(payloads: Sequence[bytes], topic: int = 0, time: int = 1000, **columns: Any) -> Group:
+    """A group of plain publishes to one of two topics; keys and checks are counted up."""
+    count = len(payloads)
+    values: dict[str, Any] = {
+        "topics": [ORDERS, TRADES],
+        "publishers": [],
+        "operations": bytes([PUBLISH]) * count,
+        "topic": topic,
+        "keys": b"".join(number.to_bytes(8, "big") for number in range(count)),
+        "checks": b"".join((number + 7).to_bytes(8, "big") for number in range(count)),
+        "times": time,
+        "expirations": 0,
+        "publisher": NO_PUBLISHER,
+        "sequences": None,
+        "flags": INSERTED,
+        "payloads": list(payloads),
+    }
+    return Group(**(values | columns))
+
+
+def texts(count: int, *, size: int = 20, tag: str = "p") -> list[bytes]:
+    """Payloads that all differ and do not compress to nothing."""
+    return [(f"{tag}{number}:" + os.urandom(size // 2 + 1).hex())[: size + 8].encode() for number in range(count)]
+
+
+def open_writer(directory: Path, seam: Seam = SEAM, **options: Any) -> JournalWriter:
+    """A writer with the defaults of these tests."""
+    return JournalWriter.open(
+        directory, INSTANCE, **({"seam": seam, "now": 1000, "random": LINEAGE, "lock_wait": 5.0} | options)
+    )
+
+
+def publish(writer: JournalWriter, *groups: Group, now: int = 1000) -> list[tuple[int, int]]:
+    """Append groups under one lock with one sync."""
+    with writer.lock():
+        spans = [writer.append(one, now) for one in groups]
+        writer.sync()
+    return spans
+
+
+def contents(directory: Path, acknowledged: int = 0) -> list[tuple[int, bytes]]:
+    """(txid, payload) of everything that a reader sees."""
+    with Journal.open(directory, INSTANCE, acknowledged=acknowledged) as journal:
+        return [(entry.txid, entry.payload) for block in journal.blocks() for entry in block.entries()]
+
+
+def sequences(start: int, count: int) -> array[int]:
+    """A column of sequence numbers."""
+    return array("Q", range(start, start + count))
