@@ -118,20 +118,20 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
         if not line.isascii():
             line.decode()
     except (ValueError, RecursionError):
-        return _open_exactly(line)
+        return open_exactly(line)
     payload = bytes(whole.data)
     if not payload or whole.data_base64 is not None or maybe_deep(payload, MAX_DEPTH):
-        return _open_exactly(line)
+        return open_exactly(line)
     at = line.rfind(payload)
     rest = line[:at] + line[at + len(payload) :]
     if b"\\" in rest or max(map(rest.count, _NEEDLES)) > 1:
-        return _open_exactly(line)
+        return open_exactly(line)
     if not (0 <= (whole.sequence or 0) < _U64 and 0 <= (whole.txid or 0) < _U64):
-        return _open_exactly(line)
+        return open_exactly(line)
     return payload, Envelope(*_metadata(whole))
 
 
-def _open_exactly(line: bytes) -> tuple[bytes, Envelope]:
+def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
     """The same by the exact reader, with a reason for every refusal."""
     try:
         root, repeated = parse_members(line, MAX_DEPTH + 1)

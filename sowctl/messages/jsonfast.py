@@ -3,8 +3,8 @@
 Three ways, each payload goes the first that is provably exact for it:
 
 1. *columns*: all payloads are decoded into Structs with just the wanted fields; these become columns, those rows;
-2. *tree*: one payload is decoded whole; for arrays on the way, and where counting cannot rule duplicate members out
-   for the batch but can for this payload;
+2. *tree*: one payload is decoded whole; for subscripted arrays on the way, and where counting cannot rule duplicate
+   members out among the objects on the way, but can among all objects of the payload;
 3. *exact*: :mod:`sowctl.messages.jsonexact`; for everything else, and for every refusal.
 
 msgspec is as strict as the JSON grammar, and stricter in what the exact reader accepts beyond it (lone surrogates,
@@ -23,7 +23,7 @@ from msgspec import UNSET, UnsetType
 from sowctl.messages.base import MAX_DEPTH
 from sowctl.messages.jsonexact import maybe_deep
 from sowctl.messages.jsonplan import Field, Plan
-from sowctl.messages.jsonshape import holders
+from sowctl.messages.jsonshape import flatten, holders, members_named
 from sowctl.values.fields import Number, Refusal
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def suspects(payloads: Sequence[bytes], joined: bytes, max_message: int, max_dep
     """The payloads that msgspec must not judge: too large, maybe too deep, or not UTF-8."""
     found: set[int] = set()
     longest = max(map(len, payloads), default=0)
-    if longest > 2 * max_depth:
+    if longest > min(max_message, 2 * max_depth):
         found.update(i for i, p in enumerate(payloads) if len(p) > max_message or maybe_deep(p, max_depth))
     if not joined.isascii() and not _is_utf8(joined):
         found.update(i for i, p in enumerate(payloads) if not _is_utf8(p))
@@ -94,6 +94,39 @@ def _decode_each(decode: Callable[[bytes], T], payloads: Sequence[bytes], failed
             results.append(blank)
             failed.add(index)
     return results
+
+
+class Members:
+    """What one field was found to be in each payload, and how often it was found.
+
+    A value is that of the one member in the one object, UNSET if there is none, or a list of the values found in
+    several objects, which means the same as an array of them would.
+    """
+
+    __slots__ = ("counts", "values")
+
+    def __init__(self, values: Column) -> None:
+        self.values = values
+        self.counts: dict[int, int] = {}
+        """How many objects had the member, by payload, where that does not follow from the value."""
+
+    def enter(self, index: int, container: object, name: str) -> None:
+        """Find the member ``name`` of all objects that ``container``, part of payload ``index``, consists of."""
+        values, count = members_named(flatten(container) if type(container) is list else [container], name)
+        self.values[index] = values if count else UNSET
+        self.counts[index] = count
+
+    def count(self, index: int) -> int:
+        """How many objects of one payload had the member."""
+        return self.counts.get(index, self.values[index] is not UNSET)
+
+    def total(self) -> int:
+        """How many objects of all payloads had it."""
+        values = self.values
+        total = len(values)
+        if UnsetType in set(map(type, values)):
+            total = sum([value is not UNSET for value in values])
+        return total + sum([count - (values[index] is not UNSET) for index, count in self.counts.items()])
 
 
 class FastReader(Generic[T]):
@@ -134,7 +167,7 @@ class FastReader(Generic[T]):
             return [], []
         batch = Batch(payloads, b"\n".join(payloads))
         batch.exact = suspects(payloads, batch.joined, self._max_message, self._max_depth)
-        if b"\\u" in batch.joined:
+        if b"\\" in batch.joined:
             self._find_escaped_names(batch)
         try:
             batch.structs = list(map(self._decode, payloads))
@@ -142,7 +175,7 @@ class FastReader(Generic[T]):
             batch.structs = _decode_each(self._decode, payloads, batch.exact, self._blank)
         columns = self._all_columns(batch)
         self._find_duplicates(batch, columns)
-        rows = self._columns([columns[leaf] for leaf in self.plan.leaves], batch)
+        rows = self._columns([columns[leaf].values for leaf in self.plan.leaves], batch)
         for index in batch.tree - batch.exact:
             row = self._read_tree(payloads[index])
             if row is None:
@@ -153,44 +186,46 @@ class FastReader(Generic[T]):
 
     def _find_escaped_names(self, batch: Batch) -> None:
         """A name spelled with an escape cannot be counted."""
-        if self.plan.names and (not self.plan.ascii or b"\\u00" in batch.joined):
+        if self.plan.names and (b"\\u00" if self.plan.ascii else b"\\u") in batch.joined:
             search = self.plan.escapes.search
             if search(batch.joined):
                 batch.escaped = True
                 batch.exact.update(i for i, payload in enumerate(batch.payloads) if search(payload))
 
-    def _all_columns(self, batch: Batch) -> dict[Field, Column]:
-        """The values of every field, UNSET where it is absent; payloads with arrays on the way are left to the tree."""
-        columns: dict[Field, Column] = {}
+    def _all_columns(self, batch: Batch) -> dict[Field, Members]:
+        """The values of every field, UNSET where it is absent."""
+        columns: dict[Field, Members] = {}
         for field in self.plan.fields:
             parent = field.parent
             if parent is None:
-                columns[field] = list(map(field.get, batch.structs))
+                columns[field] = Members(list(map(field.get, batch.structs)))
                 continue
-            above = columns[parent]
-            kind, get = parent.kind, field.get
+            above = columns[parent].values
             kinds = set(map(type, above))
-            if kinds == {kind}:
-                columns[field] = list(map(get, above))
-            elif kind is None:
-                columns[field] = [UNSET] * len(above)
-            else:
-                columns[field] = [get(value) if type(value) is kind else UNSET for value in above]
+            if kinds == {parent.kind}:
+                columns[field] = Members(list(map(field.get, above)))
+                continue
+            kind, get = parent.kind, field.get
+            columns[field] = below = Members([get(value) if type(value) is kind else UNSET for value in above])
             if list in kinds or dict in kinds:
-                batch.tree.update(i for i, value in enumerate(above) if type(value) is list or type(value) is dict)
+                for index, value in enumerate(above):
+                    if type(value) is dict or type(value) is list:
+                        below.enter(index, value, field.name)
+                        if type(value) is list and parent.subscripted:
+                            batch.tree.add(index)
         return columns
 
-    def _find_duplicates(self, batch: Batch, columns: dict[Field, Column]) -> None:
+    def _find_duplicates(self, batch: Batch, columns: dict[Field, Members]) -> None:
         """Leave payloads in which a wanted name occurs more often than found to the tree."""
         for name, needle, mask in zip(self.plan.names, self.plan.needles, self.plan.masks, strict=True):
             fields = [field for field in self.plan.fields if field.name == name]
-            present = [columns[field] for field in fields]
-            if batch.escaped or batch.joined.count(needle) != sum(map(_present, present)):
+            members = [columns[field] for field in fields]
+            if batch.escaped or batch.joined.count(needle) != sum([one.total() for one in members]):
                 known = batch.exact | batch.tree
                 doubtful = [
                     i
                     for i, payload in enumerate(batch.payloads)
-                    if payload.count(needle) != sum([column[i] is not UNSET for column in present]) and i not in known
+                    if payload.count(needle) != sum([one.count(i) for one in members]) and i not in known
                 ]
                 if len(fields) == 1 and fields[0].parent is None:
                     doubtful = self._still_there(batch, doubtful, fields[0], needle, mask)
@@ -229,9 +264,3 @@ class FastReader(Generic[T]):
             else:
                 rows[index] = row
         return refusals
-
-
-def _present(column: Column) -> int:
-    if UnsetType not in set(map(type, column)):
-        return len(column)
-    return sum([value is not UNSET for value in column])

@@ -31,13 +31,15 @@ _MASK = b"\x7f"
 class Field:
     """One member to decode: its place among the wanted ones, and where its value sits in the decoded Struct."""
 
-    __slots__ = ("below", "get", "kind", "name", "parent", "terminal")
+    __slots__ = ("below", "get", "kind", "name", "parent", "subscripted", "terminal")
 
     def __init__(self, name: str, parent: Field | None) -> None:
         self.name = name
         self.parent = parent
         self.below: dict[str, Field] = {}
         self.terminal = False
+        self.subscripted = False
+        """Whether some path goes on below it after a subscript."""
         self.get: attrgetter[Any] = attrgetter("f0")
         """Reads it from a Struct."""
         self.kind: type | None = None
@@ -55,11 +57,12 @@ class Plan:
         top: dict[str, Field] = {}
         for path in paths:
             below, field = top, None
-            for name in path.names:
-                if name not in below:
-                    below[name] = Field(name, field)
-                field = below[name]
+            for step in path.steps:
+                if step.name not in below:
+                    below[step.name] = Field(step.name, field)
+                field = below[step.name]
                 below = field.below
+                field.subscripted |= step.index is not None and step is not path.steps[-1]
             assert field is not None
             field.terminal = True
             self.leaves.append(field)

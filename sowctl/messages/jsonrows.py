@@ -13,11 +13,10 @@ from sowctl.messages.base import KeyTexts
 from sowctl.messages.jsonfast import Batch, Column, FastReader
 from sowctl.messages.jsonplan import make_plan
 from sowctl.messages.jsonshape import BEYOND, LOWEST, key_text, resolve, slot_value, value_list
-from sowctl.values.fields import Refusal, Row, Slot, Values
+from sowctl.values.fields import Number, Refusal, Row, Slot, Values
 from sowctl.values.paths import Path
 
-_PLAIN = frozenset({str, bool, float, type(None)})
-_SCALARS = _PLAIN | {int, UnsetType}
+_SCALARS = frozenset({str, bool, float, int, Number, type(None), UnsetType})
 _ABSENT = Values(())
 
 
@@ -87,6 +86,9 @@ def _slot_column(slot: Slot, column: Column, batch: Batch, signed: bool) -> Colu
     if signed and int in kinds:
         _leave_zeros(column, batch)
     index = slot.path.steps[-1].index
+    if Number in kinds and not slot.text:
+        column = [value.value if type(value) is Number else value for value in column]
+        kinds = kinds - {Number} | {float}
     if not slot.listed and not index and kinds <= _SCALARS and _in_range(column, kinds):
         if UnsetType not in kinds:
             return column

@@ -19,17 +19,24 @@ def resolve(root: object, steps: Sequence[Step]) -> tuple[list[object], bool]:
     """The value list at ``steps`` below ``root``, and whether a non-empty object was dropped from it."""
     nodes = [root]
     for step in steps:
-        found: list[object] = []
-        name = step.name
-        for node in nodes:
-            if type(node) is dict and name in node:
-                child = node[name]
-                if type(child) is list:
-                    found.extend(flatten(child))
-                else:
-                    found.append(child)
+        found = members_named(nodes, step.name)[0]
         nodes = found if step.index is None else found[step.index : step.index + 1]
     return drop_objects(nodes)
+
+
+def members_named(nodes: Sequence[object], name: str) -> tuple[list[object], int]:
+    """The values, arrays opened, of the members ``name`` of the objects in ``nodes``, and in how many objects."""
+    found: list[object] = []
+    count = 0
+    for node in nodes:
+        if type(node) is dict and name in node:
+            count += 1
+            child = node[name]
+            if type(child) is list:
+                found.extend(flatten(child))
+            else:
+                found.append(child)
+    return found, count
 
 
 def drop_objects(nodes: list[object]) -> tuple[list[object], bool]:

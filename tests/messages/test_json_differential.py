@@ -41,7 +41,8 @@ SPELLINGS = [
 ]
 STRINGS = [
     "", "a", "b", "id", "0", "-0", 'x\\"a', '\\"a\\":', '\\"a', "\\u0061", "\\n", "\\/", "é", "\\u00e9", "\\ud800",
-    "\\udc00x", "\\ud800\\u0041", "\\ud83d\\ude00", "\\ud800\\ud83d\\ude00", "{", "[[", "\\u0000", "\x7f", "\u2028", "x\\\\",
+    "\\udc00x", "\\ud800\\u0041", "\\ud83d\\ude00", "\\ud800\\ud83d\\ude00", "{", "[[",
+    "\\u0000", "\x7f", "\u2028", "x\\\\",
 ]  # fmt: skip
 NUMBERS = [
     "0", "-0", "1", "-1", "10", "1.0", "1.50", "-0.0", "1e5", "1E+2", "0e0", "1e999", "-1e999", "1e-999", "0.1",
@@ -133,6 +134,11 @@ def agree(payloads: list[bytes], slots: list[Slot]) -> None:
 )
 @example([b'{"a":[-0]}', b'{"a":[1,-0.0]}'], [Slot(parse_path("/a"), True)])
 @example([b'{"a":1,"b":"\xff"}', b'{"\xff":1,"a":2}', b'{"b":"\xed\xa0\x80"}'], [Slot(parse_path("/a"))])
+@example([b'{"a":[{"b":1,"b":2}]}', b'{"a":[[{"b":1}],{"b":[2]}]}', b'{"a":3}'], [Slot(parse_path("/a/b"))])
+@example([b'{"a":[{"b":1},{"b":2}]}', b'{"a":{"b":3}}'], [Slot(parse_path("/a[1]/b")), Slot(parse_path("/a[0]/b"))])
+@example(
+    [b'{"a":{"b":[{"id":1},4]}}', b'{"a":[{"b":{"id":2}}]}'], [Slot(parse_path("/a/b/id")), Slot(parse_path("/a"))]
+)
 @example([b"{} {}", b'{"a":1,', b'"b":2}'], [Slot(parse_path("/a"))])
 @example([b"[1,", b"2]", b"", b" "], [])
 @example([b'{"a":{"x":1}}', b'{"a":{}}', b'{"a":[{},{"x":1},2]}'], [Slot(parse_path("/a")), Slot(parse_path("/a/x"))])
