@@ -44,25 +44,26 @@ class Invocation:
     streams: Streams
     environ: Mapping[str, str]
     seam: Seam
-    wall: Clock
+    clock: Clock
     command: str = ""
     settings: Settings = Settings()
     durable: str | None = None
+    lock_wait: float = 10.0
 
-    @property
-    def clock(self) -> Clock:
-        """The wall clock, or the fixed one of --now and SOWCTL_NOW. Raises UsageError for an unreadable time."""
-        text = self.settings.now or self.environ.get("SOWCTL_NOW")
-        return fixed_clock(parse_time(text, self.wall)) if text else self.wall
+    def settle(self, settings: Settings) -> None:
+        """Take over the global options: ``clock`` becomes that of --now or SOWCTL_NOW, ``lock_wait`` its seconds.
 
-    @property
-    def lock_wait(self) -> float:
-        """Seconds to wait for a lock. Raises UsageError ``SOW-CLI-006``."""
-        text = self.settings.lock_wait
-        if text == "forever":
-            return FOREVER
+        Raises :class:`~sowctl.errors.UsageError` for an unreadable time or interval (``SOW-CLI-006``).
+        """
+        self.settings = settings
+        self.streams.color = settings.color
+        if now := settings.now or self.environ.get("SOWCTL_NOW"):
+            self.clock = fixed_clock(parse_time(now, self.clock))
+        if settings.lock_wait == "forever":
+            self.lock_wait = FOREVER
+            return
         try:
-            return parse_interval(text) / 1e9
+            self.lock_wait = parse_interval(settings.lock_wait) / 1e9
         except ValueError as error:
             raise UsageError("SOW-CLI-006", f"--lock-wait: {error}", hint="such as 0, 500ms, 10s, forever") from None
 

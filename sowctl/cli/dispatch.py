@@ -33,7 +33,7 @@ def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     """Run the command that ``argv`` names and return its exit status."""
     leading, word, rest = split(argv)
     if word is None or word == "help":
-        return _overview(invocation, leading, rest)
+        return _overview(invocation, leading, rest, asked=word == "help")
     command, rest = _find(word, rest)
     loaded = load(command)
     values = _read(loaded, [*leading, *rest], invocation)
@@ -41,8 +41,7 @@ def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
         return 0
     chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBALS}
     invocation.command = command.name
-    invocation.settings = Settings(**chosen)
-    invocation.streams.color = invocation.settings.color
+    invocation.settle(Settings(**chosen))
     return loaded.run(invocation, **values) or 0
 
 
@@ -90,7 +89,7 @@ def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
         second, rest = rest[0], rest[1:]
         found = table.find((word, second))
         if found is None:
-            raise _unknown(f"{word} {second}", [f"{word} {name}" for name in names])
+            raise _unknown(second, names, front=f"{word} ")
         return found, rest
     found = table.find((word,))
     if found is None:
@@ -98,15 +97,15 @@ def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
     return found, rest
 
 
-def _unknown(word: str, known: Sequence[str]) -> UsageError:
+def _unknown(word: str, known: Sequence[str], front: str = "") -> UsageError:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, dict.fromkeys(known), n=2)
+    near = [front + name for name in get_close_matches(word, dict.fromkeys(known), n=2)]
     hint = f"did you mean {' or '.join(near)}?" if near else "sowctl --help lists the commands"
-    return UsageError("SOW-CLI-001", f"there is no command {word!r}", hint=hint)
+    return UsageError("SOW-CLI-001", f"there is no command '{front}{word}'", hint=hint)
 
 
-def _overview(invocation: Invocation, leading: list[str], rest: list[str]) -> int:
+def _overview(invocation: Invocation, leading: list[str], rest: list[str], *, asked: bool) -> int:
     from sowctl.cli import overview
 
     streams = invocation.streams
@@ -118,7 +117,7 @@ def _overview(invocation: Invocation, leading: list[str], rest: list[str]) -> in
     unknown = [o for o in leading if o.startswith("-") and o.partition("=")[0] not in overview.known_options()]
     if unknown:
         raise UsageError("SOW-CLI-003", f"no such option: {unknown[0]}", hint="sowctl --help lists the global options")
-    if "--help" in leading or "-h" in leading:
+    if asked or "--help" in leading or "-h" in leading:
         streams.stdout.write(overview.text(colored=streams.colored(streams.stdout)).encode())
         return 0
     raise UsageError("SOW-CLI-002", "no command given", hint="sowctl --help lists the commands")

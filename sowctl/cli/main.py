@@ -7,6 +7,8 @@ word was read; Typer only where the command line is not plain (``arguments.py``)
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 import sys
@@ -26,6 +28,16 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM: the run ends as with SIGINT, with its own exit status."""
 
 
+class _Closed(io.RawIOBase):
+    """Stands for a standard output that was closed before the start: data must not vanish silently."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")
+
+
 def run() -> None:
     """The console script: the process's own argv and streams; ends the process."""
     signal.signal(signal.SIGTERM, _terminate)
@@ -34,12 +46,14 @@ def run() -> None:
     status = main(
         sys.argv[1:],
         environ=os.environ,
-        stdin=sys.stdin.buffer,
-        stdout=sys.stdout.buffer,
-        stderr=sys.stderr.buffer,
+        stdin=sys.stdin.buffer if sys.stdin else io.BytesIO(),
+        stdout=sys.stdout.buffer if sys.stdout else io.BufferedWriter(_Closed()),
+        stderr=sys.stderr.buffer if sys.stderr else io.BytesIO(),
     )
-    if status == BROKEN_PIPE:
-        # The interpreter flushes standard output once more at its end and would complain about the closed pipe.
+    try:
+        sys.stdout and sys.stdout.flush()
+    except OSError:
+        # Reported already; the interpreter would flush once more at its end, complain, and end with another status.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)
 

@@ -58,7 +58,7 @@ class Streams:
         for name in ("LC_ALL", "LC_CTYPE", "LANG"):
             if locale := self.environ.get(name):
                 codeset = locale.partition(".")[2].partition("@")[0]
-                return codeset or ("ascii" if locale in ("C", "POSIX") else "utf-8")
+                return _known(codeset) if codeset else "ascii" if locale in ("C", "POSIX") else "utf-8"
         return "utf-8"
 
     def columns(self) -> int:
@@ -100,3 +100,12 @@ def is_terminal(stream: BinaryIO) -> bool:
         return stream.isatty()
     except ValueError:
         return False
+
+
+def _known(codeset: str) -> str:
+    import codecs
+
+    try:
+        return codecs.lookup(codeset).name
+    except LookupError:
+        return "utf-8"

@@ -37,16 +37,16 @@ def run(
     The journal gets the keys that were deleted, in one group: all of them or none. On a terminal the number of records
     is shown and a yes asked for; elsewhere --yes is needed.
     """
-    from sowctl.cli.reporting import show_report
-    from sowctl.cli.sources import read_all
-    from sowctl.engine.delete import DeleteOptions, delete
-
     if sum(given is not None for given in (filter, sow_key, data)) != 1:
         raise UsageError(
             "SOW-CLI-014",
             "give exactly one of --filter, --sow-key and --data",
             hint="all records are --filter '1 = 1'",
         )
+    from sowctl.cli.reporting import show_report
+    from sowctl.cli.sources import read_all
+    from sowctl.engine.delete import DeleteOptions, delete
+
     ask = not dry_run and invocation.streams.must_ask(yes=yes)
     messages = read_all(invocation, data) if data is not None else None
 

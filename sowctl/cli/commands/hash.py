@@ -30,9 +30,9 @@ def run(
     It does not depend on order or on how the store was made: a replay, a copy and the original have the same digest
     under the same configuration at the same clock.
     """
+    wanted = _expected(expect) if expect is not None else None
     from sowctl.engine.digest import digest
 
-    wanted = _expected(expect) if expect is not None else None
     with invocation.open_instance(target) as instance:
         found = digest(instance, target, at=at, message_type=message_type)
     invocation.streams.stdout.write(f"{found}  {display(target)}\n".encode())

@@ -41,6 +41,7 @@ def run(
 
     The end is fixed when the command starts, so it ends even while others write.
     """
+    txids, entries = _range("--txid", txid), _range("--limit", limit, only="last")
     from sowctl.cli.emit import Choice, Sink
     from sowctl.engine.journals import DumpOptions, dump
 
@@ -51,8 +52,8 @@ def run(
         client=client,
         first=first,
         last=last,
-        txids=_range("--txid", txid),
-        limit=_range("--limit", limit, only="last"),
+        txids=txids,
+        limit=entries,
         no_data=no_data,
     )
     with invocation.open_instance(*(files or ())) as instance:

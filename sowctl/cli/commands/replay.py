@@ -39,15 +39,15 @@ def run(
     kept. With --until, which would leave a store behind its journal, --into, --verify or --dry-run is needed. Ends with
     status 1 where --verify finds a difference.
     """
-    from sowctl.cli.reporting import show_report
-    from sowctl.engine.replay import ReplayOptions, replay
-
     if until is not None and not (into or verify or dry_run):
         raise UsageError(
             "SOW-CLI-015",
             "--until would put stores behind their journal",
             hint="give --into DIR for new stores, or --verify or --dry-run",
         )
+    from sowctl.cli.reporting import show_report
+    from sowctl.engine.replay import ReplayOptions, replay
+
     options = ReplayOptions(until=until, into=into, journal=journal, verify=verify, dry_run=dry_run)
     with invocation.open_instance() as instance:
         reports = replay(instance, topics or [], options)

@@ -1,0 +1,53 @@
+"""Runs command lines in this process, with streams of the test's own."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from sowctl.cli.main import main
+
+
+class Tty(io.BytesIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return super().isatty() or True
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left: exit status, standard output and standard error as text."""
+
+    status: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def cli(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """``cli("query", "orders", stdin=b"", environ={}, tty="out err")``, in an empty working directory."""
+    monkeypatch.chdir(str(tmp_path))
+
+    def call(*argv: str, stdin: bytes = b"", environ: Mapping[str, str] | None = None, tty: str = "") -> Result:
+        given = Tty(stdin) if "in" in tty else io.BytesIO(stdin)
+        out = Tty() if "out" in tty else io.BytesIO()
+        err = Tty() if "err" in tty else io.BytesIO()
+        status = main(argv, environ=environ or {}, stdin=given, stdout=out, stderr=err)
+        return Result(status, out.getvalue().decode(), err.getvalue().decode())
+
+    return call
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., int]], None]:
+    """Puts a function in the place of the command ``completion``, which then takes no options of its own."""
+    from sowctl.cli.commands import completion
+
+    return lambda run: monkeypatch.setattr(completion, "run", run)

@@ -1,0 +1,73 @@
+"""The law of the quick reader: where it answers, it answers what Typer would."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sowctl.cli import application, arguments
+from sowctl.cli.declare import Option, Parameter
+from sowctl.cli.dispatch import load
+from sowctl.cli.table import COMMANDS
+from sowctl.errors import UsageError
+
+PLAIN = st.sampled_from(
+    ["x", "orders", "", "-", "/a = 'b'", "Zoë", "a=b", "5", "-5", "0", "text", "json", "bash", "skip"]
+)
+
+
+def words_of(parameters: tuple[Parameter, ...]) -> st.SearchStrategy[list[str]]:
+    """Command lines made of this command's options, joined in all spellings, of operands and of mistakes."""
+    pieces: list[st.SearchStrategy[list[str]]] = [PLAIN.map(lambda word: [word])] * 4
+    pieces.append(st.sampled_from([["--"], ["--nope"], ["-Z"], ["--config"]]))
+    for parameter in parameters:
+        if not isinstance(parameter.declared, Option):
+            continue
+        values = st.sampled_from(parameter.declared.choices) if parameter.declared.choices else PLAIN
+        for name in parameter.declared.names:
+            if not parameter.takes_value:
+                pieces += [st.just([name]), st.just([name + "q" if name[1] != "-" else name])]
+            else:
+                joint = "=" if name.startswith("--") else ""
+                pieces.append(values.map(lambda value, name=name: [name, value]))
+                pieces.append(values.map(lambda value, name=name, joint=joint: [name + joint + value]))
+    needed = [word for parameter in parameters if parameter.required for word in _one(parameter)]
+    anything = st.lists(st.one_of(pieces), max_size=5).map(lambda parts: [word for part in parts for word in part])
+    return st.one_of(anything, anything.map(lambda words: [*needed, *words]))
+
+
+def _one(parameter: Parameter) -> list[str]:
+    value = parameter.declared.choices[0] if parameter.declared.choices else "orders"
+    return [parameter.declared.names[0], value] if isinstance(parameter.declared, Option) else [value]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.page)
+def test_agrees_with_typer(command: object) -> None:
+    loaded = load(command)  # type: ignore[arg-type]
+    answered = []
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(words_of(loaded.parameters))
+    def law(words: list[str]) -> None:
+        quick = arguments.read(loaded.parameters, words)
+        if quick is not None:
+            answered.append(words)
+            assert quick == application.read("sowctl", loaded.parameters, words)
+
+    law()
+    assert answered, "the quick reader never answered"
+
+
+def test_what_it_leaves_to_typer() -> None:
+    parameters = load(COMMANDS[1]).parameters
+    for words in (["--help"], [], ["o", "--top-n"], ["o", "--top-n", "1.5"], ["o", "--count=x"], ["o", "-F", "yaml"]):
+        assert arguments.read(parameters, words) is None
+
+
+def test_typer_refuses_with_a_usage_error() -> None:
+    parameters = load(COMMANDS[1]).parameters
+    with pytest.raises(UsageError) as caught:
+        application.read("sowctl query", parameters, ["o", "--top-n", "-1"])
+    assert caught.value.code == "SOW-CLI-003"
+    assert application.read("sowctl query", parameters, ["o", "-n", "+7"]) is not None

@@ -1,0 +1,107 @@
+"""Rules that every command file keeps, whatever it does."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sowctl.cli import application
+from sowctl.cli.declare import Argument, Option
+from sowctl.cli.dispatch import load, split
+from sowctl.cli.options import FORMATS, GLOBALS
+from sowctl.cli.overview import EXAMPLES
+from sowctl.cli.table import COMMANDS, GROUPS, Command, find
+from tests.cli.conftest import Cli
+
+every = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.page)
+
+
+@every
+def test_one_public_function_in_a_small_file(command: Command) -> None:
+    module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
+    public = [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+    assert public == ["run"]
+    assert len(Path(module.__file__ or "").read_text().splitlines()) <= 150
+
+
+def test_every_file_is_in_the_table() -> None:
+    import sowctl.cli.commands
+
+    files = {path.stem for path in Path(sowctl.cli.commands.__path__[0]).glob("*.py")} - {"__init__"}
+    assert files == {command.module for command in COMMANDS}
+    assert {command.group for command in COMMANDS} == set(GROUPS)
+    assert len({command.words for command in COMMANDS}) == len(COMMANDS)
+
+
+@every
+def test_help(command: Command, cli: Cli) -> None:
+    text = cli(*command.words, "--help").out
+    lines = text.splitlines()
+    loaded = load(command)
+    assert lines[2:4] == ["Examples:", f"  {loaded.examples[0]}"]
+    assert max(len(line) for line in lines if line.strip() not in loaded.examples) <= 80
+    assert text.isascii()
+    assert "\x1b" not in text
+    for parameter in loaded.parameters:
+        if isinstance(parameter.declared, Option):
+            for name in parameter.declared.names:
+                assert name in text
+        else:
+            assert parameter.declared.metavar in text
+
+
+@every
+def test_help_on_a_terminal_has_bold_headings_only(command: Command, cli: Cli) -> None:
+    text = cli(*command.words, "-h", tty="out").out
+    assert "\x1b[1mExamples:\x1b[0m" in text
+    assert text.replace("\x1b[1m", "").replace("\x1b[0m", "") == cli(*command.words, "-h").out
+    assert "\x1b" not in cli(*command.words, "-h", tty="out", environ={"NO_COLOR": "1"}).out
+    assert "\x1b" not in cli(*command.words, "-h", tty="out", environ={"TERM": "dumb"}).out
+
+
+def invocations() -> list[str]:
+    lines = [line for command in COMMANDS for line in load(command).examples] + list(EXAMPLES)
+    return [part.strip() for line in lines for part in line.replace(" && ", " | ").split(" | ")]
+
+
+@pytest.mark.parametrize("line", sorted({line for line in invocations() if line.startswith("sowctl ")}))
+def test_examples_can_be_read(line: str) -> None:
+    words = shlex.split(line)[1:]
+    words = words[: words.index(">")] if ">" in words else words
+    leading, word, rest = split(words)
+    command = find((word or "",)) or find((word or "", rest[0]))
+    assert command is not None
+    if len(command.words) == 2:
+        rest = rest[1:]
+    assert application.read("sowctl", load(command).parameters, [*leading, *rest])
+
+
+@every
+def test_shared_options_are_spelled_alike(command: Command) -> None:
+    spelled: dict[str, Option] = {}
+    for parameter in load(command).parameters:
+        if isinstance(parameter.declared, Option):
+            for name in parameter.declared.names:
+                assert name not in spelled
+                spelled[name] = parameter.declared
+    for parameter in GLOBALS:
+        assert isinstance(parameter.declared, Option)
+        assert spelled[parameter.declared.names[0]] is parameter.declared
+    if "--format" in spelled and len(spelled["--format"].choices) > 2:
+        assert spelled["--format"].choices == FORMATS
+
+
+@every
+def test_operands_end_with_the_repeated_one(command: Command) -> None:
+    operands = [p for p in load(command).parameters if isinstance(p.declared, Argument)]
+    assert all(parameter.shape == "text" for parameter in operands[:-1])
+    required = [parameter.required for parameter in operands]
+    assert required == sorted(required, reverse=True)

@@ -1,0 +1,143 @@
+"""Finding the command, global options on either side of it, and the configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.table import COMMANDS, GROUPS
+from sowctl.version import VERSION
+from tests.cli.conftest import Cli
+
+Plant = Callable[[Callable[..., int]], None]
+
+
+def test_version(cli: Cli) -> None:
+    for argv in (["--version"], ["-V"], ["--version", "--quiet"]):
+        assert cli(*argv).out == f"sowctl {VERSION}\n"
+    assert json.loads(cli("--version", "--json").out)["libraries"]["lmdb"]
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["help"], ["-q", "--help"]])
+def test_overview(argv: list[str], cli: Cli) -> None:
+    result = cli(*argv)
+    assert result.status == 0
+    assert max(map(len, result.out.splitlines())) <= 90
+    for command in COMMANDS:
+        assert f"  {command.name} " in result.out
+    for group in GROUPS:
+        assert f"\n{group}:\n" in result.out
+
+
+def test_help_of_a_command_three_ways(cli: Cli) -> None:
+    text = cli("query", "--help").out
+    assert text.startswith("Usage: sowctl query [OPTIONS] TARGET [FILTER]\n\nExamples:\n")
+    assert cli("help", "query").out == cli("-q", "query", "-h").out == text
+    assert cli("journal", "dump", "--help").out == cli("help", "journal", "dump").out
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "hint"),
+    [
+        (["qurey"], "SOW-CLI-001", "did you mean query?"),
+        (["zzz"], "SOW-CLI-001", "sowctl --help lists"),
+        (["journal", "dmup"], "SOW-CLI-001", "did you mean journal dump?"),
+        (["journal"], "SOW-CLI-002", "sowctl journal list --help"),
+        ([], "SOW-CLI-002", "sowctl --help"),
+        (["--confg", "x"], "SOW-CLI-001", "sowctl --help"),
+        (["--confg"], "SOW-CLI-003", "lists the global options"),
+        (["query", "o", "--tpo-n", "3"], "SOW-CLI-003", "--top-n"),
+        (["query"], "SOW-CLI-003", "sowctl query --help"),
+        (["query", "o", "--top-n", "x"], "SOW-CLI-003", "sowctl query --help"),
+        (["query", "o", "--batch-size", "0"], "SOW-CLI-003", "sowctl query --help"),
+        (["query", "o", "--batch-size", "10001"], "SOW-CLI-003", "sowctl query --help"),
+        (["query", "o", "--format", "yaml"], "SOW-CLI-003", "sowctl query --help"),
+        (["query", "o", "a", "--filter", "b"], "SOW-CLI-013", "not both"),
+        (["delete", "o"], "SOW-CLI-014", "1 = 1"),
+        (["delete", "o", "--filter", "a", "--sow-key", "1"], "SOW-CLI-014", "1 = 1"),
+        (["replay", "--until", "-1h"], "SOW-CLI-015", "--into"),
+        (["hash", "o", "--expect", "xyz"], "SOW-CLI-016", "32 hex"),
+        (["journal", "dump", "--txid", "a:b"], "SOW-CLI-018", "1000:1010"),
+        (["validate", "--define", "X", "f.xml"], "SOW-CLI-010", "PORT=9000"),
+        (["query", "o", "-0", "--delimiter", "1"], "SOW-CLI-012", "one of them"),
+        (["query", "o", "--columns", "price"], "SOW-OUT-001", "/price"),
+        (["query", "o", "--lock-wait", "soon"], "SOW-CLI-006", "forever"),
+        (["query", "o", "--now", "noonish"], "SOW-VAL-010", "examples"),
+    ],
+)
+def test_wrong_usage(argv: list[str], code: str, hint: str, cli: Cli) -> None:
+    Path("sowctl.xml").write_text("<AMPSConfig/>")
+    result = cli(*argv)
+    assert result.status == 2
+    assert result.out == ""
+    assert result.err.startswith(f"error[{code}]: ")
+    assert hint in result.err
+
+
+def test_global_options_on_either_side(cli: Cli, planted: Plant) -> None:
+    seen: list[Invocation] = []
+
+    def run(invocation: Invocation) -> int:
+        """Look."""
+        seen.append(invocation)
+        return 0
+
+    planted(run)
+    options = ["-c", "a.xml", "--lock-wait=3s", "-qvv", "--root", "."]
+    assert cli(*options, "completion").status == cli("completion", *options).status == 0
+    first, second = seen
+    assert first.settings == second.settings
+    assert (first.settings.config, first.settings.verbose, first.settings.quiet, first.lock_wait) == (
+        "a.xml",
+        2,
+        True,
+        3.0,
+    )
+    assert cli("-ca.xml", "completion").status == 0
+    assert seen[2].settings.config == "a.xml"
+
+
+def test_clock(cli: Cli, planted: Plant) -> None:
+    times: list[int] = []
+
+    def run(invocation: Invocation) -> int:
+        """Look."""
+        times.append(invocation.clock())
+        return 0
+
+    planted(run)
+    cli("completion", environ={"SOWCTL_NOW": "1000s"})
+    cli("completion", "--now", "2000s", environ={"SOWCTL_NOW": "1000s"})
+    assert times == [1_000_000_000, 2_000_000_000]
+
+
+@pytest.fixture
+def config_of(cli: Cli, planted: Plant) -> Callable[..., str]:
+    def run(invocation: Invocation) -> int:
+        """Look."""
+        invocation.streams.stdout.write(str(invocation.config_path()).encode())
+        return 0
+
+    planted(run)
+
+    def look(*argv: str, environ: dict[str, str] | None = None) -> str:
+        result = cli("completion", *argv, environ=environ)
+        return result.out or f"{result.status} {result.err}"
+
+    return look
+
+
+def test_which_configuration(config_of: Callable[..., str]) -> None:
+    missing = config_of()
+    assert missing.startswith("4 error[SOW-CLI-005]")
+    assert "hint: give --config FILE" in missing
+    Path("amps.xml").touch()
+    assert config_of() == "amps.xml"
+    Path("config.xml").touch()
+    assert config_of().startswith("2 error[SOW-CLI-004]: several configurations here: amps.xml, config.xml")
+    assert config_of(environ={"SOWCTL_CONFIG": "env.xml"}) == "env.xml"
+    assert config_of("--config", "option.xml", environ={"SOWCTL_CONFIG": "env.xml"}) == "option.xml"

@@ -1,0 +1,82 @@
+"""The committed manual pages are those that the declarations give, and groff has nothing to say about them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sowctl.cli.exits import EXITS
+from sowctl.cli.manpages import main_page, pages
+from sowctl.cli.page import Page, plain, roff
+from sowctl.cli.table import COMMANDS
+from tests.cli.conftest import Cli
+
+MAN = Path(__file__).parents[2] / "man"
+PAGES = pages()
+every = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+@every
+def test_committed_pages_are_fresh(page: Page) -> None:
+    committed = (MAN / f"{page.name}.{page.number}").read_text(encoding="utf-8")
+    assert committed == roff(page), "run: python -m sowctl.cli.manpages man/"
+
+
+def test_there_is_no_page_without_a_command() -> None:
+    assert {path.stem for path in MAN.glob("*.1")} == {page.name for page in PAGES}
+    assert len(PAGES) == len(COMMANDS) + 1
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_groff_finds_nothing_wrong() -> None:
+    for page in PAGES:
+        done = subprocess.run(
+            ["groff", "-man", "-Tascii", "-ww"], input=roff(page).encode(), capture_output=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b""), page.name
+
+
+@every
+def test_the_text_form_has_every_section_and_is_clean(page: Page) -> None:
+    text = plain(page)
+    for section in page.sections:
+        assert f"\n{section.title}\n" in text
+    assert text.isascii()
+    assert {c for c in text if c < " "} == {"\n"}
+
+
+def test_the_main_page_tells_statuses_environment_and_files() -> None:
+    text = plain(main_page())
+    for status, words in EXITS:
+        assert f"       {status}\n" in text
+        assert words.split()[0] in text
+    for word in ("SOWCTL_CONFIG", "SOWCTL_NOW", "NO_COLOR", "amps.xml"):
+        assert word in text
+
+
+def test_man_prints_text_into_a_pipe(cli: Cli) -> None:
+    assert cli("man").out.startswith("SOWCTL(1)")
+    assert cli("man", "journal", "dump").out == cli("man", "sowctl-journal-dump").out
+    assert cli("man", "query").out.startswith("SOWCTL-QUERY(1)")
+
+
+def test_man_knows_the_hand_written_pages(cli: Cli) -> None:
+    result = cli("man", "sow-store", environ={"PATH": "/usr/bin:/bin"})
+    assert result.status == 0
+    assert "sow-store" in result.out.lower()
+
+
+def test_no_such_page(cli: Cli) -> None:
+    result = cli("man", "nonsense")
+    assert result.status == 10
+    assert result.err.startswith("error[SOW-CLI-020]")
+
+
+def test_roff_protects_dots_quotes_and_backslashes() -> None:
+    from sowctl.cli.page import Literal, Section
+
+    page = Page("x", 1, "d", "s", (Section("A", (Literal((".TH x", "'quoted'", "a\\nb -c")),)),))
+    assert "\\&.TH x\n\\(aqquoted\\(aq\na\\enb \\-c\n" in roff(page)

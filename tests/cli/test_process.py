@@ -1,0 +1,83 @@
+"""The real program: pipes, closed streams, locales, signals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "sowctl"]
+BASE = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+LOCALES = [
+    {"LC_ALL": "C"},
+    {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    {"LC_ALL": "C.UTF-8"},
+    {"LC_ALL": "en_US.ISO-8859-1", "PYTHONUTF8": "0"},
+    {"PYTHONIOENCODING": "iso-8859-1", "PYTHONUTF8": "0"},
+    {"LC_ALL": "tr_TR.UTF-8"},
+    {"TZ": "America/St_Johns"},
+]
+
+
+def run(*argv: str, shell: str = "", **environ: str) -> subprocess.CompletedProcess[bytes]:
+    command: list[str] = [*COMMAND, *argv]
+    if shell:
+        command = ["bash", "-c", shell.replace("sowctl", " ".join(COMMAND))]
+    return subprocess.run(command, env=BASE | environ, cwd=ROOT / "tests", capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("environ", LOCALES, ids=lambda environ: ",".join(environ.values()))
+def test_output_does_not_depend_on_locale_or_zone(environ: dict[str, str]) -> None:
+    for argv in (["--help"], ["query", "--help"], ["query\x1b", "x"]):
+        reference, found = run(*argv, LC_ALL="C.UTF-8"), run(*argv, **environ)
+        assert (found.returncode, found.stdout, found.stderr) == (
+            reference.returncode,
+            reference.stdout,
+            reference.stderr,
+        )
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    done = run(shell="set -o pipefail; sowctl completion bash | true; echo ${PIPESTATUS[0]}")
+    assert (done.stdout, done.stderr) == (b"141\n", b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("command", ["sowctl --version", "sowctl --help", "sowctl completion bash"])
+def test_a_full_disk_is_an_error(command: str) -> None:
+    done = run(shell=f"{command} > /dev/full")
+    assert done.returncode == 6
+    assert b"no space left" in done.stderr
+
+
+def test_closed_standard_streams() -> None:
+    closed = run(shell="sowctl --help >&-")
+    assert closed.returncode == 6
+    assert b"SOW-CLI-060" in closed.stderr
+    assert run(shell="sowctl nonsense 2>&-").returncode == 2
+    assert run(shell="sowctl --version <&-").returncode == 0
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals(number: int, status: int) -> None:
+    program = (
+        "import sys, time; from sowctl.cli import dispatch, main\n"
+        "def wait(*_): print('ready', flush=True); time.sleep(30)\n"
+        "dispatch.dispatch = wait; sys.argv = ['sowctl', 'x']; main.run()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], env=BASE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    begin = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=10)
+    assert time.monotonic() - begin < 5
+    assert process.returncode == status
+    assert err.strip() in (b"interrupted", b"terminated")

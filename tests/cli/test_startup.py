@@ -1,0 +1,75 @@
+"""What a start imports, and how long it takes. Heavy libraries are for those who need them."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HEAVY = {
+    "typer",
+    "pydantic",
+    "rich",
+    "lxml",
+    "lark",
+    "msgspec",
+    "numpy",
+    "pyspark",
+    "pcre2",
+    "zstandard",
+    "msgpack",
+    "lmdb",
+}
+ROOT = Path(__file__).parents[2]
+
+
+PROGRAM = """
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+from sowctl.cli.main import run
+run()
+"""
+
+
+def imported(*argv: str) -> set[str]:
+    """The names of all modules that are there when a run ends (``-X importtime`` does not see importlib's)."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *argv], cwd=ROOT, capture_output=True, text=True, check=False)
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["--help"], ["completion", "bash"]])
+def test_light_commands_import_nothing_heavy(argv: list[str]) -> None:
+    names = imported(*argv)
+    assert "sowctl.cli.main" in names
+    assert {name.partition(".")[0] for name in names} & HEAVY == set()
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["--help"]])
+def test_no_command_is_imported_for_help_or_version(argv: list[str]) -> None:
+    assert not [name for name in imported(*argv) if name.startswith("sowctl.cli.commands.")]
+
+
+def test_a_command_imports_only_itself() -> None:
+    names = [name for name in imported("completion", "--nope") if name.startswith("sowctl.cli.commands.")]
+    assert names == ["sowctl.cli.commands.completion"]
+
+
+def test_start_up_budget(deep: bool) -> None:
+    if not deep:
+        pytest.skip("timing; runs with --deep")
+
+    def median(*argv: str) -> float:
+        times = []
+        for _ in range(9):
+            begin = time.perf_counter()
+            subprocess.run([sys.executable, *argv], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times)
+
+    reference = median("-c", "import typer, lxml.etree, lmdb")
+    assert median("-m", "sowctl", "--version") <= 1.5 * reference
+    assert median("-m", "sowctl", "--help") <= 1.5 * reference
