@@ -20,7 +20,6 @@ _MULTI = re.compile(rb"[^\x00-\x7f]")
 _ALT_BSUX = 0x02
 _NEVER_UCP = 0x0800
 _NEVER_UTF = 0x1000
-_NEVER_BACKSLASH_C = 0x0010_0000
 _NOTEMPTY_ATSTART = 0x08
 _JIT_STACK_LIMIT = -46
 _LIMITS = frozenset((-47, -52, -53, -63))
@@ -74,7 +73,7 @@ class Regex:
         # The wrapper's own compile() would change what \x and \u mean; these calls give the engine's defaults, and
         # patterns cannot switch to UTF, whose matching fails on bytes that are none.
         self._engine = _cy
-        self._code = _cy.compile(source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX | _NEVER_BACKSLASH_C)
+        self._code = _cy.compile(source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX)
         self._nojit: Any = None
         self.source = source
         try:
@@ -99,7 +98,7 @@ class Regex:
         engine = self._engine
         if error.code == _JIT_STACK_LIMIT:
             if self._nojit is None:
-                self._nojit = engine.compile(self.source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX | _NEVER_BACKSLASH_C)
+                self._nojit = engine.compile(self.source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX)
             try:
                 return engine.match(self._nojit, subject, len(subject), start, _context(), options)[0]
             except engine.LibraryError as second:

@@ -1,0 +1,142 @@
+"""Patterns: the plain texts that need no engine agree with the engine, and bytes stay bytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sowctl.expressions.errors import ExpressionError, MatchLimitExceededError
+from sowctl.expressions.nodes import Pattern
+from sowctl.expressions.patterns import Regex, Simple, compile_pattern
+
+PIECES = [
+    "a",
+    "b",
+    "ab",
+    " ",
+    "é",
+    "\\.",
+    "\\$",
+    "\\\\",
+    "-",
+    "/",
+    "\n",
+    "\\n",
+    ".",
+    "*",
+    "+?",
+    "(a|b)",
+    "[ab]",
+    "^",
+    "$",
+]
+SOURCES = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join)
+SUBJECTS = st.text("ab .$\\-/\né", max_size=8).map(str.encode) | st.binary(max_size=6)
+
+
+def compiled(source: str) -> Simple | Regex | None:
+    return compile_pattern(Pattern(source.encode(), False), "")
+
+
+@given(SOURCES, SUBJECTS)
+@settings(max_examples=400)
+def test_plain_texts_agree_with_the_engine(source: str, subject: bytes) -> None:
+    try:
+        engine = Regex(source.encode())
+    except Exception:
+        with pytest.raises(ExpressionError):
+            compiled(source)
+        return
+    matcher = compiled(source)
+    assert matcher is not None
+    assert matcher.found(subject) == engine.found(subject)
+    assert list(matcher.spans(subject)) == list(engine.spans(subject))
+
+
+@given(SUBJECTS.filter(bool), SUBJECTS)
+def test_raw_strings_are_looked_for_as_they_are(text: bytes, subject: bytes) -> None:
+    matcher = compile_pattern(Pattern(text, True), "")
+    assert matcher is not None
+    assert matcher.found(subject) == (text in subject)
+    assert len(list(matcher.spans(subject))) == subject.count(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("abc", Simple),
+        ("^abc", Simple),
+        ("abc$", Simple),
+        ("^a\\.b$", Simple),
+        ("é", Simple),
+        ("a.c", Regex),
+        ("a|b", Regex),
+        ("^", Regex),
+        ("\\Aa", Regex),
+        ("a\\n", Regex),
+        ("(?i)a", Regex),
+        ("a{2}", Regex),
+    ],
+)
+def test_what_needs_the_engine(source: str, kind: type) -> None:
+    assert type(compiled(source)) is kind
+
+
+def test_the_empty_pattern_is_null() -> None:
+    assert compiled("") is None
+
+
+@pytest.mark.parametrize(
+    ("source", "subject", "expected"),
+    [
+        ("(?<x>a)\\k<x>", b"aa", True),
+        ("(a)\\1", b"aa", True),
+        ("a++b", b"aab", True),
+        ("(?>a*)ab", b"aab", False),
+        ("(?<!x)a", b"xa", False),
+        ("(?s)a.b", b"a\nb", True),
+        ("(?m)^b", b"a\nb", True),
+        ("\\bb", b"a b", True),
+        ("\\x{61}", b"a", True),
+        (".", b"\xff", True),
+        ("^..$", "é".encode(), True),
+        ("(?i)É", "é".encode(), False),
+        ("\\w", "é".encode(), False),
+        ("a\\Kb", b"ab", True),
+    ],
+)
+def test_default_options_over_bytes(source: str, subject: bytes, expected: bool) -> None:
+    matcher = compiled(source)
+    assert matcher is not None
+    assert matcher.found(subject) is expected
+
+
+@pytest.mark.parametrize("source", ["(*UTF)a", "(*UCP)a", "(?<=a*)b", "[b-a]", "\\k<nope>", "a{3,2}", "(", "\\p{Nope}"])
+def test_rejected_patterns(source: str) -> None:
+    text = f"/a LIKE '{source}'"
+    with pytest.raises(ExpressionError) as caught:
+        compile_pattern(Pattern(source.encode(), False, span=(8, len(text))), text)
+    assert (caught.value.code, caught.value.column) == ("SOW-EXP-016", 9)
+
+
+def test_limits_are_errors_and_the_small_stack_is_none() -> None:
+    for source in ("^(a|aa)+$", "(*NO_JIT)^(a|aa)+$"):
+        with pytest.raises(MatchLimitExceededError):
+            Regex(source.encode()).found(b"a" * 50 + b"!")
+        with pytest.raises(MatchLimitExceededError):
+            list(Regex(source.encode()).spans(b"a" * 50 + b"!"))
+    assert Regex(b"^(a|b)*$").found(b"ab" * 200_000)
+    assert list(Regex(b"(?:(a)|b)+$").spans(b"ab" * 20_000)) == [(0, 40_000)]
+
+
+def test_plain_texts_do_not_load_the_engine() -> None:
+    program = (
+        "import sys; from sowctl.expressions.compile import compile_filter;"
+        "compile_filter(\"/a LIKE '^x' AND /b LIKE 'y$' AND /c LIKE r'.*' AND /d BEGINS WITH 'z'\");"
+        "sys.exit(any(name in sys.modules for name in ('pcre2', 'lark', 'numpy', 'fractions', 'hashlib')))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
