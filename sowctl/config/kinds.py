@@ -65,9 +65,9 @@ def read_expiration(text: str) -> tuple[str, int]:
     return "interval", parse_interval(text)
 
 
-def _interval(text: str) -> int:
-    if text.lower() in ("enabled", "disabled"):
-        raise ValueError(f"{text!r} is possible for the Expiration of a topic only; write an interval")
+def _expiration_of_queue(text: str) -> int:
+    if text and not text[0].isdigit() and text[0] not in "+-.":
+        raise Wrong("S025", f"{text!r} is not an interval; a queue takes nothing else")
     return parse_interval(text)
 
 
@@ -166,11 +166,12 @@ KINDS: dict[str, Kind] = {
     "text": Kind("S009", str),
     "path": Kind("S009", _text),
     "field": Kind("S034", _field),
-    "interval": Kind("S026", _interval),
+    "interval": Kind("S026", parse_interval),
     "bytes": Kind("S027", parse_size),
     "count": Kind("S028", parse_count),
     "switch": Kind("S029", parse_switch),
     "expiration": Kind("S026", read_expiration),
+    "expiration:queue": Kind("S026", _expiration_of_queue),
     "recovery": Kind("S024", _recovery(("epoch", "now"))),
     "recovery:queue": Kind("S024", _recovery(("epoch", "now", "creation"))),
     "address": Kind("S011", _address),

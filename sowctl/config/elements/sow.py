@@ -136,7 +136,7 @@ _QUEUE = (
     ),
     Element("MaxBacklog", "0..1", "count"),
     Element("MaxPerSubscriptionBacklog", "0..1", "count", default="1"),
-    Element("Expiration", "0..1", "interval", rule="S025"),
+    Element("Expiration", "0..1", "expiration:queue"),
     Element(
         "ExpirationModel",
         "0..1",

@@ -272,5 +272,59 @@ def topic_format(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(form, "TopicFormat is only for a source with Pattern", "remove it")
     if "%n" not in form.text:
         yield Problem(form, "TopicFormat must contain %n", "%n stands for the logical topic name")
-    if is_pattern(form.text.replace("%n", "").replace(".", "")):
+    if is_pattern(form.text.replace("%n", "")):
         yield Problem(form, "TopicFormat must not contain regular expression characters", "it makes one topic name")
+
+
+def index_not_projected(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a HashIndex of a View names a field that the view does not project.
+
+    Why: no record has the field, so the index can never be used.
+    Example: ``<Key>/name</Key>`` where the view projects ``/customerName``.
+    Instead: name a field of the Projection.
+    """
+    projected: set[str] = set()
+    for section in node.all("Projection"):
+        for field in section.all("Field"):
+            definition = texts.definition(field, projection=True)
+            if definition is None:
+                return
+            path = definition.destination or next(iter(texts.fields(definition.expression))).path
+            projected.add(str(path))
+    for index in node.all("HashIndex"):
+        for key in index.all("Key"):
+            if projected and key.text not in projected:
+                hint = f"the view has {', '.join(sorted(projected))}"
+                yield Problem(key, f"HashIndex names {key.text}, which the view does not project", hint)
+
+
+def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: views or conflated topics that derive from each other in a circle.
+
+    Why: none of them could be made first.
+    Example: view A over B and view B over A.
+    Instead: let one of them read a Topic.
+    """
+    derived = [entry for entry in survey.entries if entry.kind in ("View", "ConflatedTopic")]
+    below = {
+        entry.number: [found for s in sources(entry.node) if (found := _resolve(s, entry, survey)) is not None]
+        for entry in derived
+    }
+    reported: set[int] = set()
+    for entry in derived:
+        path = [entry]
+        waiting = [iter(below[entry.number])]
+        seen = {entry.number}
+        while waiting and entry.number not in reported:
+            step = next(waiting[-1], None)
+            if step is None:
+                waiting.pop()
+                path.pop()
+            elif step is entry:
+                reported.update(member.number for member in path)
+                names = " -> ".join(member.name for member in (*path, entry))
+                yield Problem(entry.node, f"cycle among views or conflated topics: {names}", "let one read a Topic")
+            elif step.number in below and step.number not in seen:
+                seen.add(step.number)
+                path.append(step)
+                waiting.append(iter(below[step.number]))

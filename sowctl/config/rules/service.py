@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 from sowctl.config.document import Node
+from sowctl.config.load import REFERENCE_VERSION
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
@@ -90,3 +91,18 @@ def _files(survey: Survey) -> Iterator[tuple[str, Node, str]]:
         transient = (entry.node.value("Durability", "Duration") or "").lower() == "transient"
         if entry.kind == "Topic" and file is not None and file.text and not transient:
             yield "a store", file, file_of(file.text, entry.name, entry.type)
+
+
+def version_needed(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the file asks for a later version of the dialect than this program knows.
+
+    Why: it may use what is not understood here.
+    Example: ``<RequiredMinimumVersion>6.0</RequiredMinimumVersion>``.
+    Instead: lower the number if the file needs nothing newer.
+    """
+    known = tuple(int(part) for part in REFERENCE_VERSION.split("."))
+    for asked in node.all("RequiredMinimumVersion", "SuggestedMinimumVersion"):
+        parts = asked.text.split(".")
+        if all(part.isascii() and part.isdigit() for part in parts) and tuple(map(int, parts))[:3] > known:
+            message = f"file needs version {asked.text}; the dialect is known up to {REFERENCE_VERSION}"
+            yield Problem(asked, message, warning=asked.tag.startswith("Suggested"))
