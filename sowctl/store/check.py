@@ -23,7 +23,7 @@ from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM, Seam
 from sowctl.store.trouble import REBUILD, explained, missing
 
-_CHILD = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(sys.argv[2], {no_lock})"
+_CHILD = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(*sys.argv[2:])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class StoreCheck(Iterator[Finding]):
         if not sys.executable:
             raise StorageError("SOW-STO-042", "no Python program to run the check with", place=str(self._path))
         root = str(Path(sowctl.__file__).parent.parent)
-        program = _CHILD.format(no_lock=self._no_lock)
-        command = [sys.executable, "-P", "-c", program, root, str(self._path)]
+        command = [sys.executable, "-P", "-c", _CHILD, root, str(self._path)]
+        command += ["no-lock"] if self._no_lock else []
 
         def start() -> subprocess.Popen[bytes]:
             pipe, null = subprocess.PIPE, subprocess.DEVNULL
@@ -100,8 +100,8 @@ class StoreCheck(Iterator[Finding]):
                 if child.stdout is not None:
                     child.stdout.close()
 
-    def _finding(self, id: str, element: str | None, message: str, hint: str | None) -> Finding:
-        return Finding(id, Level.ERROR, Place(str(self._path), element=element), message, hint)
+    def _finding(self, id: str, level: int, element: str | None, message: str, hint: str | None) -> Finding:
+        return Finding(id, Level(level), Place(str(self._path), element=element), message, hint)
 
     def _died(self, status: int, where: str, said: str) -> Finding:
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"

@@ -9,11 +9,12 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import lmdb
 
-from sowctl.errors import RefusedError, SowError, StorageError
+from sowctl.errors import LockedError, RefusedError, SowError, StorageError
 from sowctl.seam import SEAM, Seam
 from sowctl.store.handle import DEFAULT_MAP, Handle, Mode, current_identity, open_handle
 from sowctl.store.locks import Files, WriterLock
@@ -24,8 +25,7 @@ from sowctl.store.trouble import explained, missing, translate
 from sowctl.store.write import WriteTxn
 
 T = TypeVar("T")
-REOPEN_WAIT = 10.0
-"""Seconds to wait at least for another writer when a replaced store is opened again."""
+
 
 __all__ = ["Snapshot", "Store", "WriteTxn", "create_store"]
 
@@ -130,8 +130,8 @@ class Store:
             if handle is not None:
                 handle.retire()
 
-    def _current(self) -> Handle:
-        """The handle of the file that the path shows; a replaced file is opened anew."""
+    def _current(self, *, writing: bool = False) -> Handle:
+        """The handle of the file that the path shows; a replaced file is opened anew. To write, hold the lock."""
         if self._closed:
             raise ValueError("the store is closed")
         handle = self._handle
@@ -139,11 +139,23 @@ class Store:
             handle.check_process()
             now = current_identity(self.files, self._mode.no_lock)
             if not handle.retired and (now is None or now == handle.identity):
-                return handle
+                if handle.writable or not writing:
+                    return handle
+                if handle.users:
+                    raise self._blocked()
             self._handle = None
             handle.retire()
-        handle = self._handle = self._open_handle(max(self._mode.lock_wait, REOPEN_WAIT))
+        handle = self._handle = self._open_again(writing)
         return handle
+
+    def _open_again(self, writing: bool) -> Handle:
+        """Readers of a replaced store do not wait for its writer: they open it read-only, a write opens it anew."""
+        if not writing and self._mode.write:
+            try:
+                return self._open_handle(0.0)
+            except LockedError:
+                return open_handle(self.files, replace(self._mode, write=False), self._seam)
+        return self._open_handle(self._mode.lock_wait)
 
     def _open_handle(self, wait: float) -> Handle:
         if not self._mode.write:
@@ -152,6 +164,14 @@ class Store:
             raise missing(self.files.path)
         with self.lock.held(wait):
             return open_handle(self.files, self._mode, self._seam)
+
+    def _blocked(self) -> RefusedError:
+        return RefusedError(
+            "SOW-STO-028",
+            "the store must be opened anew while a snapshot of this process is open",
+            place=self.path,
+            hint="read the result to its end, or close it, before writing",
+        )
 
     def _begin_read(self) -> tuple[Handle, Any]:
         with self._mutex:
@@ -218,7 +238,7 @@ class Store:
 
     def _open_for_writing(self) -> Handle:
         before = self._handle
-        handle = self._current()
+        handle = self._current(writing=True)
         if handle is not before:
             with self.snapshot() as snapshot:
                 found = snapshot.meta.definition

@@ -57,6 +57,7 @@ class Handle:
         self.databases = databases
         self.identity = identity
         self.seam = seam
+        self.writable = False
         self.users = 0
         self.retired = False
         self.pid = os.getpid()
@@ -210,7 +211,9 @@ def _open(files: Files, mode: Mode, seam: Seam) -> Handle:
         env.close()
         raise
     identity = current_identity(files, mode.no_lock)
-    return Handle(files, env, databases, identity or Identity(0, 0), seam)
+    handle = Handle(files, env, databases, identity or Identity(0, 0), seam)
+    handle.writable = mode.write
+    return handle
 
 
 def _passing(problem: lmdb.Error) -> bool:

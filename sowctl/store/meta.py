@@ -18,7 +18,7 @@ META_KEY = b"meta"
 KEY_MODES = ("fields", "user", "module")
 NO_LINEAGE = bytes(16)
 _PREFIX = Struct("<8sHHI")
-_FIXED = Struct("<16sQQQQQ16sqqqIBB")
+_FIXED = Struct("<16sQQQQQ16sqqqQIBB")
 _CRC = Struct("<I")
 _LENGTH = Struct("<H")
 _SEQUENCE = Struct("<Q")
@@ -61,7 +61,8 @@ class StoreMeta:
 
     ``lineage`` (16 bytes, zero: no journal) and ``applied`` say up to which txid of which log the records are
     complete; ``digest`` is the sum modulo 2**128 over records and versions; ``last_time`` the highest time applied;
-    ``removal_mark`` the clock of the latest physical removal of expired records.
+    ``removal_mark`` the clock of the latest physical removal of expired records; ``transaction`` the number of the LMDB
+    transaction that wrote this.
     """
 
     definition: Definition
@@ -76,7 +77,8 @@ class StoreMeta:
     removal_mark: int = 0
     created: int = 0
     sequences: int = 0
-    format_version: int = field(default=FORMAT_VERSION)
+    transaction: int = field(default=0, compare=False)
+    format_version: int = FORMAT_VERSION
 
     @property
     def has_journal(self) -> bool:
@@ -107,6 +109,7 @@ def encode_meta(meta: StoreMeta) -> bytes:
         meta.last_time,
         meta.removal_mark,
         meta.created,
+        meta.transaction,
         meta.sequences,
         KEY_MODES.index(definition.key_mode),
         definition.key_domain is not None,
@@ -153,9 +156,10 @@ def _damaged(place: str) -> DamageError:
 
 
 def _decode_body(body: bytes, version: int) -> StoreMeta:
-    lineage, applied, records, versions, payload, history, digest, last, mark, created, sequences, mode, domain = (
+    (lineage, applied, records, versions, payload, history, digest, last, mark, created, transaction, *rest) = (
         _FIXED.unpack_from(body)
     )
+    sequences, mode, domain = rest
     texts, at = _texts(body, _FIXED.size, 4)
     (count,) = _LENGTH.unpack_from(body, at)
     fields, _ = _texts(body, at + 2, count)
@@ -173,6 +177,7 @@ def _decode_body(body: bytes, version: int) -> StoreMeta:
         removal_mark=mark,
         created=created,
         sequences=sequences,
+        transaction=transaction,
         format_version=version,
     )
 

@@ -22,6 +22,7 @@ _DAMAGE = (
     lmdb.PageNotFoundError,
     lmdb.VersionMismatchError,
     lmdb.IncompatibleError,
+    lmdb.BadTxnError,
     lmdb.NotFoundError,
     lmdb.BadDbiError,
     lmdb.CursorFullError,

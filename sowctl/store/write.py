@@ -189,7 +189,7 @@ class WriteTxn(Reader):
 
     def finish(self) -> None:
         """Write the meta record; the store calls it before the commit."""
-        self._put_meta(self._meta)
+        self._put_meta(self._meta.changed(transaction=self._txn.id()))
 
     @classmethod
     def create(cls, handle: Handle, txn: Any, meta: StoreMeta) -> None:

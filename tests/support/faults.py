@@ -89,9 +89,11 @@ class KillAt(CountingSeam):
     ) -> R:
         if number != self.n:
             return function(*args, **kwargs)
-        if self.after:
-            function(*args, **kwargs)
-        os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            if self.after:
+                function(*args, **kwargs)
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("SIGKILL came back")
 
 

@@ -1,0 +1,205 @@
+"""A check reads everything, in a process of its own, and never passes when it did not come to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from zlib import crc32
+
+import lmdb
+import pytest
+
+from sowctl.errors import MissingError
+from sowctl.findings import Level
+from sowctl.store import check, codec
+from sowctl.store.check import check_store
+from sowctl.store.env import Store
+from sowctl.store.meta import META_KEY, decode_meta, encode_meta
+from tests.support.damage import truncate
+from tests.support.stores import batch, key_of, new_store, value_of
+
+
+def ids(path: Path) -> list[str]:
+    return [finding.id for finding in check_store(path)]
+
+
+def tamper(path: Path, database: bytes, key: bytes, value: bytes | None) -> None:
+    """Change one entry behind the store's back, as damage that LMDB itself would not know of."""
+    with lmdb.open(str(path), subdir=False, max_dbs=8) as env:
+        handle = env.open_db(database)
+        with env.begin(write=True) as txn:
+            if value is None:
+                assert txn.delete(key, db=handle)
+            else:
+                txn.put(key, value, db=handle)
+            if key != META_KEY and not database.startswith(b"index:"):
+                meta = env.open_db(b"meta", txn=txn)
+                known = decode_meta(txn.get(META_KEY, db=meta), "x.sow")
+                txn.put(META_KEY, encode_meta(known.changed(transaction=txn.id())), db=meta)
+
+
+def test_a_sound_store(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 5000)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(10), 2, expiration=5)))
+        store.write(lambda txn: txn.put_versions([(key_of(3), value_of(key_of(3), 1, b"v"))]))
+        store.write(lambda txn: txn.set_sequence(1, 2))
+        run = check_store(path)
+        assert list(run) == []
+        assert (run.coverage.records, run.coverage.versions, run.coverage.expiry_entries) == (5000, 1, 10)
+        assert run.coverage.complete
+        assert run.coverage.bytes_read > 5000 * 100
+
+
+def test_missing(tmp_path: Path) -> None:
+    with pytest.raises(MissingError):
+        check_store(tmp_path / "x.sow")
+
+
+def test_a_changed_record_is_named(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 20)
+    tamper(path, b"records", key_of(4), value_of(key_of(5), 1, b"under a wrong key"))
+    findings = list(check_store(path))
+    assert [finding.id for finding in findings] == ["SOW-STO-001", "SOW-STO-051", "SOW-STO-051"]
+    assert findings[0].place.element == f"record {int.from_bytes(key_of(4), 'big')}"
+    assert findings[0].level is Level.ERROR
+
+
+def test_a_sound_record_that_was_not_counted(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 20)
+    tamper(path, b"records", key_of(4), value_of(key_of(4), 1, b"another payload"))
+    findings = list(check_store(path))
+    assert [finding.message.split(" ")[0] for finding in findings] == [str(60 * 19 + 15), "the"]
+    assert ids(path) == ["SOW-STO-051", "SOW-STO-051"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        (codec.expiry_key(50, key_of(4)), None),
+        (codec.expiry_key(51, key_of(4)), codec.expiry_value(codec.expiry_key(51, key_of(4)))),
+    ],
+)
+def test_the_expiry_index_is_compared(tmp_path: Path, entry: bytes, value: bytes | None) -> None:
+    path = new_store(tmp_path / "x.sow")
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(10), 2, expiration=50)))
+    tamper(path, b"expiry", entry, value)
+    assert ids(path) == ["SOW-STO-052"]
+
+
+def test_versions_are_compared_with_their_keys_and_with_the_record(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 5)
+    key = key_of(1)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put_versions([(key, value_of(key, 1, b"v"))]))
+        assert ids(path) == []
+        store.write(lambda txn: txn.put_versions([(key, value_of(key, 9, b"v"))]))
+    assert ids(path) == ["SOW-STO-053"]
+    tamper(path, b"history", codec.history_key(key, 1, 1), value_of(key, 2, b"v"))
+    assert "SOW-STO-004" in ids(path)
+
+
+def test_txids_beyond_the_position(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 5)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(3), 8)))
+        store.write(lambda txn: txn.set_applied(b"L" * 16, 8))
+        assert ids(path) == []
+        store.write(lambda txn: txn.set_applied(b"L" * 16, 7))
+    assert ids(path) == ["SOW-STO-051"]
+
+
+def test_a_tombstone_is_no_record(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow")
+    key = key_of(1)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put([key], [value_of(key, 1, b"", flags=codec.TOMBSTONE)]))
+    assert ids(path) == ["SOW-STO-053"]
+
+
+def test_parts_that_do_not_fit(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow")
+    key = key_of(1)
+    body = value_of(key, 1, b"payload")[:-4]
+    body = b"\1" + body[1:]
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put([key], [body + crc32(body, crc32(key)).to_bytes(4, "little")]))
+    assert ids(path) == ["SOW-STO-002"]
+
+
+def test_a_damaged_meta_record_still_lets_the_records_be_checked(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 30)
+    tamper(path, b"meta", META_KEY, b"SOWSTORE" + bytes(30))
+    run = check_store(path)
+    assert [finding.id for finding in run] == ["SOW-STO-012"]
+    assert run.coverage.records == 30
+    assert not run.coverage.complete
+
+
+def test_damaged_sequences(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.set_sequence(1, 2))
+    tamper(path, b"meta", b"seq:" + bytes(8), b"\1" * 12)
+    assert ids(path) == ["SOW-STO-013"]
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 300)
+    truncate(path, 20_000)
+    run = check_store(path)
+    assert [finding.id for finding in run] == ["SOW-STO-022"]
+    assert not run.coverage.complete
+
+
+def test_a_digest_that_was_counted_wrongly(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    with Store.open(path, write=False) as store:
+        meta = store.meta()
+    tamper(path, b"meta", META_KEY, encode_meta(meta.changed(digest=meta.digest ^ 1, transaction=meta.transaction + 1)))
+    assert ids(path) == ["SOW-STO-051"]
+
+
+def test_a_state_that_lmdb_did_not_commit_last_is_a_warning(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    tamper(path, b"index:other", b"key", b"value")
+    (finding,) = check_store(path)
+    assert (finding.id, finding.level) == ("SOW-STO-054", Level.WARNING)
+
+
+def test_a_reading_process_that_dies_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    for signal_number in (signal.SIGBUS, signal.SIGABRT):
+        program = (
+            "import os, sys; print('{\"at\": \"records after 5\"}', flush=True); print('MDB: bad', file=sys.stderr);"
+        )
+        monkeypatch.setattr(
+            check, "_CHILD", f"{program} sys.stderr.flush(); os.kill(os.getpid(), {int(signal_number)}) "
+        )
+        run = check_store(path)
+        (finding,) = run
+        assert finding.id == "SOW-STO-050"
+        assert signal_number.name in finding.message
+        assert "records after 5" in finding.message
+        assert "MDB: bad" in finding.message
+        assert not run.coverage.complete
+
+
+def test_a_reading_process_that_ends_early_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    monkeypatch.setattr(check, "_CHILD", "pass")
+    assert ids(path) == ["SOW-STO-050"]
+
+
+def test_a_check_can_be_left_early(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 20)
+    for number in range(10):
+        tamper(path, b"records", key_of(number), b"x" * 50)
+    run = check_store(path)
+    next(run)
+    run.close()
+    assert list(run) == []
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

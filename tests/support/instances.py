@@ -1,0 +1,128 @@
+"""Instances for tests: a configuration written from a few words, a clock that is set by hand, everything verified after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sowctl.engine.check import check
+from sowctl.engine.instance import Instance
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.reports import PublishReport
+from sowctl.findings import Finding, Level
+from sowctl.seam import SEAM, Seam
+
+START = 1_767_600_000_000_000
+"""2026-01-05T08:00:00Z."""
+SECOND = 1_000_000
+
+
+def topic_xml(name: str, *parts: str, key: str | None = "/id", file: str | None = "sow/%n.sow") -> str:
+    """One Topic element; ``parts`` are further child elements as text."""
+    keys = f"<Key>{key}</Key>" if key is not None else ""
+    where = f"<FileName>{file}</FileName>" if file is not None else ""
+    return f"<Topic><Name>{name}</Name><MessageType>json</MessageType>{keys}{where}{''.join(parts)}</Topic>"
+
+
+def config_xml(topics: str, logged: tuple[str, ...], name: str = "test", size: str = "10MB") -> str:
+    """A whole configuration; ``logged`` are the topics in the transaction log."""
+    log = "".join(f"<Topic><Name>{topic}</Name><MessageType>json</MessageType></Topic>" for topic in logged)
+    journal = (
+        f"<TransactionLog><JournalDirectory>journal</JournalDirectory><JournalSize>{size}</JournalSize>{log}"
+        "</TransactionLog>"
+        if logged
+        else ""
+    )
+    return f"<AMPSConfig><Name>{name}</Name><SOW>{topics}</SOW>{journal}</AMPSConfig>"
+
+
+@dataclass
+class Clock:
+    """A clock that stands where it was set."""
+
+    at: int = START
+
+    def __call__(self) -> int:
+        return self.at
+
+    def tick(self, seconds: float) -> None:
+        """Move it, backwards too."""
+        self.at += round(seconds * SECOND)
+
+
+class Numbers:
+    """Reproducible "random" bytes: every call gives other ones."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, count: int) -> bytes:
+        self.calls += 1
+        return self.calls.to_bytes(count, "big")
+
+
+@dataclass
+class Lab:
+    """An instance in a directory of its own, with a hand on its clock."""
+
+    directory: Path
+    xml: str
+    clock: Clock = field(default_factory=Clock)
+    seam: Seam = SEAM
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "sowctl.xml").write_text(self.xml)
+        self._random = Numbers()
+
+    @property
+    def config(self) -> Path:
+        return self.directory / "sowctl.xml"
+
+    def open(self, seam: Seam | None = None, lock_wait: float = 5.0) -> Instance:
+        return Instance.open(
+            self.config,
+            environment={},
+            clock=self.clock,
+            seam=seam or self.seam,
+            lock_wait=lock_wait,
+            random=self._random,
+            notify=self.notes.append,
+        )
+
+    def publish(self, topic: str, *messages: str | bytes, **options: object) -> PublishReport:
+        payloads = [m.encode() if isinstance(m, str) else m for m in messages]
+        return self.open().topic(topic).publish(payloads, PublishOptions(**options))  # type: ignore[arg-type]
+
+    def query(self, topic: str, filter: str | None = None, **options: object) -> list[str]:
+        """The payloads of a query."""
+        result = self.open().topic(topic).query(filter, **options)
+        return [record.payload.decode() for record in result.records()]
+
+    def digest(self, topic: str) -> str:
+        return self.open().topic(topic).digest().digest
+
+    def store(self, topic: str) -> Path:
+        return self.directory / "sow" / f"{topic}.json.sow"
+
+    def forget(self, topic: str) -> None:
+        """Delete a store with everything beside it."""
+        for path in self.store(topic).parent.glob(f"{topic}.json.sow*"):
+            path.unlink()
+
+    def journals(self) -> list[Path]:
+        return sorted((self.directory / "journal").glob("*.journal"))
+
+    def findings(self) -> list[Finding]:
+        return list(check(self.open()))
+
+
+@contextmanager
+def verified(lab: Lab) -> Iterator[Lab]:
+    """A lab that is checked when the test is done with it."""
+    yield lab
+    errors = [finding for finding in lab.findings() if finding.level >= Level.ERROR]
+    assert not errors, errors
