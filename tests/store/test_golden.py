@@ -1,0 +1,129 @@
+"""The files of released format versions are read byte-exact for ever.
+
+``tests/formats/v1/store.sow`` was written by :func:`write_sample` of version 1 and never changes; ``store.json`` holds
+every byte that a reader of it must give.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sowctl.seam import SEAM
+from sowctl.store import codec
+from sowctl.store.check import check_store
+from sowctl.store.env import Store
+from sowctl.store.meta import Definition, encode_meta
+from sowctl.store.replace import build
+
+GOLDEN = Path(__file__).parent.parent / "formats" / "v1" / "store.sow"
+EXPECTED = GOLDEN.with_suffix(".json")
+DEFINITION = Definition("Golden-1", "orders/é", "json", "fields", ("/id", "/venue"), "orders/é")
+START = 1_767_225_600_000_000
+
+
+def key_of(number: int) -> bytes:
+    return (number * 0x1234_5678_9ABC_DEF1 % (1 << 64)).to_bytes(8, "big")
+
+
+def write_sample(path: Path) -> None:
+    """Everything that format version 1 can hold, from fixed inputs."""
+    rows = []
+    for number in range(40):
+        key = key_of(number)
+        payload = (b'{"id":%d}' % number).ljust(number * 9)
+        parts: dict[str, bytes] = {}
+        if number % 3 == 0:
+            parts["user_key"] = b"user%d" % number
+        if number % 4 == 0:
+            parts["correlation_id"] = b"corr"
+        if number % 5 == 0:
+            parts["logical_topic"] = "/orders/ü".encode()
+        flags = codec.LOSSY if number % 7 == 0 else 0
+        expiration = START + number * 1_000_000 if number % 2 else 0
+        check = bytes([number]) * 8
+        rows.append((key, codec.encode(key, check, 100 + number, START + number, expiration, flags, payload, **parts)))
+    rows.sort()
+    versions = [
+        (key_of(number), codec.encode(key_of(number), bytes([number]) * 8, txid, START - 10 + txid, 0, flags, payload))
+        for number in sorted(range(0, 40, 8), key=key_of)
+        for txid, flags, payload in ((1, codec.LOSSY, b"first"), (2, codec.TOMBSTONE, b""), (3, 0, b"third"))
+    ]
+    with build(path, DEFINITION, seam=SEAM, now=START, lineage=bytes(range(16)), applied=139) as builder:
+        builder.append([key for key, _ in rows], [value for _, value in rows])
+        builder.append_versions(versions)
+        builder.flush()
+
+        def finish(txn: object) -> None:
+            assert hasattr(txn, "set_sequence")
+            txn.raise_last_time(START + 39)  # type: ignore[attr-defined]
+            txn.set_removal_mark(START - 1)  # type: ignore[attr-defined]
+            txn.set_sequence((1 << 64) - 1, 12)
+            txn.set_sequence(7, (1 << 64) - 1)
+
+        builder.change(finish)
+        builder.put_in_place()
+
+
+def describe(path: Path) -> dict[str, object]:
+    """Everything that a reader gives, as plain text."""
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        return {
+            "meta": encode_meta(snapshot.meta).hex(),
+            "records": [
+                [k.hex(), v.hex()] for keys, values in snapshot.scan() for k, v in zip(keys, values, strict=True)
+            ],
+            "versions": [
+                [k.hex(), v.hex()]
+                for keys, values in snapshot.scan_history()
+                for k, v in zip(keys, values, strict=True)
+            ],
+            "expired": [key.hex() for key in snapshot.expired(1 << 62)],
+            "sequences": sorted([str(publisher), str(number)] for publisher, number in snapshot.sequences().items()),
+        }
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    """A copy, for locks and gates are made beside the file."""
+    return Path(shutil.copy(GOLDEN, tmp_path / "store.sow"))
+
+
+def test_version_1_is_read_byte_exact(golden: Path) -> None:
+    assert describe(golden) == json.loads(EXPECTED.read_text())
+    run = check_store(golden)
+    assert list(run) == []
+    assert (run.coverage.records, run.coverage.versions, run.coverage.expiry_entries) == (40, 15, 20)
+
+
+def test_version_1_can_be_written(golden: Path) -> None:
+    with Store.open(golden, write=True, definition=DEFINITION) as store:
+        store.write(lambda txn: txn.delete([key_of(3), key_of(4)]))
+        assert store.meta().records == 38
+    assert list(check_store(golden)) == []
+
+
+def test_the_same_inputs_still_give_the_same_contents(tmp_path: Path) -> None:
+    write_sample(tmp_path / "store.sow")
+    assert describe(tmp_path / "store.sow") == json.loads(EXPECTED.read_text())
+
+
+def test_a_record_of_the_golden_file_as_the_page_describes_it(golden: Path) -> None:
+    with Store.open(golden, write=False) as store, store.snapshot() as snapshot:
+        record = snapshot.get(key_of(0))
+        assert record is not None
+        assert (record.user_key, record.correlation_id, record.logical_topic) == (
+            b"user0",
+            b"corr",
+            "/orders/ü".encode(),
+        )
+        assert (record.lossy, record.tombstone, record.txid, record.payload) == (True, False, 100, b'{"id":0}')
+        assert snapshot.meta.definition == DEFINITION
+        assert [(txid, codec.decode(key_of(8), value).payload) for _, txid, value in snapshot.versions(key_of(8))] == [
+            (1, b"first"),
+            (2, b""),
+            (3, b"third"),
+        ]
