@@ -1,0 +1,46 @@
+"""sow-config(5) names every element and rule code that the program knows, and is clean roff."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sowctl.config.elements.element import walk
+from sowctl.config.elements.instance import INSTANCE
+from sowctl.config.problems import code_of
+
+PAGE = Path(__file__).parents[2] / "man" / "sow-config.5"
+
+
+def words() -> str:
+    return PAGE.read_text(encoding="utf-8").replace("\\-", "-")
+
+
+def test_every_element_is_named() -> None:
+    text = words()
+    names = {name for _, row in walk(INSTANCE) for name in (row.tag, *(other for other, _ in row.synonyms))}
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_the_table_gives_times_and_defaults() -> None:
+    rows = {tuple(part.strip() for part in line.split("\t")[:2]) for line in words().splitlines() if "\t" in line}
+    for parent, row in walk(INSTANCE):
+        if parent in ("Transport", "Target", "MessageType", "View", "Queue", "Destination", "Admin"):
+            assert (row.tag, row.times) in rows, f"{parent}/{row.tag}"
+
+
+def test_the_codes_are_those_of_the_page() -> None:
+    text = words()
+    for family, number, code in re.findall(r"\.BR ([XSFR]) (\d{3})\n(?:is )?(SOW-CFG-\d{3})", text):
+        assert code_of(family + number) == code
+    assert "SOW-CFG-320" in text
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_page_is_clean() -> None:
+    done = subprocess.run(["groff", "-man", "-t", "-Tascii", "-ww", str(PAGE)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
