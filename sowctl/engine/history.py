@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sowctl.values.times import Micros
 
@@ -39,11 +40,7 @@ def prune(versions: Sequence[Version], now: Micros, window: Micros) -> list[Vers
 
     ``versions`` are those of one key, oldest first; the last is the current one.
     """
-    kept = [
-        version
-        for version, successor in zip(versions, versions[1:], strict=False)
-        if now - successor.time <= window
-    ]
+    kept = [version for version, successor in pairwise(versions) if now - successor.time <= window]
     current = versions[-1] if versions else None
     if current is not None and not (current.tombstone and now - current.time > window):
         kept.append(current)

@@ -8,7 +8,8 @@ big-endian, key first, so that bytes sort as numbers do.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import xxhash
 
@@ -35,15 +36,26 @@ def key_digest(domain_prefix: bytes, texts: Sequence[bytes | None]) -> Digest:
     return xxhash.xxh3_128_digest(b"".join(parts))
 
 
-def digester(domain: str) -> Callable[[Sequence[bytes]], Digest]:
-    """A fast :func:`key_digest` for one domain and texts without NULL."""
+class BatchDigester(Protocol):
+    """Digests of many key tuples at once; raises TypeError where a text is None unless ``null``."""
+
+    def __call__(self, rows: Sequence[Sequence[bytes | None]], *, null: bool = False) -> list[Digest]: ...
+
+
+def batch_digester(domain: str, fields: int) -> BatchDigester:
+    """:func:`key_digest` for batches of one domain; ``fields`` is the number of key fields of every row."""
     start = prefix(domain)
     digest = xxhash.xxh3_128_digest
 
-    def one(texts: Sequence[bytes]) -> Digest:
-        return digest(start + b"".join([b"%b%b" % (len(text).to_bytes(4, "big"), text) for text in texts]))
+    def many(rows: Sequence[Sequence[bytes | None]], *, null: bool = False) -> list[Digest]:
+        if null:
+            return [key_digest(start, row) for row in rows]
+        texts: Any = rows
+        if fields == 1:
+            return [digest(start + len(text).to_bytes(4, "big") + text) for (text,) in texts]
+        return [digest(start + b"".join([len(text).to_bytes(4, "big") + text for text in row])) for row in texts]
 
-    return one
+    return many
 
 
 def user_key_digest(user_key: bytes) -> Digest:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
 from sowctl.identity.hashes import client_hash, crc32c, crc64, topic_hash
-from sowctl.identity.keys import digester, is_user_key, key_bytes, key_digest, key_number, prefix, user_key_digest
+from sowctl.identity.keys import batch_digester, is_user_key, key_bytes, key_digest, key_number, prefix, user_key_digest
 
 
 def test_published_check_values() -> None:  # C115, C116
@@ -34,9 +34,18 @@ def test_keys_tell_domains_and_field_borders_apart() -> None:  # C04, C05, C06
     assert key_digest(prefix("T"), [None]) != key_digest(prefix("T"), [b""])
 
 
-@given(st.text(), st.lists(st.binary(max_size=40), min_size=1, max_size=4))
-def test_the_fast_digester_agrees(domain: str, texts: list[bytes]) -> None:
-    assert digester(domain)(texts) == key_digest(prefix(domain), texts)
+@given(st.text(), st.integers(1, 3), st.data())
+def test_batches_agree_with_single_digests(domain: str, fields: int, data: st.DataObject) -> None:
+    text = st.binary(max_size=40)
+    rows = data.draw(st.lists(st.lists(text, min_size=fields, max_size=fields), max_size=5))
+    expected = [key_digest(prefix(domain), row) for row in rows]
+    assert batch_digester(domain, fields)(rows) == batch_digester(domain, fields)(rows, null=True) == expected
+
+
+def test_a_batch_with_a_null_text_says_so() -> None:
+    with pytest.raises(TypeError):
+        batch_digester("D", 1)([[None]])
+    assert batch_digester("D", 1)([[None]], null=True) == [key_digest(prefix("D"), [None])]
 
 
 @given(st.integers(0, 2**64 - 1))

@@ -1,4 +1,4 @@
-"""Instances for tests: a configuration written from a few words, a clock that is set by hand, everything verified after."""
+"""Instances for tests: a configuration from a few words, a clock that is set by hand, everything verified after."""
 
 from __future__ import annotations
 

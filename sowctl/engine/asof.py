@@ -1,0 +1,261 @@
+"""A topic as it was at an instant: from retained versions, or from the journal where that is provably complete.
+
+With History the retained versions answer, within the window (``semantics`` 2). Without, the journal's entries up to the
+instant are folded (``semantics`` 11.34); where older journals are gone, what is left still proves the state from some
+instant on, and an earlier request is refused with that instant in the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.history import Version, as_of
+from sowctl.engine.lifetime import expires, is_expired
+from sowctl.engine.positions import open_log
+from sowctl.engine.sources import CurrentSource, Pairs, Source, open_current, open_file
+from sowctl.engine.timeline import extend, retention, version_of
+from sowctl.errors import MissingError
+from sowctl.journal.format import INSERTED
+from sowctl.store.codec import expiration_of, stamps
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+
+
+class VersionsSource:
+    """The versions that were current at ``at``; ``updates`` are the changes behind the store, per key."""
+
+    def __init__(self, base: CurrentSource, topic: TopicConfig | None, at: int) -> None:
+        self.topic, self.message_type = base.topic, base.message_type
+        self._base, self._at = base, at
+        self._rule = retention(topic.history) if topic is not None else None
+        self._updates: dict[bytes, list[bytes]] = {}
+        if base.overlay is not None:
+            for key, value in base.overlay.changes or ():
+                self._updates.setdefault(key, []).append(value)
+
+    def batches(self, size: int) -> Iterator[Pairs]:
+        """See :class:`~sowctl.engine.sources.Source`."""
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        for key, versions in self.timelines(size):
+            chosen = as_of(versions, self._at)
+            if chosen is not None:
+                keys.append(key)
+                values.append(chosen.value)
+                if len(keys) >= size:
+                    yield keys, values
+                    keys, values = [], []
+        if keys:
+            yield keys, values
+
+    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+        """See :class:`~sowctl.engine.sources.Source`."""
+        snapshot = self._base.snapshot
+        found = []
+        for key in sorted(set(keys)):
+            stored = [value for _, _, value in snapshot.versions(key)]
+            stored += snapshot.get_many([key]).values()
+            chosen = as_of(self._grown(key, stored), self._at)
+            if chosen is not None:
+                found.append((key, chosen.value))
+        return [key for key, _ in found], [value for _, value in found]
+
+    def timeline(self, key: bytes) -> list[Version]:
+        """All versions of a key, oldest first, the current one last."""
+        snapshot = self._base.snapshot
+        stored = [value for _, _, value in snapshot.versions(key)]
+        return self._grown(key, stored + list(snapshot.get_many([key]).values()))
+
+    def close(self) -> None:
+        """See :class:`~sowctl.engine.sources.Source`."""
+        self._base.close()
+
+    def _grown(self, key: bytes, stored: list[bytes]) -> list[Version]:
+        versions = [version_of(value) for value in stored]
+        updates = self._updates.get(key)
+        return extend(versions, updates, self._rule) if updates and self._rule is not None else versions
+
+    def timelines(self, size: int) -> Iterator[tuple[bytes, list[Version]]]:
+        """Every key with its versions, in key order."""
+        stored = _grouped(self._base.snapshot.scan_history(batch=size), self._base.snapshot.scan(batch=size))
+        fresh = iter(sorted(self._updates))
+        waiting = next(fresh, None)
+        for key, values in stored:
+            while waiting is not None and waiting < key:
+                yield waiting, self._grown(waiting, [])
+                waiting = next(fresh, None)
+            if waiting == key:
+                waiting = next(fresh, None)
+            yield key, self._grown(key, values)
+        while waiting is not None:
+            yield waiting, self._grown(waiting, [])
+            waiting = next(fresh, None)
+
+
+def _grouped(versions: Iterator[Pairs], records: Iterator[Pairs]) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Versions and current record of every key, oldest first, in key order."""
+    older = ((key[:8], value) for keys, values in versions for key, value in zip(keys, values, strict=True))
+    current = ((key, value) for keys, values in records for key, value in zip(keys, values, strict=True))
+    old, now = next(older, None), next(current, None)
+    while old is not None or now is not None:
+        key = min(pair[0] for pair in (old, now) if pair is not None)
+        values = []
+        while old is not None and old[0] == key:
+            values.append(old[1])
+            old = next(older, None)
+        if now is not None and now[0] == key:
+            values.append(now[1])
+            now = next(current, None)
+        yield key, values
+
+
+class Nothing:
+    """The state before a topic's window: empty (``semantics`` 2.1, rule 6)."""
+
+    def __init__(self, topic: str, message_type: str) -> None:
+        self.topic, self.message_type = topic, message_type
+
+    def batches(self, size: int) -> Iterator[Pairs]:
+        """No records."""
+        return iter(())
+
+    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+        """No records."""
+        return [], []
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
+    """A configured topic as of ``at`` (microseconds UTC, inclusive); an instant in the future is the present.
+
+    Raises MissingError ``SOW-ENG-050``, with the first instant that can be answered, and what reading raises.
+    """
+    now = instance.now
+    if topic.history is not None:
+        if at < now - topic.history.window_us:
+            open_current(instance, topic, now=now).close()
+            return Nothing(topic.name, topic.message_type)
+        return VersionsSource(open_current(instance, topic, now=now), topic, at)
+    current = open_current(instance, topic, now=min(at, now))
+    with ExitStack() as stack:
+        stack.callback(current.close)
+        settled = max(current.meta.last_time, current.overlay.last_time if current.overlay is not None else 0)
+        if at >= max(settled, current.meta.removal_mark):
+            stack.pop_all()
+            return current
+        if not topic.journalled:
+            raise _too_early(topic, max(settled, current.meta.removal_mark), "it keeps no history and has no journal")
+        with open_log(instance) as log:
+            if log.covers((topic.name, topic.message_type)):
+                return _folded(instance, topic, log, at)
+            return _pieced(instance, topic, log, at, current, stack)
+
+
+def open_file_at(instance: Instance, path: Path, at: int) -> Source:
+    """A bare store file as of ``at``: from its versions, else only where nothing has changed since."""
+    base = open_file(instance, path)
+    if base.meta.versions:
+        return VersionsSource(base, None, at)
+    if at >= base.meta.last_time:
+        return base
+    last = base.meta.last_time
+    base.close()
+    raise MissingError(
+        "SOW-ENG-050",
+        f"the state at {format_time(at)} is not known: the file holds no versions",
+        place=str(path),
+        hint=f"the first instant that can be answered is {format_time(last)}",
+    )
+
+
+def _folded(instance: Instance, topic: TopicConfig, log: Journal, at: int) -> Source:
+    """The journal's entries up to ``at``, as a store in a temporary directory."""
+    import tempfile
+
+    from sowctl.engine.rebuild import rebuild
+
+    with ExitStack() as stack:
+        place = tempfile.TemporaryDirectory(prefix="sowctl-")
+        stack.callback(place.cleanup)
+        path = Path(place.name) / "then.sow"
+        rebuild(instance, log, [replace(topic, file=path)], at=at)
+        base = open_file(instance, path)
+        stack.callback(base.close)
+        return CurrentSource(stack.pop_all(), base.snapshot, None, topic.expiration, at)
+
+
+def _pieced(
+    instance: Instance, topic: TopicConfig, log: Journal, at: int, current: CurrentSource, stack: ExitStack
+) -> Source:
+    """Journals that do not reach back: untouched records from the store, the others from what is left of the log."""
+    ref = topic.name, topic.message_type
+    touched: set[bytes] = set()
+    provable = current.meta.removal_mark if expires(topic.expiration) else 0
+    for block in log.blocks(topic=ref):
+        for entry in block.entries():
+            if entry.topic == ref and entry.key not in touched:
+                touched.add(entry.key)
+                if not entry.flags & INSERTED:
+                    provable = max(provable, entry.time)
+    if at < provable:
+        raise _too_early(topic, provable, "older journals are gone")
+    then = _folded(instance, topic, log, at)
+    stack.pop_all()
+    return _Pieced(current, then, touched, topic, at)
+
+
+class _Pieced:
+    """Records that the log does not touch, from the store; the others as the log has them."""
+
+    def __init__(self, current: CurrentSource, then: Source, touched: set[bytes], topic: TopicConfig, at: int) -> None:
+        self.topic, self.message_type = current.topic, current.message_type
+        self._current, self._then, self._touched = current, then, touched
+        self._config, self._at = topic, at
+
+    def batches(self, size: int) -> Iterator[Pairs]:
+        """See :class:`~sowctl.engine.sources.Source`."""
+        for pairs in _grouped(self._then.batches(size), (self._untouched(p) for p in self._current.batches(size))):
+            yield [pairs[0]], [pairs[1][-1]]
+
+    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+        """See :class:`~sowctl.engine.sources.Source`."""
+        found = dict(zip(*self._then.lookup(keys), strict=True))
+        found.update(zip(*self._untouched(self._current.lookup(keys)), strict=True))
+        chosen = sorted(found)
+        return chosen, [found[key] for key in chosen]
+
+    def close(self) -> None:
+        """See :class:`~sowctl.engine.sources.Source`."""
+        self._then.close()
+        self._current.close()
+
+    def _untouched(self, pairs: Pairs) -> Pairs:
+        rule = self._config.expiration
+        kept = [
+            (key, value)
+            for key, value in zip(*pairs, strict=True)
+            if key not in self._touched
+            and stamps(value)[1] <= self._at
+            and not is_expired(rule, expiration_of(value), self._at)
+        ]
+        return [key for key, _ in kept], [value for _, value in kept]
+
+
+def _too_early(topic: TopicConfig, first: int, why: str) -> MissingError:
+    return MissingError(
+        "SOW-ENG-050",
+        f"the state of topic {topic.name!r} at that instant is not known: {why}",
+        hint=f"the first instant that can be answered is {format_time(first)}",
+        topic=topic.name,
+        first_instant=format_time(first),
+    )

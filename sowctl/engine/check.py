@@ -1,0 +1,150 @@
+"""check: every byte of stores and journals, read and compared.
+
+What is wrong comes as findings, and what was not read is said. Stores are read in a process of their own (:mod:`sowctl.store.check`), so damage cannot take this one down. A check that
+could not complete is an error among its findings, never a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.positions import check_position, definition_of, meta_of, open_log, standings
+from sowctl.engine.targets import Target
+from sowctl.errors import SowError
+from sowctl.findings import Finding, Level, Place
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+
+
+class Examination:
+    """Iterate for findings, once; ``coverage`` says in words, when they have ended, what was read and what was not."""
+
+    def __init__(self, instance: Instance, targets: Sequence[Target] | None) -> None:
+        self._instance = instance
+        self._targets = targets
+        self._lines: list[str] = []
+        self._missed: list[str] = []
+        self._findings = self._run()
+
+    def __iter__(self) -> Iterator[Finding]:
+        return self._findings
+
+    @property
+    def coverage(self) -> str:
+        """One line: what was checked, and what was not."""
+        done = "checked " + ("; ".join(self._lines) if self._lines else "nothing")
+        return done + (f"; not verified: {'; '.join(self._missed)}" if self._missed else "")
+
+    def _run(self) -> Iterator[Finding]:
+        instance = self._instance
+        targets = self._targets
+        if targets is None:
+            targets = [Target(topic=topic) for topic in instance.topics]
+        for target in targets:
+            path = target.topic.file if target.topic is not None else target.path
+            if path is None or not path.exists():
+                yield from self._absent(target)
+                continue
+            yield from self._store(path)
+            if target.topic is not None:
+                yield from self._belongs(target.topic, path)
+        if self._targets is None:
+            yield from self._journal()
+
+    def _absent(self, target: Target) -> Iterator[Finding]:
+        topic = target.topic
+        name = topic.name if topic is not None else str(target.path)
+        self._missed.append(f"{name}: no store")
+        if topic is not None and topic.journalled and self._has_entries(topic):
+            yield Finding(
+                "SOW-CHK-001",
+                Level.WARNING,
+                Place(str(topic.file or topic.name)),
+                f"topic {topic.name!r} has entries in the journal but no store",
+                hint=f"sowctl replay {topic.name} rebuilds it",
+            )
+
+    def _has_entries(self, topic: TopicConfig) -> bool:
+        from sowctl.journal.reader import Journal
+
+        instance = self._instance
+        if instance.log is None or instance.config is None:
+            return False
+        if not Journal.exists(instance.log.directory, instance.config.name):
+            return False
+        try:
+            with open_log(instance) as log:
+                return log.topic_state((topic.name, topic.message_type)).last_txid > 0
+        except SowError:
+            return False
+
+    def _store(self, path: Path) -> Iterator[Finding]:
+        from sowctl.store.check import check_store
+
+        findings = check_store(path, seam=self._instance.seam)
+        yield from findings
+        covered = findings.coverage
+        versions = f", {covered.versions:,} versions" if covered.versions else ""
+        self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {covered.bytes_read:,} bytes")
+        self._missed.extend(f"{path.name}: {part}" for part in covered.not_verified)
+
+    def _belongs(self, topic: TopicConfig, path: Path) -> Iterator[Finding]:
+        """The store against its definition and against the journal's position."""
+        instance = self._instance
+        assert instance.config is not None
+        try:
+            meta = meta_of(path, instance)
+        except SowError:
+            return
+        expected = definition_of(instance.config.name, topic)
+        if different := expected.differences(meta.definition):
+            yield Finding(
+                "SOW-CHK-002",
+                Level.ERROR,
+                Place(str(path)),
+                f"the store was made for another definition ({', '.join(different)}): {meta.definition}",
+                hint="the configuration was changed, or the file belongs to another topic",
+            )
+        if not topic.journalled:
+            return
+        try:
+            with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
+                check_position(meta, log.lineage, log.first_txid, log.last_txid(), path)
+        except SowError as error:
+            if error.exit_status != 10:
+                yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)
+
+    def _journal(self) -> Iterator[Finding]:
+        from sowctl.journal.check import Coverage, check_journal
+        from sowctl.journal.reader import Journal
+
+        instance = self._instance
+        if instance.log is None or instance.config is None:
+            return
+        if not Journal.exists(instance.log.directory, instance.config.name):
+            self._missed.append("journal: no files")
+            return
+        stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
+        coverage = Coverage()
+        try:
+            with open_log(instance) as log:
+                lineage = log.lineage
+        except SowError:
+            lineage = b""
+        yield from check_journal(
+            instance.log.directory,
+            instance.config.name,
+            seam=instance.seam,
+            acknowledged=max((s.applied for s in stores if s.lineage == lineage), default=0),
+            coverage=coverage,
+        )
+        self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {coverage.bytes:,} bytes")
+
+
+def check(instance: Instance, targets: Sequence[Target] | None = None) -> Examination:
+    """Check ``targets``, or all stores and the journal of the configuration."""
+    return Examination(instance, targets)

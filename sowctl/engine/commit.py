@@ -1,0 +1,264 @@
+"""One batch of prepared messages into journal and overlay, under the locks: the heart of publish.
+
+Duplicates go, times are raised or refused, the stored records are looked up once per key, collisions are refused, then
+everything that is left is one group: appended, synced, and with that acknowledged.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sowctl.engine.reports import TopicCounts
+from sowctl.journal.format import HAS_CORRELATION_ID, HAS_USER_KEY, INSERTED, NO_PUBLISHER, PUBLISH
+from sowctl.journal.group import Group
+from sowctl.store.codec import encode, encode_plain
+from sowctl.store.codec import payloads as payloads_of
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.engine.prepare import Prepared, Preparer
+    from sowctl.engine.publishers import Publisher
+    from sowctl.engine.writer import TopicWriter
+
+CHECK = slice(28, 36)
+"""Where a stored value has its check word (``sow-store(5)``, record header)."""
+
+
+@dataclass(slots=True)
+class Entries:
+    """The entries of one topic in a batch, by columns; filled by :func:`settle`."""
+
+    writer: TopicWriter
+    places: list[int] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    checks: list[bytes] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    expirations: list[int] = field(default_factory=list)
+    flags: list[int] = field(default_factory=list)
+    statuses: list[str] = field(default_factory=list)
+    user_keys: list[bytes | None] | None = None
+    correlation_ids: list[bytes | None] | None = None
+    counts: TopicCounts = field(default_factory=lambda: TopicCounts("", ""))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def keep(self, indexes: list[int]) -> None:
+        """Forget all entries but these; the counts lose those that go."""
+        chosen = set(indexes)
+        for index, (status, _) in enumerate(zip(self.statuses, self.keys, strict=True)):
+            if index not in chosen:
+                setattr(self.counts, status, getattr(self.counts, status) - 1)
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            if column is not None:
+                setattr(self, name, [column[index] for index in indexes])
+
+
+_COLUMNS = (
+    "places",
+    "payloads",
+    "keys",
+    "checks",
+    "times",
+    "expirations",
+    "flags",
+    "statuses",
+    "user_keys",
+    "correlation_ids",
+)
+
+
+def settle(
+    writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int, duplicates: set[int]
+) -> tuple[Entries, list[Refusal]]:
+    """Decide what becomes of ``ready``: entries to write, and refusals (older time, colliding key).
+
+    ``duplicates`` are places of messages that were published before.
+    """
+    counts = TopicCounts(*writer.ref)
+    entries = Entries(writer, counts=counts)
+    refused: list[Refusal] = []
+    keep = _not_older(writer, ready, now, refused)
+    times = _times(writer, ready, now)
+    if duplicates:
+        fresh = [index for index in keep if ready.places[index] not in duplicates]
+        counts.duplicates, keep = len(keep) - len(fresh), fresh
+    digests = ready.digests
+    keys = [digest[:8] for digest in digests]
+    checks = [digest[8:] for digest in digests]
+    stored = writer.stored(keys, now)
+    statuses = _classify(keys, checks, ready.payloads, keep, stored, refused, ready.places)
+    if refused:
+        refused_places = {refusal.index for refusal in refused}
+        keep = [index for index in keep if ready.places[index] not in refused_places]
+    whole = len(keep) == len(keys)
+    pick = (lambda column: column) if whole else (lambda column: [column[index] for index in keep])
+    entries.places, entries.statuses = pick(ready.places), statuses
+    entries.payloads, entries.keys, entries.checks = pick(ready.payloads), pick(keys), pick(checks)
+    entries.times = pick(times)
+    entries.expirations = _expirations(preparer, ready, times, keep, whole)
+    for status in _STATUSES:
+        setattr(counts, status, statuses.count(status))
+    user = HAS_USER_KEY if ready.user_keys is not None else 0
+    entries.flags = [INSERTED | user if status == "inserted" else user for status in statuses]
+    if ready.user_keys is not None:
+        entries.user_keys = pick(ready.user_keys)
+    if ready.correlation_ids is not None:
+        entries.correlation_ids = pick(ready.correlation_ids)
+        entries.flags = [
+            flag | HAS_CORRELATION_ID if text is not None else flag
+            for flag, text in zip(entries.flags, entries.correlation_ids, strict=True)
+        ]
+    return entries, refused
+
+
+def _not_older(writer: TopicWriter, ready: Prepared, now: int, refused: list[Refusal]) -> list[int]:
+    """Indexes of messages whose explicit time is not before the topic's last one; the others are refused."""
+    if ready.times is None:
+        return list(range(len(ready.places)))
+    keep, last = [], writer.last_time
+    for index, time in enumerate(ready.times):
+        if time is not None and time < last:
+            text = f"its time lies before the topic's last one ({_text(last)}); time never goes back within a topic"
+            refused.append(Refusal(ready.places[index], "SOW-PUB-006", text))
+        else:
+            keep.append(index)
+            last = max(last, now if time is None else time)
+    return keep
+
+
+def _times(writer: TopicWriter, ready: Prepared, now: int) -> list[int]:
+    at = max(now, writer.last_time)
+    if ready.times is None:
+        return [at] * len(ready.places)
+    times, last = [], writer.last_time
+    for time in ready.times:
+        last = max(last, now if time is None else time)
+        times.append(last)
+    return times
+
+
+def _expirations(preparer: Preparer, ready: Prepared, times: list[int], keep: list[int], whole: bool) -> list[int]:
+    lifetimes = ready.lifetimes
+    if lifetimes is None and whole and times and times[0] == times[-1]:
+        return [preparer.stamp(times[0], None)] * len(times)
+    return [preparer.stamp(times[index], lifetimes[index] if lifetimes is not None else None) for index in keep]
+
+
+_STATUSES = ("inserted", "updated", "unchanged")
+
+
+def _classify(
+    keys: list[bytes],
+    checks: list[bytes],
+    payloads: list[bytes],
+    keep: list[int],
+    stored: dict[bytes, bytes],
+    refused: list[Refusal],
+    places: list[int],
+) -> list[str]:
+    """What every kept message is to its key; refuses keys that collide with another's, which get no status."""
+    known = {key: value[CHECK] for key, value in stored.items()}
+    latest = dict(zip(stored, payloads_of(stored.values()), strict=True))
+    statuses = []
+    for index in keep:
+        key, payload = keys[index], payloads[index]
+        before = latest.get(key)
+        if before is None:
+            known[key] = checks[index]
+            statuses.append("inserted")
+        elif known[key] != checks[index]:
+            text = f"its SOW key {int.from_bytes(key, 'big')} belongs to a record with other key values"
+            refused.append(Refusal(places[index], "SOW-PUB-007", text))
+            continue
+        else:
+            statuses.append("unchanged" if before == payload else "updated")
+        latest[key] = payload
+    return statuses
+
+
+def group_of(parts: list[Entries], publisher: Publisher | None) -> tuple[Group, list[Sequence[int]]]:
+    """One journal group of the entries of a batch in input order, and for every part the ranks of its entries in it."""
+    columns: Entries = parts[0]
+    topic: list[int] | int = 0
+    ranks: list[Sequence[int]] = [range(len(columns))]
+    if len(parts) > 1:
+        columns, topic, ranks = _merged(parts)
+    count = len(columns)
+    sequences = array("Q", publisher.sequences(columns.places)) if publisher is not None else None
+    group = Group(
+        topics=[part.writer.ref for part in parts],
+        publishers=[publisher.identity] if publisher is not None else [],
+        operations=bytes((PUBLISH,)) * count,
+        topic=topic,
+        keys=b"".join(columns.keys),
+        checks=b"".join(columns.checks),
+        times=array("q", columns.times),
+        expirations=array("q", columns.expirations),
+        publisher=0 if publisher is not None else NO_PUBLISHER,
+        sequences=sequences,
+        flags=array("H", columns.flags),
+        payloads=columns.payloads,
+        user_keys=columns.user_keys,
+        correlation_ids=columns.correlation_ids,
+    )
+    return group, ranks
+
+
+def _merged(parts: list[Entries]) -> tuple[Entries, list[int] | int, list[Sequence[int]]]:
+    order = sorted(
+        (place, number, index) for number, part in enumerate(parts) for index, place in enumerate(part.places)
+    )
+    whole = Entries(parts[0].writer)
+    for name in ("places", "payloads", "keys", "checks", "times", "expirations", "flags"):
+        columns = [getattr(part, name) for part in parts]
+        setattr(whole, name, [columns[number][index] for _, number, index in order])
+    for name in ("user_keys", "correlation_ids"):
+        columns = [getattr(part, name) for part in parts]
+        if any(column is not None for column in columns):
+            full = [[None] * len(p) if column is None else column for p, column in zip(parts, columns, strict=True)]
+            setattr(whole, name, [full[number][index] for _, number, index in order])
+    ranks: list[list[int]] = [[] for _ in parts]
+    for rank, (_, number, _) in enumerate(order):
+        ranks[number].append(rank)
+    return whole, [number for _, number, _ in order], list(ranks)
+
+
+def values_from(entries: Entries, txids: Sequence[int]) -> list[bytes]:
+    """The stored values of entries under the txids that they got."""
+    if entries.user_keys is None and entries.correlation_ids is None:
+        stamps = entries.times, entries.expirations
+        return encode_plain(entries.keys, entries.checks, txids, *stamps, entries.payloads)
+    empty: list[bytes | None] = [None] * len(entries)
+    columns = (
+        entries.keys,
+        entries.checks,
+        txids,
+        entries.times,
+        entries.expirations,
+        entries.payloads,
+        entries.user_keys or empty,
+        entries.correlation_ids or empty,
+    )
+    return [
+        encode(key, check, txid, time, expiration, 0, payload, user_key, correlation)
+        for key, check, txid, time, expiration, payload, user_key, correlation in zip(*columns, strict=True)
+    ]
+
+
+def into_overlay(entries: Entries, txids: Sequence[int]) -> None:
+    """Make acknowledged entries visible to the rest of the session."""
+    writer = entries.writer
+    writer.overlay.put(entries.keys, values_from(entries, txids))
+    writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
+
+
+def _text(at: int) -> str:
+    from sowctl.values.times import format_time
+
+    return format_time(at)

@@ -1,0 +1,140 @@
+"""delete: records by filter, by SOW key, or by messages with their keys (``semantics`` 1.4).
+
+Whatever selected them, the journal gets the keys, in one group per topic: a replay deletes exactly the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from sowctl.engine.commit import CHECK
+from sowctl.engine.options import DeleteOptions, PublishOptions
+from sowctl.engine.overlay import tombstone
+from sowctl.engine.prepare import Preparer
+from sowctl.engine.reading import Matcher, environment_of, key_of, open_now
+from sowctl.engine.reports import DeleteReport
+from sowctl.engine.session import WriteSession
+from sowctl.engine.targets import Target
+from sowctl.errors import InputError, UsageError
+from sowctl.journal.format import DELETE, NO_PUBLISHER
+from sowctl.journal.group import Group
+from sowctl.store.meta import NO_LINEAGE
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.writer import TopicWriter
+
+SCAN_BATCH = 1000
+
+
+def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions) -> list[DeleteReport]:
+    """Delete from every target what the one selector of ``options`` names; a key that is not there is no error (C30).
+
+    Raises UsageError ``SOW-DEL-001`` unless exactly one selector is given (C31), ``SOW-DEL-002`` for a bare file, and
+    what stores and journals raise.
+    """
+    chosen = [s for s in (options.filter, options.sow_keys, options.data) if s is not None]
+    if len(chosen) != 1:
+        raise UsageError(
+            "SOW-DEL-001",
+            "a delete takes exactly one of a filter, SOW keys, and data",
+            hint="use --filter, --sow-key or --data",
+        )
+    if options.filter is not None and not options.filter.strip():
+        raise UsageError("SOW-DEL-003", "an empty filter would delete everything", hint="write --filter '1=1' for that")
+    topics = []
+    for target in targets:
+        if target.topic is None:
+            raise UsageError("SOW-DEL-002", "a bare .sow file cannot be changed: deleting needs its configuration")
+        topics.append(target.topic)
+    environment = environment_of(instance) if options.filter is not None else None
+    matchers = [Matcher(options.filter, topic.message_type, topic.name, environment) for topic in topics]
+    if options.dry_run:
+        return [_look(instance, topic, matcher, options) for topic, matcher in zip(topics, matchers, strict=True)]
+    with WriteSession(instance) as session:
+        reports = []
+        for topic, matcher in zip(topics, matchers, strict=True):
+            writer = session.topic(topic)
+            with session.batch([writer]):
+                reports.append(_delete(session, writer, matcher, options))
+                session.apply(force=True)
+        return reports
+
+
+def _look(instance: Instance, topic: TopicConfig, matcher: Matcher, options: DeleteOptions) -> DeleteReport:
+    report = DeleteReport(topic.name, topic.message_type, dry_run=True)
+    with closing(open_now(instance, Target(topic=topic))) as source:
+        if options.filter is not None:
+            for keys, values in source.batches(SCAN_BATCH):
+                report.examined += len(keys)
+                report.matched += len(matcher.places(keys, values))
+        else:
+            keys, _ = source.lookup(_named(topic, options, instance))
+            report.examined = report.matched = len(keys)
+    return report
+
+
+def _delete(session: WriteSession, writer: TopicWriter, matcher: Matcher, options: DeleteOptions) -> DeleteReport:
+    """Select and delete under the locks of one batch, so that what was compared is what is deleted."""
+    instance = session.instance
+    report = DeleteReport(*writer.ref)
+    now = instance.now
+    found: list[tuple[bytes, bytes]] = []
+    if options.filter is not None:
+        for keys, values in writer.scan(SCAN_BATCH, now):
+            report.examined += len(keys)
+            found.extend((keys[place], values[place]) for place in matcher.places(keys, values))
+        keys_and_checks = [(key, value[CHECK]) for key, value in found]
+    else:
+        stored = writer.stored(_named(writer.config, options, instance), now)
+        keys_and_checks = [(key, stored[key][CHECK]) for key in sorted(stored)]
+        report.examined = len(stored)
+    report.matched = len(keys_and_checks)
+    if not keys_and_checks:
+        return report
+    at = max(now, writer.last_time)
+    if writer.journalled:
+        first = session.append(_group(writer, keys_and_checks, at), now)
+    else:
+        first = writer.last_txid + 1
+    for offset, (key, check) in enumerate(keys_and_checks):
+        writer.overlay.delete(key, tombstone(key, check, first + offset, at))
+    writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
+    if not writer.journalled:
+        writer.apply(NO_LINEAGE, writer.last_txid)
+    report.deleted = len(keys_and_checks)
+    return report
+
+
+def _group(writer: TopicWriter, keys_and_checks: list[tuple[bytes, bytes]], at: int) -> Group:
+    count = len(keys_and_checks)
+    return Group(
+        topics=[writer.ref],
+        publishers=[],
+        operations=bytes((DELETE,)) * count,
+        topic=0,
+        keys=b"".join(key for key, _ in keys_and_checks),
+        checks=b"".join(check for _, check in keys_and_checks),
+        times=at,
+        expirations=0,
+        publisher=NO_PUBLISHER,
+        sequences=None,
+        flags=0,
+        payloads=[b""] * count,
+    )
+
+
+def _named(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> list[bytes]:
+    """The keys that SOW keys or messages name. Raises InputError ``SOW-DEL-004`` for a message without a key."""
+    if options.sow_keys is not None:
+        return [key_of(text, topic.key_mode) for text in options.sow_keys]
+    assert options.data is not None
+    if topic.key_mode != "fields":
+        raise UsageError("SOW-DEL-005", f"topic {topic.name!r} takes no keys from messages", hint="use --sow-key")
+    ready, refused = Preparer(topic, PublishOptions(), instance.clock).prepare(options.data, None)
+    if refused:
+        raise InputError("SOW-DEL-004", f"message {refused[0].index + 1} names no record: {refused[0].message}")
+    return [digest[:8] for digest in ready.digests]

@@ -1,0 +1,51 @@
+"""get: records by key, without a filter and without a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from sowctl.engine.reading import key_of, key_of_fields, open_source
+from sowctl.engine.records import RecordBatch, batch_of
+from sowctl.engine.targets import Target
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources import Source
+    from sowctl.store.meta import Definition
+
+
+def get(
+    instance: Instance, target: Target, keys: Sequence[str], *, fields: bool = False, at: int | None = None
+) -> tuple[RecordBatch, list[str]]:
+    """The records of ``keys`` in the order asked for, and the texts of those that do not exist.
+
+    A key is a SOW key (or the publisher's own key); with ``fields`` it is the text of the key field, several fields
+    joined by commas. Raises UsageError for texts that cannot be keys, and what reading raises.
+    """
+    source = open_source(instance, target, at)
+    with closing(source):
+        wanted = [_key(source, target, text, fields) for text in keys]
+        found = dict(zip(*source.lookup(wanted), strict=True))
+        present = [key for key in wanted if key in found]
+        missing = [text for text, key in zip(keys, wanted, strict=True) if key not in found]
+        batch = batch_of(source.topic, source.message_type, present, [found[key] for key in present])
+    return batch, missing
+
+
+def _key(source: Source, target: Target, text: str, fields: bool) -> bytes:
+    if target.topic is not None:
+        topic = target.topic
+        mode, domain, count = topic.key_mode, topic.key_domain, len(topic.keys)
+    else:
+        definition: Definition = source.meta.definition  # type: ignore[attr-defined]
+        mode, domain, count = definition.key_mode, definition.key_domain or "", len(definition.key_fields)  # type: ignore[assignment]
+    if not fields:
+        return key_of(text, mode)
+    if mode != "fields":
+        raise UsageError(
+            "SOW-QRY-005", "this topic has no key fields", hint="give the keys themselves, without --fields"
+        )
+    return key_of_fields(text.split(",") if count > 1 else [text], domain, count)

@@ -1,0 +1,113 @@
+"""info: what there is, without reading it all: stores, their sizes and positions, and how far they lag behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.config.model import OtherEntry
+from sowctl.engine.lifetime import expires
+from sowctl.engine.reports import TopicInfo
+from sowctl.engine.sources import CurrentSource, open_current, open_file
+from sowctl.engine.targets import Target
+from sowctl.errors import DamageError, MissingError, SowError
+from sowctl.store.codec import DIGEST_MODULUS
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+
+
+def info(instance: Instance, targets: Sequence[Target] | None = None) -> list[TopicInfo]:
+    """Facts about ``targets``, or about everything that the configuration names, in its order.
+
+    A store that cannot be read is a row with its state, not an error, unless it is the only target.
+    """
+    if targets is None:
+        rows = []
+        for entry in instance.config.sow if instance.config is not None else ():
+            if isinstance(entry, OtherEntry):
+                rows.append(TopicInfo(entry.name, entry.message_type, entry.kind, "defined"))
+            else:
+                rows.append(_topic(instance, entry))
+        return rows + _log_only(instance)
+    return [_target(instance, target) for target in targets]
+
+
+def _target(instance: Instance, target: Target) -> TopicInfo:
+    if target.topic is not None:
+        return _topic(instance, target.topic)
+    assert target.path is not None
+    with closing(open_file(instance, target.path)) as source:
+        meta = source.meta
+        row = TopicInfo(meta.definition.topic, meta.definition.message_type, "file", "ok")
+        row.keys, row.key_mode = meta.definition.key_fields, meta.definition.key_mode
+        row.journalled = meta.has_journal
+        _fill(row, source, target.path, instance.now, hides=False)
+        return row
+
+
+def _topic(instance: Instance, topic: TopicConfig) -> TopicInfo:
+    row = TopicInfo(topic.name, topic.message_type, "Topic", "ok")
+    row.path = str(topic.file) if topic.file is not None else None
+    row.keys = tuple(str(path) for path in topic.keys)
+    row.key_mode = topic.key_mode
+    row.journalled = topic.journalled
+    row.expiration = topic.expiration.kind
+    if topic.expiration.kind == "interval":
+        row.expiration = f"{topic.expiration.interval_us / 1e6:g}s"
+    if topic.history is not None:
+        row.history = f"window {topic.history.window_us / 1e6:g}s, granularity {topic.history.granularity_us / 1e6:g}s"
+    if topic.file is None:
+        row.state = "transient"
+        return row
+    if not topic.file.exists():
+        row.state = "no store"
+        return row
+    try:
+        source = open_current(instance, topic)
+    except (DamageError, MissingError) as error:
+        row.state, row.note = "damaged" if isinstance(error, DamageError) else "missing", error.message
+        return row
+    except SowError as error:
+        row.state, row.note = "unreadable", error.message
+        return row
+    with closing(source):
+        _fill(row, source, topic.file, instance.now, hides=expires(topic.expiration))
+    return row
+
+
+def _fill(row: TopicInfo, source: CurrentSource, path: Path, now: int, *, hides: bool) -> None:
+    meta = source.meta
+    overlay = source.overlay
+    row.path = str(path)
+    row.records, row.versions, row.payload_bytes = meta.records, meta.versions, meta.payload_bytes
+    row.file_bytes = path.stat().st_size
+    row.applied, row.last_txid = meta.applied, source.last_txid
+    row.last_update = max(meta.last_time, overlay.last_time if overlay is not None else 0) or None
+    row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
+    if hides:
+        row.expired = sum(1 for _ in source.snapshot.expired(now))
+    if overlay is not None:
+        row.lag = len(overlay)
+        known = source.snapshot.get_many(sorted(overlay.current))
+        gone = sum(1 for key, value in overlay.current.items() if value is None and key in known)
+        row.records += sum(1 for k, v in overlay.current.items() if v is not None and k not in known) - gone
+
+
+def _log_only(instance: Instance) -> list[TopicInfo]:
+    """Topics that only the transaction log names, as literal names."""
+    from sowctl.config.matching import is_pattern
+
+    log = instance.log
+    if log is None or instance.config is None:
+        return []
+    rows = []
+    for topic in log.topics:
+        if not is_pattern(topic.name) and not instance.config.find(topic.name, topic.message_type):
+            row = TopicInfo(topic.name, topic.message_type, "journal only", "no SOW")
+            row.journalled = True
+            rows.append(row)
+    return rows

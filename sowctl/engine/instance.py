@@ -1,0 +1,104 @@
+"""An instance opened for work: its configuration, and everything from outside that a verb may need, as arguments.
+
+``sowctl.open`` makes one; the command line does too. It holds no file open. Verbs are functions over an instance;
+:meth:`Instance.topic` gives the same verbs as methods, for programs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from sowctl.seam import SEAM, Seam
+from sowctl.values.times import Clock, Micros, system_clock
+
+if TYPE_CHECKING:
+    from sowctl.config.model import InstanceConfig, TopicConfig, TransactionLog
+    from sowctl.engine.handle import TopicHandle
+
+
+def _silent(_: str) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One instance. ``lock_wait`` in seconds; ``random(n)`` gives n random bytes; ``notify`` takes remarks for people.
+
+    ``config`` is None where a verb works on a bare ``.sow`` file.
+    """
+
+    config: InstanceConfig | None = None
+    clock: Clock = system_clock
+    seam: Seam = SEAM
+    lock_wait: float = 10.0
+    random: Callable[[int], bytes] = os.urandom
+    notify: Callable[[str], None] = _silent
+    holder: str = "sowctl"
+    working: Path = field(default_factory=Path)
+
+    @classmethod
+    def open(
+        cls,
+        config_path: str | os.PathLike[str],
+        *,
+        root: str | os.PathLike[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        defines: Mapping[str, str] | None = None,
+        clock: Clock = system_clock,
+        seam: Seam = SEAM,
+        lock_wait: float = 10.0,
+        random: Callable[[int], bytes] = os.urandom,
+        notify: Callable[[str], None] = _silent,
+        holder: str = "sowctl",
+    ) -> Instance:
+        """Load ``config_path`` (paths in it count from its directory, or from ``root``).
+
+        ``environment`` (default: the process's) fills ``${VAR}``, ``defines`` before it. Raises ConfigError (exit 4).
+        """
+        from sowctl.config.instance import load_instance
+
+        config = load_instance(
+            Path(config_path),
+            environment=os.environ if environment is None else environment,
+            defines=defines,
+            root=None if root is None else Path(root),
+        )
+        return cls(config, clock, seam, lock_wait, random, notify, holder)
+
+    @property
+    def now(self) -> Micros:
+        """One reading of the clock, microseconds UTC."""
+        return self.clock()
+
+    @property
+    def log(self) -> TransactionLog | None:
+        """The transaction log's configuration, if there is one."""
+        return self.config.transaction_log if self.config is not None else None
+
+    @property
+    def topics(self) -> tuple[TopicConfig, ...]:
+        """The SOW topics in configuration order."""
+        return self.config.topics if self.config is not None else ()
+
+    def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
+        """The verbs of one topic. Raises MissingError (exit 10) and UsageError (exit 2, ambiguous)."""
+        from sowctl.engine.handle import TopicHandle
+        from sowctl.engine.targets import find_topic
+
+        return TopicHandle(self, find_topic(self, name, message_type))
+
+    def close(self) -> None:
+        """Nothing is held open between verbs; here for symmetry with ``with``."""
+
+    def __enter__(self) -> Instance:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,118 @@
+"""From input to batches: messages are gathered until a batch is full, large or old, also while the input is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from sowctl.messages.framing import Chunk, RefusedFrame
+
+if TYPE_CHECKING:
+    from sowctl.messages.envelope import Envelope
+
+
+class Source(Protocol):
+    """Where chunks of messages come from; :class:`~sowctl.messages.framing.FrameReader` is one."""
+
+    ended: bool
+
+    def poll(self, timeout: float | None = None) -> Chunk | None:
+        """What is complete by now, None if nothing is within ``timeout`` seconds."""
+        ...
+
+
+class Listed:
+    """A source over messages in memory, or that somebody yields."""
+
+    def __init__(self, messages: Iterable[bytes], size: int = 1000) -> None:
+        self.ended = False
+        self._messages = iter(messages)
+        self._size = size
+        self._count = 0
+
+    def poll(self, timeout: float | None = None) -> Chunk | None:
+        """The next messages; a "line" is a message, offsets count messages too."""
+        payloads = [message for _, message in zip(range(self._size), self._messages, strict=False)]
+        if not payloads:
+            self.ended = True
+            return None
+        start = self._count
+        self._count += len(payloads)
+        numbers = range(start + 1, self._count + 1)
+        return Chunk(payloads, lambda: (numbers, range(start, self._count)), self._count)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages that are published together. ``places`` gives line and offset of a message, ``end`` the offset behind
+    the last one; ``refused`` are frames that the framing gave up on."""
+
+    name: str
+    payloads: list[bytes] = field(default_factory=list)
+    envelopes: list[Envelope] | None = None
+    refused: list[RefusedFrame] = field(default_factory=list)
+    blank: int = 0
+    end: int = 0
+    size: int = 0
+    parts: list[tuple[int, Chunk, int]] = field(default_factory=list)
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Line and byte offset of ``payloads[index]``."""
+        for first, chunk, start in reversed(self.parts):
+            if index >= first:
+                return chunk.line(start + index - first), chunk.offset(start + index - first)
+        raise IndexError(index)
+
+
+def batches(
+    name: str,
+    source: Source,
+    *,
+    count: int,
+    size: int,
+    linger: float,
+    monotonic: Callable[[], float],
+) -> Iterator[Batch]:
+    """Batches of at most ``count`` messages, about ``size`` bytes, and at most ``linger`` seconds old."""
+    batch, deadline = Batch(name), 0.0
+    while True:
+        waiting = bool(batch.payloads or batch.refused)
+        chunk = source.poll(max(0.0, deadline - monotonic()) if waiting else None)
+        if chunk is None:
+            if waiting and (source.ended or monotonic() >= deadline):
+                yield batch
+                batch = Batch(name)
+            if source.ended:
+                return
+            continue
+        if not waiting:
+            deadline = monotonic() + linger
+        batch.refused.extend(chunk.refused)
+        batch.blank += chunk.blank
+        start = 0
+        while start < len(chunk.payloads):
+            start = _take(batch, chunk, start, count, size)
+            if len(batch.payloads) >= count or batch.size >= size:
+                yield batch
+                batch, deadline = Batch(name), monotonic() + linger
+        batch.end = chunk.end
+        if (batch.payloads or batch.refused) and monotonic() >= deadline:
+            yield batch
+            batch = Batch(name)
+
+
+def _take(batch: Batch, chunk: Chunk, start: int, count: int, size: int) -> int:
+    stop = min(len(chunk.payloads), start + count - len(batch.payloads))
+    taken = chunk.payloads[start:stop]
+    total = sum(map(len, taken))
+    while len(taken) > 1 and batch.size + total > size:
+        total -= len(taken.pop())
+    batch.parts.append((len(batch.payloads), chunk, start))
+    batch.payloads.extend(taken)
+    batch.size += total
+    if chunk.envelopes is not None:
+        batch.envelopes = (batch.envelopes or []) + chunk.envelopes[start : start + len(taken)]
+    stop = start + len(taken)
+    batch.end = chunk.offset(stop) if stop < len(chunk.payloads) else chunk.end
+    return stop

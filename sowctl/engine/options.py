@@ -1,0 +1,80 @@
+"""What the verbs are asked for, as plain values; the command line and programs fill in the same classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OnError = Literal["stop", "skip", "abort"]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishOptions:
+    """How to publish.
+
+    ``batch`` messages, ``batch_bytes`` or ``linger`` seconds close a batch, whichever is first. ``on_error``: stop at
+    the first bad message, skip it, or write nothing at all if there is one. ``max_errors``: more refused messages than
+    this end a run that skips. ``expiration`` in seconds (0: never). ``client`` names the publisher; ``sequence``
+    numbers its first message and switches the detection of duplicates on. ``timestamp`` is the time of all messages,
+    ``timestamp_field`` the path that holds each one's own.
+    """
+
+    batch: int = 1000
+    batch_bytes: int = 1 << 20
+    linger: float | None = None
+    on_error: OnError = "stop"
+    max_errors: int | None = None
+    dry_run: bool = False
+    expiration: float | None = None
+    sow_key: str | None = None
+    client: str | None = None
+    sequence: int | None = None
+    timestamp: str | None = None
+    timestamp_field: str | None = None
+    allow_null_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """What to read, in which order, how much. ``at`` is an instant in microseconds UTC.
+
+    ``skip_n`` needs ``top_n``. ``sow_keys`` are texts as clients see them. ``sort_memory`` bytes are held while
+    ordering; beyond them runs go to temporary files. ``by_time``: in the order of updates where there is no other.
+    """
+
+    filter: str | None = None
+    order_by: str | None = None
+    top_n: int | None = None
+    skip_n: int | None = None
+    sow_keys: tuple[str, ...] | None = None
+    at: int | None = None
+    select: str | None = None
+    batch_size: int = 1000
+    sort_memory: int = 64 << 20
+    by_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """What to delete: exactly one of a filter, SOW keys, or messages whose keys are meant."""
+
+    filter: str | None = None
+    sow_keys: tuple[str, ...] | None = None
+    data: tuple[bytes, ...] | None = None
+    dry_run: bool = False
+    client: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """How to rebuild. ``until`` is a txid or an instant (microseconds UTC); ``into`` a directory for new stores;
+    ``journal`` another directory to read journals from; ``rebuild`` starts over even where catching up would do."""
+
+    until_txid: int | None = None
+    until_time: int | None = None
+    into: str | None = None
+    journal: str | None = None
+    verify: bool = False
+    rebuild: bool = False
+    force: bool = False
+    dry_run: bool = False

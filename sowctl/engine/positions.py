@@ -1,0 +1,131 @@
+"""Where stores and journals stand to each other: which position a journal can explain, what covers a topic's past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.errors import ConfigError, DamageError, MissingError, SowError
+from sowctl.store.env import Store
+from sowctl.store.meta import Definition, StoreMeta
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A store's position: path, txid and lineage; ``applied`` 0 where there is no readable store."""
+
+    path: Path
+    applied: int
+    lineage: bytes
+    ref: tuple[str, str] = ("", "")
+    last_time: int = 0
+
+
+def definition_of(instance_name: str, topic: TopicConfig) -> Definition:
+    """The definition that a topic's store is made with."""
+    return Definition(
+        instance=instance_name,
+        topic=topic.name,
+        message_type=topic.message_type,
+        key_mode=topic.key_mode,
+        key_fields=tuple(str(path) for path in topic.keys),
+        key_domain=topic.key_domain if topic.key_mode == "fields" else None,
+    )
+
+
+def open_log(instance: Instance, *, acknowledged: int = 0, directory: Path | None = None) -> Journal:
+    """The instance's journal for reading; ``directory`` names another place of it.
+
+    Raises ConfigError ``SOW-ENG-020`` without a TransactionLog, MissingError ``SOW-JRN-001`` without files.
+    """
+    from sowctl.journal.reader import Journal
+
+    if instance.config is None or (instance.log is None and directory is None):
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    where = directory if directory is not None else instance.log.directory  # type: ignore[union-attr]
+    return Journal.open(where, instance.config.name, seam=instance.seam, acknowledged=acknowledged)
+
+
+def meta_of(path: Path, instance: Instance) -> StoreMeta:
+    """The meta record of a store, read in a moment. Raises what opening raises."""
+    with Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait) as store:
+        return store.meta()
+
+
+def standings(instance: Instance, topics: Iterable[TopicConfig]) -> list[Standing]:
+    """The positions of the stores that exist; an unreadable store stands at 0, for whoever opens it to report."""
+    found = []
+    for topic in topics:
+        if topic.file is None or not topic.file.exists():
+            continue
+        try:
+            meta = meta_of(topic.file, instance)
+            ref = topic.name, topic.message_type
+            found.append(Standing(topic.file, meta.applied, meta.lineage, ref, meta.last_time))
+        except SowError:
+            found.append(Standing(topic.file, 0, bytes(16)))
+    return found
+
+
+def check_position(meta: StoreMeta, lineage: bytes, first_txid: int, last_txid: int, place: Path) -> int:
+    """The txid behind which the journal goes on from a store with ``meta``; entries above it are to be applied.
+
+    A store of another lineage is explained by a journal that began above it (the old journal was removed), a store of
+    none by a topic that was not journalled before. Raises
+    DamageError ``SOW-ENG-001`` (behind what the journal still holds), ``SOW-ENG-002`` (ahead of the journal),
+    ``SOW-ENG-003`` (a lineage that this journal does not continue).
+    """
+    if meta.lineage != lineage:
+        if meta.applied < first_txid or not meta.has_journal:
+            return first_txid - 1
+        raise DamageError(
+            "SOW-ENG-003",
+            f"the store follows another journal: it stands at txid {meta.applied}, this journal begins at {first_txid}",
+            place=str(place),
+            hint="put the store's own journals back, or move the store aside and run sowctl replay",
+        )
+    if meta.applied > last_txid:
+        raise DamageError(
+            "SOW-ENG-002",
+            f"the store has applied txid {meta.applied}, but the journal ends at {last_txid}",
+            place=str(place),
+            hint="journal files are missing at the end: put them back, or move the store aside and run sowctl replay",
+        )
+    if meta.applied < first_txid - 1:
+        raise DamageError(
+            "SOW-ENG-001",
+            f"the store has applied txid {meta.applied}, but the oldest journal file begins at {first_txid}",
+            place=str(place),
+            hint="put the older journal files back; without them the changes between are lost",
+        )
+    return meta.applied
+
+
+def no_store(topic: TopicConfig) -> MissingError:
+    """The error of a reader that finds nothing to read."""
+    return MissingError(
+        "SOW-ENG-010",
+        f"topic {topic.name!r} has no store yet",
+        place=str(topic.file) if topic.file is not None else None,
+        hint="publish to it first; sowctl info shows which topics have stores",
+        topic=topic.name,
+    )
+
+
+def not_covered(topic: TopicConfig, first_txid: int) -> MissingError:
+    """The error where a missing store cannot be rebuilt from what is left of the journals."""
+    return MissingError(
+        "SOW-ENG-011",
+        f"the store of topic {topic.name!r} is missing, and the journals (from txid {first_txid} on) do not reach back "
+        "to the topic's first entry",
+        place=str(topic.file),
+        hint="put the store or the older journals back; sowctl replay rebuilds from what is left",
+        topic=topic.name,
+    )

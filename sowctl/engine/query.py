@@ -1,0 +1,253 @@
+"""query: records of topics that match a filter, in the order asked for, as many as asked for (``semantics`` 3).
+
+Texts are compiled before a store is opened. Without an order, records come in key order, topic after topic as the
+configuration has them; with one, order, skip_n and top_n hold over the whole result. Nothing is held but a batch and
+the memory for sorting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.reading import Matcher, environment_of, key_of, open_source
+from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
+from sowctl.engine.reports import QueryStatistics
+from sowctl.engine.sorting import Sorter
+from sowctl.engine.sources import Pairs, Source
+from sowctl.engine.targets import Target
+from sowctl.errors import UsageError
+from sowctl.messages.types import get_type
+from sowctl.store.codec import payloads, stamps
+from sowctl.values.fields import Slot
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.expressions.actions import OrderKey
+
+MAX_BATCH = 10_000
+DEFAULTS = QueryOptions()
+
+__all__ = ["QueryOptions", "QueryResult", "query"]
+
+
+class QueryResult:
+    """Iterate for batches of records, once; ``statistics`` are complete when that is done. Close it when not."""
+
+    def __init__(self, instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
+        _check(options)
+        self._instance = instance
+        self._targets = targets
+        self._options = options
+        self._order = _order(options.order_by)
+        self._select = _select(options.select)
+        self._environment = environment_of(instance) if options.filter else None
+        self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
+        self.statistics: list[QueryStatistics] = []
+        self._batches = self._run()
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return self._batches
+
+    def records(self) -> Iterator[StoredRecord]:
+        """The records one by one."""
+        for batch in self._batches:
+            yield from batch.records
+
+    def close(self) -> None:
+        """End the query early; snapshots and temporary files go."""
+        self._batches.close()  # type: ignore[attr-defined]
+
+    def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
+        if target.topic is not None:
+            return Matcher(self._options.filter, target.topic.message_type, target.topic.name, self._environment)
+        assert source is not None
+        return Matcher(self._options.filter, source.message_type, source.topic, self._environment)
+
+    def _run(self) -> Iterator[RecordBatch]:
+        batches = self._ordered() if self._order or self._options.by_time else self._limited()
+        with closing(batches):  # type: ignore[type-var]
+            for batch in batches:
+                self.statistics[self._place[batch.topic, batch.message_type]].returned += len(batch)
+                yield self._selected(batch) if self._select is not None else batch
+
+    def _pairs(self) -> Iterator[tuple[Source, Matcher, Iterator[Pairs], QueryStatistics]]:
+        """Every source, opened in turn, with its records."""
+        self._place: dict[tuple[str, str], int] = {}
+        compiled = iter(self._matchers)
+        for target in self._targets:
+            source = open_source(self._instance, target, self._options.at)
+            with closing(source):
+                matcher = next(compiled) if target.topic is not None else self._matcher(target, source)
+                numbers = QueryStatistics(source.topic, source.message_type)
+                self._place[source.topic, source.message_type] = len(self.statistics)
+                self.statistics.append(numbers)
+                yield source, matcher, self._candidates(source, target), numbers
+
+    def _candidates(self, source: Source, target: Target) -> Iterator[Pairs]:
+        texts = self._options.sow_keys
+        if texts is None:
+            return source.batches(self._options.batch_size)
+        mode = target.topic.key_mode if target.topic is not None else _mode_of(source)
+        return iter((source.lookup([key_of(text, mode) for text in texts]),))
+
+    def _limited(self) -> Iterator[RecordBatch]:
+        skip = self._options.skip_n or 0
+        left = self._options.top_n
+        for source, matcher, pairs, numbers in self._pairs():
+            for keys, values in pairs:
+                places = matcher.places(keys, values)
+                numbers.examined += len(keys)
+                numbers.matched += len(places)
+                passed = min(skip, len(places))
+                skip -= passed
+                chosen = places[passed:] if left is None else places[passed : passed + left]
+                if left is not None:
+                    left -= len(chosen)
+                if len(chosen):
+                    yield batch_of(
+                        source.topic,
+                        source.message_type,
+                        keys if len(chosen) == len(keys) else [keys[place] for place in chosen],
+                        values if len(chosen) == len(keys) else [values[place] for place in chosen],
+                    )
+
+    def _ordered(self) -> Iterator[RecordBatch]:
+        """Sort what matches. If a set that was read as texts turns out to hold a number, start over with that known."""
+        mixed = [False] * len(self._order)
+        while True:
+            self.statistics.clear()
+            with closing(Sorter(self._options.sort_memory, self._wanted())) as sorter:
+                if self._collect(sorter, mixed):
+                    yield from self._emit(sorter)
+                    return
+
+    def _wanted(self) -> int | None:
+        return None if self._options.top_n is None else self._options.top_n + (self._options.skip_n or 0)
+
+    def _collect(self, sorter: Sorter, mixed: list[bool]) -> bool:
+        """Fill the sorter; False (and ``mixed`` corrected) when the reading of a key has to change."""
+        ranks = _FieldRanks(self._order, mixed) if self._order else _TimeRanks()
+        with closing(self._pairs()) as sources:  # type: ignore[type-var]
+            for number, (source, matcher, pairs, numbers) in enumerate(sources):
+                owner = number.to_bytes(2, "big")
+                ranks.begin(source.message_type)
+                for keys, values in pairs:
+                    places = matcher.places(keys, values)
+                    numbers.examined += len(keys)
+                    numbers.matched += len(places)
+                    chosen = [values[place] for place in places]
+                    found = ranks.of(chosen)
+                    if found is None:
+                        return False
+                    ranked = (keys[place] + owner for place in places)
+                    sorter.add(list(zip(found, ranked, chosen, strict=True)))
+        return True
+
+    def _emit(self, sorter: Sorter) -> Iterator[RecordBatch]:
+        names = [(numbers.topic, numbers.message_type) for numbers in self.statistics]
+        held: list[tuple[bytes, bytes]] = []
+        number = -1
+        for _, ranked, value in islice(sorter.sorted(), self._options.skip_n or 0, None):
+            owner = int.from_bytes(ranked[8:], "big")
+            if held and (owner != number or len(held) >= self._options.batch_size):
+                yield batch_of(*names[number], *_columns(held))
+                held = []
+            number = owner
+            held.append((ranked[:8], value))
+        if held:
+            yield batch_of(*names[number], *_columns(held))
+
+    def _selected(self, batch: RecordBatch) -> RecordBatch:
+        assert self._select is not None
+        select = get_type(batch.message_type).select
+        records = [StoredRecord(r.key, r.value, select(r.payload, self._select)) for r in batch.records]
+        return RecordBatch(batch.topic, batch.message_type, batch.view, records)
+
+
+class _FieldRanks:
+    """Sort keys by fields. A key's reading starts as texts and becomes numeric with the first number met."""
+
+    def __init__(self, order: Sequence[OrderKey], mixed: list[bool]) -> None:
+        from sowctl.values.order import has_number, sort_key
+
+        self._order, self._mixed, self._seen = order, mixed, False
+        self._has_number, self._sort_key = has_number, sort_key
+        self._slots = tuple(Slot(key.path, text=key.text) for key in order)
+
+    def begin(self, message_type: str) -> None:
+        """The values to come are of this type."""
+        self._extract = get_type(message_type).extractor(self._slots)
+
+    def of(self, values: Sequence[bytes]) -> list[Any] | None:
+        """Sort keys; None if earlier ones were made with a reading that has turned out wrong."""
+        if not values:
+            return []
+        rows = self._extract(payloads(values))[0]
+        columns = zip(*rows, strict=True)
+        numeric = [
+            known or any(map(self._has_number, column)) for known, column in zip(self._mixed, columns, strict=True)
+        ]
+        if numeric != self._mixed:
+            self._mixed[:] = numeric
+            if self._seen:
+                return None
+        self._seen = True
+        return [self._sort_key(row, self._order, self._mixed) for row in rows]
+
+
+class _TimeRanks:
+    """Sort keys by time and txid: the order in which records can be published again."""
+
+    def begin(self, message_type: str) -> None:
+        """Any type will do."""
+
+    def of(self, values: Sequence[bytes]) -> list[Any] | None:
+        """Sort keys."""
+        return [stamps(value)[::-1] for value in values]
+
+
+def query(instance: Instance, targets: Sequence[Target], options: QueryOptions = DEFAULTS) -> QueryResult:
+    """Start a query over ``targets`` (see :func:`sowctl.engine.targets.resolve`).
+
+    Raises UsageError (exit 2) for texts and options at once; reading raises what sources raise, and InputError
+    ``SOW-QRY-004`` (exit 3) for a payload that a filter cannot read.
+    """
+    return QueryResult(instance, targets, options)
+
+
+def _check(options: QueryOptions) -> None:
+    if options.skip_n is not None and options.top_n is None:
+        raise UsageError("SOW-QRY-010", "skip_n needs top_n", hint="add --top-n")  # C61
+    if not 1 <= options.batch_size <= MAX_BATCH:
+        raise UsageError("SOW-QRY-011", f"a batch size is 1 to {MAX_BATCH}, not {options.batch_size}")  # C62
+    if (options.top_n or 0) < 0 or (options.skip_n or 0) < 0:
+        raise UsageError("SOW-QRY-012", "top_n and skip_n are not negative")
+
+
+def _order(text: str | None) -> tuple[OrderKey, ...]:
+    if text is None:
+        return ()
+    from sowctl.expressions.parse import parse_order_by
+
+    return parse_order_by(text)
+
+
+def _select(text: str | None) -> list[tuple[bool, tuple[str, ...]]] | None:
+    if text is None:
+        return None
+    from sowctl.expressions.parse import parse_select
+
+    return [(include, path.names if path is not None else ()) for include, path in parse_select(text).directives]
+
+
+def _mode_of(source: Source) -> str:
+    meta = getattr(source, "meta", None)
+    return meta.definition.key_mode if meta is not None else "fields"
+
+
+def _columns(held: list[tuple[bytes, bytes]]) -> Pairs:
+    return [key for key, _ in held], [value for _, value in held]

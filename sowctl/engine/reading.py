@@ -1,0 +1,155 @@
+"""What reading verbs share: opening the source of a target, keys from texts, the filter over a batch of records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.targets import Target
+from sowctl.errors import InputError, UsageError
+from sowctl.identity.keys import batch_digester, key_bytes, user_key_digest
+from sowctl.messages.types import get_type
+from sowctl.store.codec import CORRELATION, USER_KEY, decode, payloads, stamps
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources import CurrentSource, Source
+    from sowctl.expressions.compile import Filter
+    from sowctl.expressions.environment import Environment, Header
+    from sowctl.values.fields import Row
+
+_NUMBER = re.compile(r"\d{1,20}")
+U64 = 1 << 64
+
+
+def open_source(instance: Instance, target: Target, at: int | None) -> Source:
+    """The state of a target now, or as of ``at`` (microseconds UTC)."""
+    if at is None:
+        return open_now(instance, target)
+    from sowctl.engine.asof import open_at, open_file_at
+
+    if target.topic is not None:
+        return open_at(instance, target.topic, at)
+    assert target.path is not None
+    return open_file_at(instance, target.path, at)
+
+
+def open_now(instance: Instance, target: Target) -> CurrentSource:
+    """The present state of a target."""
+    from sowctl.engine.sources import open_current, open_file
+
+    if target.topic is not None:
+        return open_current(instance, target.topic)
+    assert target.path is not None
+    return open_file(instance, target.path)
+
+
+def key_of(text: str, key_mode: str) -> bytes:
+    """The 8-byte key that a client's text names: an unsigned decimal, or the publisher's own key.
+
+    Raises UsageError ``SOW-QRY-001`` for a text that is no decimal below 2**64 where keys are generated.
+    """
+    if key_mode == "user":
+        return user_key_digest(text.encode())[:8]
+    if _NUMBER.fullmatch(text) and int(text) < U64:
+        return key_bytes(int(text))
+    raise UsageError(
+        "SOW-QRY-001",
+        f"{text!r} is not a SOW key",
+        hint="SOW keys are whole numbers from 0 to 18446744073709551615, as query --meta shows them",
+    )
+
+
+def key_of_fields(texts: Sequence[str], key_domain: str, fields: int) -> bytes:
+    """The 8-byte key of a record with these key field texts. Raises UsageError ``SOW-QRY-002`` for another number."""
+    if len(texts) != fields:
+        raise UsageError("SOW-QRY-002", f"the key has {fields} fields, {len(texts)} values were given")
+    return batch_digester(key_domain, fields)([[text.encode() for text in texts]])[0][:8]
+
+
+class Matcher:
+    """A compiled filter over stored values of one message type. ``examined`` counts what it has seen."""
+
+    def __init__(self, text: str | None, message_type: str, topic: str, environment: Environment | None) -> None:
+        self.type = get_type(message_type)
+        self.topic = topic
+        self._filter: Filter | None = None
+        self._environment = environment
+        if text is not None and text.strip():
+            from sowctl.expressions.compile import compile_filter
+
+            self._filter = compile_filter(text)
+            if self._filter.slots and not self.type.filterable:
+                raise UsageError(
+                    "SOW-QRY-003", f"messages of type {message_type} have no fields: this filter cannot be applied"
+                )
+            self._extract = self.type.extractor(self._filter.slots) if self._filter.slots else None
+
+    def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
+        """Indexes of the records for which the filter is true.
+
+        Raises InputError ``SOW-QRY-004`` for a stored payload that cannot be read, LimitError for a runaway pattern.
+        """
+        if self._filter is None:
+            return range(len(values))
+        assert self._environment is not None
+        rows = self.rows(keys, values)
+        headers = self._headers(keys, values) if self._filter.uses_header else None
+        return self._filter.matches(rows, self._environment, headers)
+
+    def rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[Row]:
+        """The filter's slots of every record."""
+        if self._extract is None:
+            return [()] * len(values)
+        rows, refused = self._extract(payloads(values))
+        if refused:
+            first = refused[0]
+            number = int.from_bytes(keys[first.index], "big")
+            raise InputError(
+                "SOW-QRY-004",
+                f"the message of record {number} cannot be read: {first.message}",
+                place=self.topic,
+                hint="its topic takes messages unseen; query it by key, or without a filter",
+                sow_key=str(number),
+            )
+        return rows
+
+    def _headers(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[Header]:
+        from sowctl.expressions.environment import Header
+
+        headers = []
+        for key, value in zip(keys, values, strict=True):
+            hashed = str(int.from_bytes(key, "big"))
+            record = decode(key, value) if value[0] & (USER_KEY | CORRELATION) else None
+            chosen = record.user_key.decode() if record is not None and record.user_key is not None else hashed
+            headers.append(
+                Header(
+                    topic=self.topic,
+                    sow_key=chosen,
+                    sow_key_hash=hashed,
+                    correlation_id=record.correlation_id if record is not None else None,
+                    last_updated=stamps(value)[1],
+                    payload_size=len(payloads((value,))[0]),
+                )
+            )
+        return headers
+
+
+def environment_of(instance: Instance) -> Environment:
+    """What expressions may know of the run: clock and instance."""
+    from sowctl.expressions.environment import Environment
+
+    config = instance.config
+    return Environment(
+        now=instance.clock,
+        instance_name=config.name if config is not None else None,
+        group_name=config.group if config is not None else None,
+        random=instance.random,
+    )
+
+
+def instant(at: int) -> str:
+    """An instant for people."""
+    return format_time(at)

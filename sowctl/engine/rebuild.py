@@ -1,0 +1,342 @@
+"""Stores from journals: the fold "highest txid per key wins", in bounded memory (design 2.1, 5).
+
+Two passes over a topic's blocks. The first reads only columns and finds the entries that count: the last one of every
+key, or all of them where the topic keeps history. The second takes those out and sorts them by key, in buckets of the
+key space that fit into memory, into a new store, which then replaces the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sowctl.engine.apply import into_store
+from sowctl.engine.buckets import Buckets
+from sowctl.engine.history import Retention
+from sowctl.engine.overlay import Overlay, values_of
+from sowctl.engine.positions import definition_of
+from sowctl.engine.timeline import extend, retention, value_of
+from sowctl.identity.bookmarks import parse_bookmark
+from sowctl.journal.format import PUBLISH
+from sowctl.store.codec import encode_plain
+from sowctl.store.replace import Builder, build
+from sowctl.values.times import parse_time
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
+    from sowctl.store.write import WriteTxn
+
+BUCKET_BYTES = 96 << 20
+"""Bytes of values sorted at once; what does not fit goes through temporary files beside the new store."""
+KEEP_BYTES = 64 << 20
+"""Blocks of up to this many stored bytes are kept between the passes instead of being read again."""
+COMPACT_ENTRIES = 4_000_000
+"""The first pass forgets superseded entries whenever it holds so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What one topic's rebuild did: journal entries folded, records and versions made, position reached."""
+
+    topic: TopicConfig
+    entries: int
+    records: int
+    versions: int
+    applied: int
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The entries to fold: ``after < txid <= until``, and not later than ``at`` (microseconds) where that is given."""
+
+    after: int
+    until: int
+    at: int | None = None
+
+
+def rebuild(
+    instance: Instance,
+    log: Journal,
+    topics: list[TopicConfig],
+    *,
+    after: Mapping[Topic, int] | None = None,
+    until: int | None = None,
+    at: int | None = None,
+    writer: JournalWriter | None = None,
+) -> list[Rebuilt]:
+    """Build the stores of ``topics`` from ``log`` and put them in place at their configured paths.
+
+    ``after`` leaves out older entries of a topic; ``until`` and ``at`` stop at a txid or an instant. With ``writer``,
+    the end is made up to date and put in place under its lock, so that no write is lost; else the caller sees to it.
+    """
+    end = min(until if until is not None else log.last_txid(), log.last_txid())
+    done = []
+    for topic in topics:
+        start = (after or {}).get((topic.name, topic.message_type), 0)
+        done.append(_one(instance, log, topic, Range(start, end, at), writer))
+    return done
+
+
+def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
+    """The txid behind which a missing store begins: its RecoveryPoint (``semantics`` 1.6)."""
+    point = topic.recovery_point.strip()
+    if point.lower() == "epoch":
+        return 0
+    if point.lower() == "now":
+        return log.last_txid()
+    ref = topic.name, topic.message_type
+    if "|" in point:
+        wanted = parse_bookmark(point)
+        for block in log.blocks(topic=ref):
+            for entry in block.entries():
+                if (entry.publisher, entry.sequence) == (wanted.publisher, wanted.sequence):
+                    return entry.txid
+        return log.last_txid()
+    since = parse_time(point, instance.clock)
+    last = 0
+    for block in log.blocks(topic=ref):
+        if block.header.latest < since:
+            last = block.last_txid
+            continue
+        before = [entry.txid for entry in block.entries() if entry.topic == ref and entry.time < since]
+        return max([last, *before])
+    return last
+
+
+def _one(instance: Instance, log: Journal, topic: TopicConfig, span: Range, writer: JournalWriter | None) -> Rebuilt:
+    assert topic.file is not None
+    assert instance.config is not None
+    rule = retention(topic.history)
+    definition = definition_of(instance.config.name, topic)
+    with build(
+        topic.file,
+        definition,
+        seam=instance.seam,
+        now=instance.now,
+        lineage=log.lineage,
+        applied=span.until,
+        command=instance.holder,
+    ) as builder:
+        entries, last_time = _fill(builder, log, topic, span, rule)
+
+        def position(txn: WriteTxn) -> None:
+            txn.raise_last_time(last_time)
+
+        builder.flush()
+        builder.change(position)
+        if writer is None:
+            builder.put_in_place(wait=instance.lock_wait)
+        else:
+            with writer.lock():
+                _finish_under_lock(builder, log, topic, span.until, rule)
+                builder.put_in_place(wait=instance.lock_wait)
+        meta = builder.meta
+    return Rebuilt(topic, entries, meta.records, meta.versions, meta.applied, meta.digest)
+
+
+def _finish_under_lock(
+    builder: Builder, log: Journal, topic: TopicConfig, reached: int, rule: Retention | None
+) -> None:
+    """Entries that were appended while the store was built."""
+    ref = topic.name, topic.message_type
+    overlay = Overlay(history=rule is not None, base=reached)
+    for block in log.blocks(after=reached, topic=ref):
+        overlay.fold(block, ref, reached)
+    last = log.last_txid()
+
+    def catch_up(txn: WriteTxn) -> None:
+        into_store(txn, overlay, reached, rule)
+        txn.raise_last_time(overlay.last_time)
+        txn.set_applied(log.lineage, last)
+
+    if last > reached:
+        builder.change(catch_up, pending=overlay.size)
+
+
+class _Blocks:
+    """A topic's blocks, twice: kept in memory if they are few, read again if not."""
+
+    def __init__(self, log: Journal, ref: Topic, span: Range) -> None:
+        self._log, self._ref, self._span = log, ref, span
+        self._kept: list[Block] | None = []
+        self._size = 0
+
+    def first(self) -> Iterator[Block]:
+        for block in self._read():
+            if self._kept is not None:
+                self._kept.append(block)
+                self._size += block.header.size
+                if self._size > KEEP_BYTES:
+                    self._kept = None
+            yield block
+
+    def again(self) -> Iterator[Block]:
+        kept, self._kept = self._kept, []
+        if kept is None:
+            yield from self._read()
+            return
+        kept.reverse()
+        while kept:
+            yield kept.pop()
+
+    def _read(self) -> Iterator[Block]:
+        return self._log.blocks(after=self._span.after, until=self._span.until, topic=self._ref)
+
+
+def _fill(builder: Builder, log: Journal, topic: TopicConfig, span: Range, rule: Retention | None) -> tuple[int, int]:
+    """Fold the entries of ``span`` into the new store; returns how many there were and the last time among them."""
+    ref = topic.name, topic.message_type
+    blocks = _Blocks(log, ref, span)
+    directory = builder.files.directory
+    if rule is not None:
+        return _fill_history(builder, blocks, ref, span, rule, directory)
+    last = _LastPerKey()
+    size = 0
+    for block in blocks.first():
+        size += last.add(block, ref, span)
+    winners = last.txids()
+    share = len(winners) / max(last.entries, 1)
+    with Buckets(directory, int(size * share) + 96 * len(winners), BUCKET_BYTES) as buckets:
+        for block in blocks.again():
+            buckets.add(*_taken(block, winners))
+        for keys, values in buckets.sorted():
+            for start in range(0, len(keys), 20_000):
+                builder.append(keys[start : start + 20_000], values[start : start + 20_000])
+    return last.entries, last.latest
+
+
+class _LastPerKey:
+    """The first pass: for every key the txid of its last entry, and whether that is a publish."""
+
+    def __init__(self) -> None:
+        import numpy
+
+        self._np = numpy
+        self._keys: list[Any] = []
+        self._txids: list[Any] = []
+        self._publishes: list[Any] = []
+        self._held = 0
+        self.entries = 0
+        self.latest = 0
+
+    def add(self, block: Block, ref: Topic, span: Range) -> int:
+        """Take a block's entries in; returns the bytes of their payloads."""
+        np, columns, chosen = self._np, block.numpy_columns(), None
+        txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
+        if len(block.topics) > 1:
+            chosen = columns.topics == block.topics.index(ref)
+        if span.after >= block.first_txid or span.until < block.last_txid:
+            within = (txids > span.after) & (txids <= span.until)
+            chosen = within if chosen is None else chosen & within
+        if span.at is not None and block.header.latest > span.at:
+            within = columns.times <= span.at
+            chosen = within if chosen is None else chosen & within
+        keys, operations, times, lengths = columns.keys, columns.operations, columns.times, columns.lengths
+        if chosen is not None:
+            txids, keys, operations = txids[chosen], keys[chosen], operations[chosen]
+            times, lengths = times[chosen], lengths[chosen]
+        if not len(txids):
+            return 0
+        self._keys.append(keys.astype(np.uint64))
+        self._txids.append(txids)
+        self._publishes.append(operations == PUBLISH)
+        self.entries += len(txids)
+        self._held += len(txids)
+        self.latest = max(self.latest, int(times[-1]))
+        if self._held > COMPACT_ENTRIES:
+            self._compact()
+        return int(lengths.sum(dtype=np.int64))
+
+    def _compact(self) -> None:
+        np = self._np
+        if len(self._keys) <= 1 and self._held <= COMPACT_ENTRIES:
+            return
+        keys = np.concatenate(self._keys)
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        is_last = np.ones(len(ordered), dtype=bool)
+        is_last[:-1] = ordered[1:] != ordered[:-1]
+        kept = np.sort(order[is_last])
+        self._txids = [np.concatenate(self._txids)[kept]]
+        self._publishes = [np.concatenate(self._publishes)[kept]]
+        self._keys = [keys[kept]]
+        self._held = 0
+
+    def txids(self) -> Any:
+        """The txids of the records that are left, ascending, as a numpy array."""
+        if not self._keys:
+            return self._np.zeros(0, dtype=self._np.uint64)
+        self._held = COMPACT_ENTRIES + 1
+        self._compact()
+        return self._txids[0][self._publishes[0]]
+
+
+def _taken(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
+    """Keys and stored values of the entries of a block whose txids are among ``winners``."""
+    low, high = winners.searchsorted([block.first_txid, block.last_txid + 1])
+    if low == high:
+        return [], []
+    places = [int(txid) - block.first_txid for txid in winners[low:high]]
+    columns = block.columns()
+    if columns.user_keys is not None or columns.correlation_ids is not None or columns.logical_topics is not None:
+        wanted = {block.first_txid + place for place in places}
+        return _exactly(block, wanted)
+    raw_keys, raw_checks = bytes(columns.keys), bytes(columns.checks)
+    payloads = block.payloads()
+    whole = len(places) == len(payloads)
+    keys = [raw_keys[8 * place : 8 * place + 8] for place in places]
+    values = encode_plain(
+        keys,
+        [raw_checks[8 * place : 8 * place + 8] for place in places],
+        [block.first_txid + place for place in places],
+        list(columns.times) if whole else [columns.times[place] for place in places],
+        list(columns.expirations) if whole else [columns.expirations[place] for place in places],
+        payloads if whole else [payloads[place] for place in places],
+    )
+    return keys, values
+
+
+def _exactly(block: Block, wanted: set[int]) -> tuple[list[bytes], list[bytes]]:
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for topic in block.topics:
+        for key, value in zip(*values_of(block, topic), strict=True):
+            if int.from_bytes(value[4:12], "little") in wanted:
+                keys.append(key)
+                values.append(value)
+    return keys, values
+
+
+def _fill_history(
+    builder: Builder, blocks: _Blocks, ref: Topic, span: Range, rule: Retention, directory: Path
+) -> tuple[int, int]:
+    """Every entry of every key, in txid order, through the retention rule."""
+    size = entries = latest = 0
+    for block in blocks.first():
+        size += block.header.payloads_raw + 96 * len(block)
+    with Buckets(directory, size, BUCKET_BYTES) as buckets:
+        for block in blocks.again():
+            keys, values = values_of(block, ref, after=span.after, until=span.until, at=span.at)
+            if keys:
+                entries += len(keys)
+                latest = int.from_bytes(values[-1][12:20], "little", signed=True)
+                buckets.add(keys, values)
+        for keys, values in buckets.sorted():
+            for key, rows in groupby(zip(keys, values, strict=True), key=itemgetter(0)):
+                versions = extend([], (value for _, value in rows), rule)
+                current = versions[-1]
+                older = versions if current.tombstone else versions[:-1]
+                if not current.tombstone:
+                    builder.append([key], [current.value])
+                builder.append_versions([(key, value_of(key, version)) for version in older])
+    return entries, latest

@@ -1,0 +1,99 @@
+"""Records as the verbs hand them out: batches of stored values that are taken apart only where somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sowctl.messages.types import get_type
+from sowctl.store.codec import (
+    CORRELATION,
+    CRC_SIZE,
+    HEADER_SIZE,
+    USER_KEY,
+    decode,
+    expiration_of,
+    extra_length,
+    stamps,
+)
+
+
+class StoredRecord:
+    """One record: an 8-byte key and its stored value. ``payload`` may have been replaced by a select list."""
+
+    __slots__ = ("key", "payload", "value")
+
+    def __init__(self, key: bytes, value: bytes, payload: bytes | None = None) -> None:
+        self.key = key
+        self.value = value
+        self.payload = value[HEADER_SIZE + extra_length(value) : -CRC_SIZE] if payload is None else payload
+
+    def __repr__(self) -> str:
+        return f"StoredRecord({self.sow_key}, {self.payload!r})"
+
+    @property
+    def sow_key(self) -> int:
+        """The SOW key as a number."""
+        return int.from_bytes(self.key, "big")
+
+    @property
+    def txid(self) -> int:
+        """The txid of the entry that wrote it."""
+        return stamps(self.value)[0]
+
+    @property
+    def timestamp(self) -> int:
+        """When it was published, microseconds UTC."""
+        return stamps(self.value)[1]
+
+    @property
+    def expiration(self) -> int:
+        """When it expires, microseconds UTC; 0 is never."""
+        return expiration_of(self.value)
+
+    @property
+    def bookmark(self) -> str | None:
+        """None: a record of a SOW query has no bookmark."""
+        return None
+
+    @property
+    def user_key(self) -> str | None:
+        """The key that its publisher chose."""
+        return self._text(USER_KEY)
+
+    @property
+    def correlation_id(self) -> str | None:
+        """The publisher's correlation id."""
+        return self._text(CORRELATION)
+
+    @property
+    def extra(self) -> Mapping[str, Any] | None:
+        """The publisher's key, where it chose one."""
+        return {"user_key": self.user_key} if self.value[0] & USER_KEY else None
+
+    def _text(self, flag: int) -> str | None:
+        if not self.value[0] & flag:
+            return None
+        record = decode(self.key, self.value)
+        raw = record.user_key if flag == USER_KEY else record.correlation_id
+        return None if raw is None else raw.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Some records of one topic, in the order of the result. ``view`` makes one line of JSON of a payload."""
+
+    topic: str
+    message_type: str
+    view: Callable[[bytes], bytes]
+    records: Sequence[StoredRecord]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+def batch_of(topic: str, message_type: str, keys: Sequence[bytes], values: Sequence[bytes]) -> RecordBatch:
+    """A batch of stored records as they are."""
+    records = list(map(StoredRecord, keys, values))
+    return RecordBatch(topic, message_type, get_type(message_type).view, records)

@@ -1,0 +1,236 @@
+"""replay: stores from journals. What is behind is caught up, what is missing or damaged rebuilt.
+
+Or it only compares, or builds new stores aside. Only this verb may replace a store that cannot be read. The damaged
+file is moved aside, never deleted (design 4.3).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.digest import digest
+from sowctl.engine.options import ReplayOptions
+from sowctl.engine.positions import check_position, meta_of, open_log
+from sowctl.engine.rebuild import Rebuilt, rebuild
+from sowctl.engine.reports import ReplayReport
+from sowctl.engine.session import open_journal
+from sowctl.engine.sources import open_current
+from sowctl.engine.targets import Target
+from sowctl.engine.writer import TopicWriter, open_writer
+from sowctl.errors import DamageError, MissingError, RefusedError, SowError, UsageError
+from sowctl.store.codec import DIGEST_MODULUS
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
+
+DEFAULTS = ReplayOptions()
+
+
+def replay(
+    instance: Instance,
+    topics: Sequence[TopicConfig],
+    options: ReplayOptions = DEFAULTS,
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> list[ReplayReport]:
+    """Bring the stores of ``topics`` in line with the journals; topics that no journal records are passed over.
+
+    ``options.into``: build new stores there and leave the configured ones alone; ``verify``: only compare. ``until``
+    needs one of the two. Raises UsageError ``SOW-RPL-001``, DamageError where a journal is damaged, RefusedError
+    ``SOW-RPL-002`` where a rebuild would lose records that the journals no longer hold.
+    """
+    _check(options)
+    reports = []
+    directory = Path(options.journal) if options.journal is not None else None
+    with ExitStack() as stack:
+        log = stack.enter_context(open_log(instance, directory=directory))
+        writer: JournalWriter | None = None
+        for topic in topics:
+            started = monotonic()
+            if not topic.journalled:
+                report = _report(topic, "skipped", note="no journal records this topic")
+            elif options.verify:
+                report = _verify(instance, log, topic, options)
+            elif options.into is not None:
+                report = _aside(instance, log, topic, options, Path(options.into))
+            elif options.dry_run:
+                report = _plan(instance, log, topic, options)
+            else:
+                if writer is None and directory is None:
+                    writer = open_journal(instance)
+                    stack.callback(writer.close)
+                report = _in_place(instance, log, topic, options, writer)
+            report.seconds = monotonic() - started
+            reports.append(report)
+    return reports
+
+
+def _check(options: ReplayOptions) -> None:
+    bounded = options.until_txid is not None or options.until_time is not None
+    if bounded and options.into is None and not options.verify:
+        raise UsageError(
+            "SOW-RPL-001",
+            "a replay up to some point would take later records out of the live stores",
+            hint="add --into DIR to build the stores of that moment there",
+        )
+    if options.verify and options.into is not None:
+        raise UsageError("SOW-RPL-003", "--verify compares and --into builds: use one of them")
+
+
+def _report(topic: TopicConfig, action: str, **facts: object) -> ReplayReport:
+    path = str(topic.file) if topic.file is not None else None
+    return ReplayReport(topic.name, topic.message_type, action, path=path, **facts)  # type: ignore[arg-type]
+
+
+def _of(built: Rebuilt, action: str, **facts: object) -> ReplayReport:
+    return _report(
+        built.topic,
+        action,
+        entries=built.entries,
+        records=built.records,
+        versions=built.versions,
+        applied=built.applied,
+        digest=f"{built.digest % DIGEST_MODULUS:032x}",
+        **facts,
+    )
+
+
+def _in_place(
+    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, writer: JournalWriter | None
+) -> ReplayReport:
+    if topic.file is None:
+        return _report(topic, "skipped", note="the topic is transient: it has no file")
+    needed = "rebuild" if options.rebuild else need(instance, log, topic)
+    if needed == "current":
+        meta = meta_of(topic.file, instance)
+        return _report(topic, "current", records=meta.records, versions=meta.versions, applied=meta.applied)
+    if needed == "behind" and writer is not None:
+        return _catch_up(instance, topic, writer)
+    covered = log.covers((topic.name, topic.message_type))
+    if topic.file.exists() and needed == "rebuild" and not covered and not options.force:
+        raise RefusedError(
+            "SOW-RPL-002",
+            f"the journals do not reach back to the first entry of topic {topic.name!r}: a rebuild would lose records",
+            place=str(topic.file),
+            hint="--force rebuilds from what is left; the present file is then kept beside it",
+        )
+    moved = _move_aside(topic.file) if topic.file.exists() and (needed == "damaged" or not covered) else None
+    topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    built = rebuild(instance, log, [topic], writer=writer)[0]
+    note = None if covered else f"the journals begin at txid {log.first_txid}: older records could not be rebuilt"
+    return _of(built, "rebuilt", moved=str(moved) if moved is not None else None, note=note)
+
+
+def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
+    """What a topic's store needs: ``missing``, ``damaged``, ``behind``, or nothing: ``current``."""
+    assert topic.file is not None
+    if not topic.file.exists():
+        return "missing"
+    try:
+        meta = meta_of(topic.file, instance)
+        source = open_current(instance, topic)
+        with closing(source):
+            for _ in source.snapshot.scan():
+                pass
+            for _ in source.snapshot.scan_history():
+                pass
+    except DamageError:
+        return "damaged"
+    last = log.topic_state((topic.name, topic.message_type)).last_txid
+    if meta.lineage == log.lineage and last <= meta.applied:
+        return "current"
+    check_position(meta, log.lineage, log.first_txid, log.last_txid(), topic.file)
+    return "behind"
+
+
+def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) -> ReplayReport:
+    with journal.lock():
+        journal.refresh()
+        writer: TopicWriter = open_writer(instance, topic, journal)
+        try:
+            entries = len(writer.overlay.changes) if writer.overlay.changes is not None else len(writer.overlay)
+            writer.remove_expired_at = None
+            writer.apply(journal.lineage, journal.last_txid)
+            meta = writer.store.meta()
+        finally:
+            writer.store.close()
+    counts = {"records": meta.records, "versions": meta.versions, "applied": meta.applied}
+    return _report(topic, "caught up", entries=entries, **counts)
+
+
+def _plan(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
+    if topic.file is None:
+        return _report(topic, "skipped", note="the topic is transient: it has no file", dry_run=True)
+    needed = "rebuild" if options.rebuild else need(instance, log, topic)
+    actions = {"current": "current", "behind": "caught up"}
+    state = log.topic_state((topic.name, topic.message_type))
+    return _report(topic, actions.get(needed, "rebuilt"), applied=state.last_txid, note=needed, dry_run=True)
+
+
+def _aside(
+    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, directory: Path
+) -> ReplayReport:
+    name = topic.file.name if topic.file is not None else f"{topic.name.replace('/', '%2F')}.{topic.message_type}.sow"
+    path = directory / name
+    if path.exists() and not options.force:
+        raise RefusedError("SOW-RPL-004", "there is a file already", place=str(path), hint="--force replaces it")
+    if options.dry_run:
+        return _report(replace(topic, file=path), "rebuilt", dry_run=True)
+    directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    moved = replace(topic, file=path)
+    built = rebuild(instance, log, [moved], until=options.until_txid, at=options.until_time)[0]
+    return _of(built, "rebuilt")
+
+
+def _verify(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
+    """Build the store aside, up to where the live one stands, and compare digests at one clock."""
+    import tempfile
+
+    now = instance.now
+    frozen = replace(instance, clock=lambda: now)
+    bounded = options.until_txid is not None or options.until_time is not None
+    try:
+        if bounded:
+            raise UsageError("SOW-RPL-005", "--verify compares the present state; it takes no --until")
+        live = digest(frozen, Target(topic=topic))
+    except (MissingError, DamageError) as error:
+        return _report(topic, "differs", note=error.message)
+    with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
+        aside = replace(topic, file=Path(place) / "verify.sow")
+        built = rebuild(frozen, log, [aside], until=live.txid)[0]
+        quiet = replace(aside, journalled=False)
+        other = digest(frozen, Target(topic=quiet))
+    same = other.digest == live.digest
+    note = live.note if not same else None
+    return (
+        _of(built, "verified" if same else "differs", note=note)
+        if same
+        else _differs(built, live.digest, other.digest, note)
+    )
+
+
+def _differs(built: Rebuilt, live: str, other: str, note: str | None) -> ReplayReport:
+    report = _of(built, "differs", note=note)
+    report.digest, report.other_digest = live, other
+    return report
+
+
+def _move_aside(path: Path) -> Path:
+    """Rename a store's file out of the way, under a name that is free."""
+    number = 1
+    while (target := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    try:
+        os.rename(path, target)  # noqa: PTH104 - same meaning, and no surprise with links
+    except OSError as error:
+        raise SowError("SOW-RPL-006", f"the damaged file cannot be moved aside: {error}", place=str(path)) from error
+    return target

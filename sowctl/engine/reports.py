@@ -1,0 +1,151 @@
+"""What the verbs did, as values; :mod:`sowctl.output` puts them into words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class TopicCounts:
+    """Messages of one topic by what became of them."""
+
+    topic: str
+    message_type: str
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    duplicates: int = 0
+
+
+@dataclass(slots=True)
+class Rejected:
+    """One refused message: place in the input, why, and its bytes if there are any."""
+
+    source: str
+    line: int
+    offset: int
+    code: str
+    message: str
+    payload: bytes | None
+
+
+@dataclass(slots=True)
+class PublishReport:
+    """A run of publish. ``durable``: everything counted is on disk; ``end`` is the input offset behind the last
+    acknowledged message; txids are of this run, 0 for none."""
+
+    topics: list[TopicCounts] = field(default_factory=list)
+    messages: int = 0
+    published: int = 0
+    rejected: int = 0
+    blank: int = 0
+    bytes: int = 0
+    first_txid: int = 0
+    last_txid: int = 0
+    durable: bool = True
+    dry_run: bool = False
+    end: int = 0
+    last_line: int = 0
+    seconds: float = 0.0
+
+    @property
+    def inserted(self) -> int:
+        """New keys."""
+        return sum(topic.inserted for topic in self.topics)
+
+    @property
+    def updated(self) -> int:
+        """Replaced records."""
+        return sum(topic.updated for topic in self.topics)
+
+    @property
+    def unchanged(self) -> int:
+        """Messages whose bytes were stored already; logged all the same."""
+        return sum(topic.unchanged for topic in self.topics)
+
+    @property
+    def duplicates(self) -> int:
+        """Messages whose sequence number was seen before; not written."""
+        return sum(topic.duplicates for topic in self.topics)
+
+
+@dataclass(slots=True)
+class QueryStatistics:
+    """One topic of a query: records examined, matching the filter, returned after top_n and skip_n."""
+
+    topic: str
+    message_type: str
+    examined: int = 0
+    matched: int = 0
+    returned: int = 0
+
+
+@dataclass(slots=True)
+class DeleteReport:
+    """One topic of a delete: records compared, matching, deleted."""
+
+    topic: str
+    message_type: str
+    examined: int = 0
+    matched: int = 0
+    deleted: int = 0
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class ExpireReport:
+    """One topic of an expire: how many records had expired at ``now`` (microseconds), and whether they were removed."""
+
+    topic: str
+    message_type: str
+    expired: int
+    now: int
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class ReplayReport:
+    """One topic of a replay. ``action``: rebuilt, caught up, current, verified, differs, skipped; digests as 32 hex
+    digits where they were compared; ``moved`` is where a damaged file went."""
+
+    topic: str
+    message_type: str
+    action: str
+    entries: int = 0
+    records: int = 0
+    versions: int = 0
+    applied: int = 0
+    path: str | None = None
+    moved: str | None = None
+    digest: str | None = None
+    other_digest: str | None = None
+    note: str | None = None
+    seconds: float = 0.0
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class TopicInfo:
+    """What ``info`` knows of a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in entries not applied."""
+
+    topic: str
+    message_type: str
+    kind: str
+    state: str
+    path: str | None = None
+    keys: tuple[str, ...] = ()
+    key_mode: str = "fields"
+    records: int = 0
+    expired: int = 0
+    versions: int = 0
+    payload_bytes: int = 0
+    file_bytes: int = 0
+    applied: int = 0
+    last_txid: int = 0
+    lag: int = 0
+    last_update: int | None = None
+    journalled: bool = False
+    expiration: str = "disabled"
+    history: str | None = None
+    digest: str | None = None
+    note: str | None = None

@@ -1,0 +1,178 @@
+"""A writing session: journal and stores of the topics in use, locked per batch, caught up, applied at the end.
+
+publish, delete and expire work through it. The order is always the same: journal lock, then stores by path; journal
+entries synced, then the overlay, then, in larger transactions, the stores (design 2.2, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from sowctl.engine.rehearsal import Rehearsal
+from sowctl.engine.writer import TopicWriter, open_writer
+from sowctl.errors import ConfigError, MissingError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.group import Group
+    from sowctl.journal.writer import JournalWriter
+
+APPLY_BYTES = 96 << 20
+APPLY_CHANGES = 400_000
+"""An overlay is applied when it holds this many bytes of values or this many keys."""
+
+
+class WriteSession:
+    """Topics opened for writing. Use as a context manager; :meth:`batch` around every batch."""
+
+    def __init__(self, instance: Instance, *, dry_run: bool = False) -> None:
+        self.instance = instance
+        self.dry_run = dry_run
+        self.topics: dict[tuple[str, str], TopicWriter] = {}
+        self._journal: JournalWriter | None = None
+
+    @property
+    def journal(self) -> JournalWriter:
+        """The instance's journal, opened when first needed."""
+        if self._journal is None:
+            self._journal = open_journal(self.instance)
+        return self._journal
+
+    def topic(self, config: TopicConfig) -> TopicWriter:
+        """Open a topic for writing: store created, rebuilt or caught up as the recovery matrix says.
+
+        Raises DamageError (exit 5), MissingError (exit 10), RefusedError (exit 8: another definition).
+        """
+        ref = config.name, config.message_type
+        found = self.topics.get(ref)
+        if found is None:
+            if self.dry_run:
+                found = Rehearsal(self.instance, config)
+            elif config.journalled:
+                with self.journal.lock():
+                    self._refresh()
+                    found = open_writer(self.instance, config, self.journal)
+            else:
+                found = open_writer(self.instance, config, None)
+            self.topics[ref] = found
+        return found
+
+    @contextmanager
+    def batch(self, topics: list[TopicWriter]) -> Iterator[None]:
+        """Hold the locks for one batch on ``topics``; on entry every one of them is up to date."""
+        if self.dry_run:
+            yield
+            return
+        with ExitStack() as locks:
+            if any(topic.journalled for topic in topics):
+                locks.enter_context(self.journal.lock())
+                self._refresh()
+                for topic in topics:
+                    if topic.journalled:
+                        topic.renew(self.instance, self.journal)
+            for topic in sorted((t for t in topics if not t.journalled), key=lambda t: t.store.path):
+                locks.enter_context(topic.store.writer_lock(self.instance.lock_wait))
+                topic.reload()
+            yield
+
+    def highest_sequence(self, publisher: int) -> int:
+        """The highest sequence number of a publisher in the journal and in the stores of topics without one."""
+        journalled = any(topic.journalled for topic in self.topics.values())
+        if self.dry_run:
+            return recorded_sequence(self.instance, publisher) if journalled else 0
+        highest = self.journal.highest_sequence(publisher) if journalled else 0
+        for topic in self.topics.values():
+            if not topic.journalled:
+                with topic.store.snapshot() as snapshot:
+                    highest = max(highest, snapshot.sequence(publisher) or 0)
+        return highest
+
+    def append(self, group: Group, now: int) -> int:
+        """Append and sync one group; returns its first txid. From here on it is acknowledged."""
+        first, _ = self.journal.append(group, now)
+        self.journal.sync()
+        return first
+
+    def apply(self, *, force: bool = False) -> None:
+        """Apply overlays that have grown large (``force``: all that hold anything). Locks must be held."""
+        for topic in sorted(self.topics.values(), key=lambda t: t.store.path):
+            if not topic.journalled or not topic.overlay.size:
+                continue
+            if force or topic.overlay.size >= APPLY_BYTES or len(topic.overlay) >= APPLY_CHANGES:
+                topic.apply(self.journal.lineage, self.journal.last_txid)
+
+    def finish(self) -> None:
+        """Apply everything, under the journal's lock."""
+        if not self.dry_run and any(topic.journalled and topic.overlay.size for topic in self.topics.values()):
+            with self.journal.lock():
+                self._refresh()
+                for topic in self.topics.values():
+                    if topic.journalled:
+                        topic.renew(self.instance, self.journal)
+                self.apply(force=True)
+
+    def close(self) -> None:
+        """Close stores and journal; what was acknowledged stays in the journal."""
+        for topic in self.topics.values():
+            if not self.dry_run:
+                topic.store.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def _refresh(self) -> None:
+        for block in self.journal.refresh():
+            for ref, topic in self.topics.items():
+                if topic.journalled and block.map.has(ref):
+                    topic.overlay.fold(block, ref)
+
+    def __enter__(self) -> WriteSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def recorded_sequence(instance: Instance, publisher: int) -> int:
+    """The highest sequence number of a publisher, read without a lock; 0 where there is no journal yet."""
+    from sowctl.engine.positions import open_log
+
+    try:
+        with open_log(instance) as log:
+            return log.highest_sequence(publisher)
+    except MissingError:
+        return 0
+
+
+def open_journal(instance: Instance) -> JournalWriter:
+    """The instance's journal for appending; a new one begins above every store (``semantics`` 11.33)."""
+    from sowctl.engine.positions import open_log, standings
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
+
+    log = instance.log
+    if log is None or instance.config is None:
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    known = standings(instance, instance.topics)
+    lineage = None
+    if Journal.exists(log.directory, instance.config.name):
+        with open_log(instance) as present:
+            lineage = present.lineage
+    return JournalWriter.open(
+        log.directory,
+        instance.config.name,
+        seam=instance.seam,
+        journal_size=log.journal_size,
+        lock_wait=instance.lock_wait,
+        now=instance.now,
+        random=instance.random(16),
+        first_txid_floor=max((s.applied for s in known), default=0),
+        acknowledged=max((s.applied for s in known if s.lineage == lineage), default=0),
+        beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
+        holder=instance.holder,
+    )

@@ -1,0 +1,234 @@
+"""Where reads come from: one topic's state at one instant, whatever it is made of (design 2.2, 4.3).
+
+Now: store plus overlay. Then: history versions, or a fold of the journal. A bare ``.sow`` file: its records as they
+are. All of them hand out stored values in key order, without what has expired; a source holds one consistent snapshot
+for as long as it is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from sowctl.config.model import Expiration, TopicConfig
+from sowctl.engine.apply import visible
+from sowctl.engine.lifetime import expires
+from sowctl.engine.overlay import Overlay
+from sowctl.engine.positions import check_position, no_store, not_covered, open_log
+from sowctl.errors import DamageError, MissingError, SowError
+from sowctl.store.env import Store
+from sowctl.store.meta import StoreMeta
+from sowctl.store.read import Snapshot
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+Pairs = tuple[list[bytes], list[bytes]]
+"""Keys and stored values, in parallel."""
+
+NO_EXPIRY = Expiration("disabled")
+
+
+class Source(Protocol):
+    """A readable state of one topic. Use as a context manager."""
+
+    topic: str
+    message_type: str
+
+    def batches(self, size: int) -> Iterator[Pairs]:
+        """All visible records in key order."""
+        ...
+
+    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+        """The visible records of ``keys``, in key order."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        ...
+
+
+class CurrentSource:
+    """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store."""
+
+    def __init__(
+        self, held: ExitStack, snapshot: Snapshot, overlay: Overlay | None, expiration: Expiration, now: int
+    ) -> None:
+        definition = snapshot.meta.definition
+        self.topic = definition.topic
+        self.message_type = definition.message_type
+        self.meta: StoreMeta = snapshot.meta
+        self.overlay = overlay
+        self._held = held
+        self._snapshot = snapshot
+        self._now = now
+        self._hides = expires(expiration)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The store's snapshot, for what needs more than records."""
+        return self._snapshot
+
+    @property
+    def last_txid(self) -> int:
+        """The highest txid that this state contains."""
+        return max(self.meta.applied, self.overlay.last_txid if self.overlay is not None else 0)
+
+    def batches(self, size: int) -> Iterator[Pairs]:
+        """See :class:`Source`."""
+        pairs = self._snapshot.scan(batch=size)
+        if self.overlay is not None and self.overlay.current:
+            pairs = merged(pairs, self.overlay.current, size)
+        for keys, values in pairs:
+            yield self._visible(keys, values)
+
+    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+        """See :class:`Source`."""
+        wanted = sorted(set(keys))
+        current = self.overlay.current if self.overlay is not None else {}
+        found = self._snapshot.get_many([key for key in wanted if key not in current])
+        found.update((key, value) for key in wanted if (value := current.get(key)) is not None)
+        chosen = [key for key in wanted if key in found]
+        return self._visible(chosen, [found[key] for key in chosen])
+
+    def _visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
+        if not self._hides:
+            return keys, values
+        places = visible(values, self._now)
+        if len(places) == len(values):
+            return keys, values
+        return [keys[place] for place in places], [values[place] for place in places]
+
+    def close(self) -> None:
+        """See :class:`Source`."""
+        self._held.close()
+
+    def __enter__(self) -> CurrentSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def merged(pairs: Iterator[Pairs], overlay: dict[bytes, bytes | None], size: int) -> Iterator[Pairs]:
+    """Records of the store with those of the overlay in their places, in key order."""
+    waiting = sorted(overlay)
+    position = 0
+    for keys, values in pairs:
+        stop = position
+        while stop < len(waiting) and waiting[stop] <= keys[-1]:
+            stop += 1
+        yield _weave(keys, values, waiting[position:stop], overlay) if stop > position else (keys, values)
+        position = stop
+    for start in range(position, len(waiting), size):
+        yield _weave([], [], waiting[start : start + size], overlay)
+
+
+def _weave(keys: list[bytes], values: list[bytes], fresh: list[bytes], overlay: dict[bytes, bytes | None]) -> Pairs:
+    found: dict[bytes, bytes | None] = dict(zip(keys, values, strict=True))
+    found.update((key, overlay[key]) for key in fresh)
+    rows = sorted((key, value) for key, value in found.items() if value is not None)
+    return [key for key, _ in rows], [value for _, value in rows]
+
+
+def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = None) -> CurrentSource:
+    """A configured topic as it is now, without any lock.
+
+    A missing store is rebuilt in a temporary place where the journals cover it. Raises MissingError ``SOW-ENG-010``
+    (nothing was ever published), ``SOW-ENG-011`` (the journals do not reach back), DamageError with the replay command
+    as its hint.
+    """
+    at = instance.now if now is None else now
+    with ExitStack() as stack:
+        path = topic.file
+        if path is None or not path.exists():
+            path = _rebuilt(instance, topic, stack)
+        try:
+            store = Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait)
+            stack.callback(store.close)
+            snapshot = store.snapshot()
+            stack.callback(snapshot.close)
+        except DamageError as error:
+            raise pointing_to_replay(error, topic) from error
+        overlay = read_overlay(instance, topic, snapshot.meta, path)
+        return CurrentSource(stack.pop_all(), snapshot, overlay, topic.expiration, at)
+
+
+def open_file(instance: Instance, path: Path) -> CurrentSource:
+    """A bare store file: its records as they are, whatever a journal may know besides; no stamp hides a record."""
+    with ExitStack() as stack:
+        store = stack.enter_context(Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait))
+        snapshot = stack.enter_context(store.snapshot())
+        return CurrentSource(stack.pop_all(), snapshot, None, NO_EXPIRY, 0)
+
+
+def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: Path) -> Overlay | None:
+    """What the journal holds behind a store's position; None where that is nothing."""
+    if not topic.journalled or instance.log is None or instance.config is None:
+        return None
+    from sowctl.journal.reader import Journal
+
+    if not Journal.exists(instance.log.directory, instance.config.name):
+        return None
+    ref = topic.name, topic.message_type
+    with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
+        last = log.topic_state(ref).last_txid
+        if meta.lineage == log.lineage and last <= meta.applied <= log.last_txid():
+            return None
+        after = check_position(meta, log.lineage, log.first_txid, log.last_txid(), path)
+        if last <= after:
+            return None
+        overlay = Overlay(history=topic.history is not None)
+        for block in log.blocks(after=after, topic=ref):
+            overlay.fold(block, ref, after)
+        return overlay
+
+
+def _rebuilt(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
+    """The path of a store for a topic that has none: built in a temporary directory, which goes when reading ends."""
+    import tempfile
+
+    from sowctl.engine.rebuild import rebuild, recovery_start
+    from sowctl.journal.reader import Journal
+
+    ref = topic.name, topic.message_type
+    if not topic.journalled or instance.log is None or instance.config is None:
+        raise no_store(topic)
+    if not Journal.exists(instance.log.directory, instance.config.name):
+        raise no_store(topic)
+    with open_log(instance) as log:
+        if log.topic_state(ref).last_txid == 0:
+            raise no_store(topic)
+        if not log.covers(ref):
+            raise not_covered(topic, log.first_txid)
+        if topic.file is not None:
+            instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
+        place = tempfile.TemporaryDirectory(prefix="sowctl-")
+        stack.callback(place.cleanup)
+        moved = replace(topic, file=Path(place.name) / "rebuilt.sow")
+        rebuild(instance, log, [moved], after={ref: recovery_start(topic, log, instance)})
+        assert moved.file is not None
+        return moved.file
+
+
+def pointing_to_replay(error: DamageError, topic: TopicConfig) -> SowError:
+    """The same damage, with the command that helps."""
+    hint = error.hint
+    if topic.journalled:
+        hint = f"sowctl replay {topic.name} rebuilds the store from the journals; the damaged file is kept beside it"
+    return DamageError(error.code, error.message, place=error.place, hint=hint, **error.facts)
+
+
+def exists(instance: Instance, topic: TopicConfig) -> bool:
+    """Whether there is anything to read for a topic."""
+    try:
+        open_current(instance, topic).close()
+    except MissingError:
+        return False
+    return True

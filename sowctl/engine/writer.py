@@ -1,0 +1,191 @@
+"""One topic opened for writing: its store, its overlay, and what its configuration says about a record's life.
+
+:func:`open_writer` carries out the recovery matrix (``semantics`` 1.6): create, catch up, or rebuild what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.apply import apply, visible
+from sowctl.engine.lifetime import expires, is_expired
+from sowctl.engine.overlay import Overlay
+from sowctl.engine.positions import check_position, definition_of, not_covered, open_log
+from sowctl.engine.sources import merged
+from sowctl.engine.timeline import retention
+from sowctl.errors import MissingError, RefusedError
+from sowctl.store.codec import expiration_of
+from sowctl.store.env import Store, create_store
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.writer import JournalWriter
+
+
+class TopicWriter:
+    """A topic's store with its overlay. ``last_time`` is the highest time that the topic has seen."""
+
+    def __init__(self, config: TopicConfig, store: Store, overlay: Overlay) -> None:
+        self.config = config
+        self.store = store
+        self.overlay = overlay
+        self.ref = config.name, config.message_type
+        self.journalled = config.journalled
+        self.rule = retention(config.history)
+        self.expires = expires(config.expiration)
+        self.last_txid = 0
+        self.last_time = 0
+        self.remove_expired_at: int | None = None
+        self.reload()
+
+    def reload(self) -> None:
+        """Read position and time from the store; others may have written."""
+        meta = self.store.meta()
+        self.last_txid = max(meta.applied, self.overlay.last_txid)
+        self.last_time = max(meta.last_time, self.overlay.last_time)
+
+    def renew(self, instance: Instance, journal: JournalWriter) -> None:
+        """After the journal's lock was taken: start over if a replay has put an older store in place."""
+        if self.store.meta().applied < self.overlay.base:
+            self.overlay = caught_up(instance, self.config, self.store, journal)
+        self.reload()
+
+    def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
+        """The live stored values of ``keys``, overlay first; expired records count as absent (``semantics`` 11.40)."""
+        found: dict[bytes, bytes] = {}
+        wanted = set()
+        current = self.overlay.current
+        for key in keys:
+            if key in current:
+                value = current[key]
+                if value is not None:
+                    found[key] = value
+            else:
+                wanted.add(key)
+        if wanted:
+            with self.store.snapshot() as snapshot:
+                if snapshot.count:
+                    found.update(snapshot.get_many(sorted(wanted)))
+        if self.expires:
+            rule = self.config.expiration
+            return {k: v for k, v in found.items() if not is_expired(rule, expiration_of(v), now)}
+        return found
+
+    def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """All live records, overlay included, in key order. The store must not be written meanwhile."""
+        with self.store.snapshot() as snapshot:
+            pairs = snapshot.scan(batch=size)
+            if self.overlay.current:
+                pairs = merged(pairs, self.overlay.current, size)
+            for keys, values in pairs:
+                places = visible(values, now) if self.expires else range(len(values))
+                yield [keys[place] for place in places], [values[place] for place in places]
+
+    def apply(self, lineage: bytes, upto: int, sequences: dict[int, int] | None = None) -> None:
+        """Put the overlay into the store; the first time also remove what had expired when the session began."""
+        apply(
+            self.store,
+            self.overlay,
+            lineage=lineage,
+            upto=upto,
+            rule=self.rule,
+            remove_expired_at=self.remove_expired_at,
+            sequences=sequences,
+        )
+        self.remove_expired_at = None
+
+
+def open_writer(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> TopicWriter:
+    """Open ``config`` for writing; with a journal, its lock is held by the caller.
+
+    Raises RefusedError ``SOW-ENG-021`` (nothing would retain the write), MissingError ``SOW-ENG-011`` (a missing store
+    that the journals do not cover), DamageError.
+    """
+    if config.file is None or instance.config is None:
+        raise RefusedError(
+            "SOW-ENG-021",
+            f"topic {config.name!r} is transient: no file keeps what is published to it",
+            hint="give the topic a FileName and persistent Durability",
+            topic=config.name,
+        )
+    definition = definition_of(instance.config.name, config)
+    durable = journal is None
+    if not config.file.exists():
+        _make_missing(instance, config, journal)
+    store = Store.open(
+        config.file,
+        write=True,
+        seam=instance.seam,
+        lock_wait=instance.lock_wait,
+        durable=durable,
+        definition=definition,
+        command=instance.holder,
+    )
+    try:
+        overlay = caught_up(instance, config, store, journal)
+        writer = TopicWriter(config, store, overlay)
+    except BaseException:
+        store.close()
+        raise
+    if writer.expires:
+        writer.remove_expired_at = instance.now
+    return writer
+
+
+def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
+    """The overlay of what the journal holds behind a store's position. Raises DamageError (see ``positions``)."""
+    meta = store.meta()
+    overlay = Overlay(history=config.history is not None, base=meta.applied)
+    if journal is None:
+        return overlay
+    ref = config.name, config.message_type
+    at_rest = journal.topic_state(ref).last_txid <= meta.applied <= journal.last_txid
+    if at_rest and meta.lineage == journal.lineage:
+        return overlay
+    with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
+        overlay.base = check_position(meta, log.lineage, log.first_txid, log.last_txid(), Path(store.path))
+        for block in log.blocks(after=overlay.base, topic=ref):
+            overlay.fold(block, ref, overlay.base)
+    return overlay
+
+
+def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> None:
+    """Create the store of a topic that has none, or rebuild it from the journals, from its RecoveryPoint on."""
+    assert config.file is not None
+    assert instance.config is not None
+    definition = definition_of(instance.config.name, config)
+    config.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    ref = config.name, config.message_type
+    if journal is None or journal.topic_state(ref).last_txid == 0:
+        create_store(
+            config.file,
+            definition,
+            seam=instance.seam,
+            now=instance.now,
+            lineage=journal.lineage if journal is not None else bytes(16),
+            applied=journal.last_txid if journal is not None else 0,
+            lock_wait=instance.lock_wait,
+            command=instance.holder,
+        )
+        return
+    from sowctl.engine.rebuild import rebuild, recovery_start
+
+    with open_log(instance) as log:
+        if not log.covers(ref):
+            raise not_covered(config, log.first_txid)
+        start = recovery_start(config, log, instance)
+        instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
+        rebuild(instance, log, [config], after={ref: start})
+
+
+def missing_topic(name: str) -> MissingError:
+    """The error for a topic that the configuration does not name."""
+    return MissingError(
+        "SOW-ENG-012",
+        f"there is no topic {name!r} in this configuration",
+        hint="sowctl info lists the topics",
+        topic=name,
+    )
