@@ -13,7 +13,7 @@ from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, FileInfo, Position, TailReport, TopicState
 from sowctl.journal.files import JournalFile, Ref, list_numbers
 from sowctl.journal.format import FILE_HEADER_SIZE, Topic, block_place, file_name
-from sowctl.journal.state import NO_TOPIC, JournalState, from_checkpoint, load
+from sowctl.journal.state import NO_TOPIC, JournalState, from_checkpoint, load, witness
 from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
 
@@ -85,6 +85,17 @@ class Journal:
     def topics(self) -> dict[Topic, TopicState]:
         """The states of all topics that the journal knows."""
         return dict(self.state().topics)
+
+    def covers(self, topic: Topic) -> bool:
+        """Whether the files reach back to the first entry of a topic: nothing of it stood before the oldest file.
+
+        Raises DamageError ``SOW-JRN-004``.
+        """
+        file = self._open(self._numbers[0])
+        try:
+            return topic not in _checkpoint_of(file).topics
+        finally:
+            self._release(file)
 
     def highest_sequence(self, publisher: int) -> int:
         """Highest sequence of a publisher (hash of its client name), 0 for none."""
@@ -304,28 +315,24 @@ class Journal:
             self._asked = True
             told = load(self.directory, self.instance, self.lineage)
             if told is not None and told.end.number in self._numbers:
-                file = self._open(told.end.number)
-                ref = file.block_at(told.last_block[0])
-                self._release(file)
-                if ref is not None and ref.end == told.end.offset and ref.header.last_txid == told.end.txid:
-                    self._state = told if ref.header.crc == told.last_block[1] else None
+                self._believe(told)
         return self._state
+
+    def _believe(self, told: JournalState) -> None:
+        """Take over what the topics file tells if its last block stands where it says.
+
+        What it counts in had been synced, so it is a witness too: a body that is wrong there is damage, not a tear.
+        """
+        file = self._open(told.end.number)
+        ref = witness(told, file)
+        if ref is not None:
+            self.acknowledged = max(self.acknowledged, told.end.txid)
+            self._state = told if ref.is_whole() else None
+        self._release(file)
 
     def _at_checkpoint(self) -> JournalState:
         """The state at the start of the last file. Raises DamageError ``SOW-JRN-004``."""
-        file = self._last_file()
-        raw = file.checkpoint()
-        end = Position(file.number, file.header.blocks_offset, file.header.first_txid - 1)
-        try:
-            return from_checkpoint(raw, end)
-        except (ValueError, TypeError) as error:
-            raise DamageError(
-                "SOW-JRN-004",
-                f"the checkpoint of the journal file cannot be read ({error})",
-                place=block_place(file.path, FILE_HEADER_SIZE),
-                hint="restore the file from a copy; the blocks in it are intact",
-                offset=FILE_HEADER_SIZE,
-            ) from error
+        return _checkpoint_of(self._last_file())
 
     def _path(self, number: int) -> Path:
         return self.directory / file_name(self.instance, number)
@@ -383,3 +390,19 @@ def _file_gap(file: JournalFile, last_txid: int) -> Damage:
         last_txid=first - 1,
     )
     return Damage(file.path, 0, 0, last_txid + 1, first - 1, error)
+
+
+def _checkpoint_of(file: JournalFile) -> JournalState:
+    """The state at the start of a file."""
+    raw = file.checkpoint()
+    end = Position(file.number, file.header.blocks_offset, file.header.first_txid - 1)
+    try:
+        return from_checkpoint(raw, end)
+    except (ValueError, TypeError) as error:
+        raise DamageError(
+            "SOW-JRN-004",
+            f"the checkpoint of the journal file cannot be read ({error})",
+            place=block_place(file.path, FILE_HEADER_SIZE),
+            hint="restore the file from a copy; the blocks in it are intact",
+            offset=FILE_HEADER_SIZE,
+        ) from error

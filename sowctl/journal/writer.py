@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -79,13 +79,15 @@ class JournalWriter:
         random: bytes,
         first_txid_floor: int = 0,
         acknowledged: int = 0,
+        beginnings: Mapping[Topic, tuple[int, Micros]] | None = None,
         holder: str = "sowctl",
     ) -> JournalWriter:
         """Open, under the lock for a moment: start the journal if there is none, put a torn end right.
 
         ``now`` microseconds UTC, ``random`` 16 bytes for a new lineage, ``lock_wait`` seconds (also for every later
         :meth:`lock`). ``first_txid_floor``: a new journal starts above it. ``acknowledged``: highest txid that any
-        store has applied. ``holder``: what the lock file says is running. Raises LockedError ``SOW-JRN-030``,
+        store has applied. ``beginnings``: topics that have a past before a new journal, with their last txid and time;
+        its checkpoint says so, for ever. ``holder``: what the lock file says is running. Raises LockedError ``SOW-JRN-030``,
         StorageError ``SOW-JRN-021``, and the DamageErrors of reading.
         """
         if len(random) != 16:
@@ -100,7 +102,7 @@ class JournalWriter:
         try:
             with writer._holding():
                 if not Journal.exists(directory, instance):
-                    writer._start(random, first_txid_floor + 1, now)
+                    writer._start(random, first_txid_floor + 1, now, beginnings or {})
                 writer.journal = Journal.open(directory, instance, seam=seam, acknowledged=acknowledged)
                 writer._catch_up()
                 writer._seen = writer.end()
@@ -237,9 +239,14 @@ class JournalWriter:
                 acknowledged_txid=self.synced_txid,
             )
 
-    def _start(self, lineage: bytes, first_txid: int, now: Micros) -> None:
+    def _start(
+        self, lineage: bytes, first_txid: int, now: Micros, beginnings: Mapping[Topic, tuple[int, Micros]]
+    ) -> None:
         """The first file of a new journal."""
-        checkpoint = JournalState(Position(0, 0, 0)).checkpoint()
+        state = JournalState(Position(0, 0, 0))
+        for topic, (txid, time) in beginnings.items():
+            state.topics[topic] = TopicState(txid, time, Position(0, 0, txid))
+        checkpoint = state.checkpoint()
         try:
             self._file.create(0, pack_file_header(lineage, first_txid, 0, now, checkpoint))
         except OSError as error:
