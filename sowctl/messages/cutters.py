@@ -132,16 +132,18 @@ class LineCutter(SeparatedCutter):
         """The lines of ``block`` without their line breaks and without the BOM of the input."""
         if start == 0 and block.startswith(_BOM):
             block = block[len(_BOM) :]
+        pieces = block.split(b"\n")
         if b"\r" in block:
-            block = block.replace(b"\r\n", b"\n")
-        return block.split(b"\n")
+            last = pieces.pop()
+            pieces = [piece.removesuffix(b"\r") for piece in pieces]
+            pieces.append(last)
+        return pieces
 
     def messages(
         self, block: bytes, pieces: list[bytes], start: int, number: int
     ) -> tuple[list[bytes], Callable[[], Places], int]:
         """All lines, or, where there may be blank ones, those that are not."""
-        spaced = (bool(pieces) and pieces[0][:1] in b" \t") or b"\n " in block or b"\n\t" in block
-        if all(pieces) and not spaced:
+        if not pieces or min(pieces)[:1] > b" ":
             return pieces, lambda: counted(number, line_offsets(block, start, len(pieces))), 0
         kept = [index for index, piece in enumerate(pieces) if not _BLANK.fullmatch(piece)]
         count = len(pieces)

@@ -11,6 +11,7 @@ Lines are decoded fast where that is provably exact; whatever is doubtful goes t
 from __future__ import annotations
 
 import binascii
+import re
 from math import isfinite
 from operator import attrgetter
 
@@ -20,7 +21,7 @@ from sowctl.errors import SowError
 from sowctl.messages.base import MAX_DEPTH
 from sowctl.messages.cutters import LineCutter
 from sowctl.messages.framing import TOO_LONG, Chunk, RefusedFrame
-from sowctl.messages.jsonexact import JsonRefused, Spanned, maybe_deep, parse_members
+from sowctl.messages.jsonexact import JsonRefused, Spanned, is_deep, parse_members
 from sowctl.values.fields import Number
 
 NOT_AN_ENVELOPE = "SOW-INP-010"
@@ -58,7 +59,10 @@ class _Line(Envelope, gc=False, forbid_unknown_fields=True):
 _METADATA = Envelope.__struct_fields__
 _NAMES = _Line.__struct_fields__
 _metadata = attrgetter(*_METADATA)
-_NEEDLES = tuple(b'"%b"' % name.encode() for name in _NAMES)
+_MEMBER = re.compile(rb'"([^"]*+)"\s*+:')
+"""Finds every member name where quotes alternate between opening and closing ones and no name starts with a colon."""
+_CONTAINERS = (b"{", b"[")
+"""How data must start to be told from a member name when it is taken out of its line."""
 _COUNTS = ("sequence", "txid")
 _DECODE = msgspec.json.Decoder(_Line).decode
 
@@ -120,11 +124,14 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
     except (ValueError, RecursionError):
         return open_exactly(line)
     payload = bytes(whole.data)
-    if not payload or whole.data_base64 is not None or maybe_deep(payload, MAX_DEPTH):
+    if payload[:1] not in _CONTAINERS or whole.data_base64 is not None or is_deep(payload):
         return open_exactly(line)
-    at = line.rfind(payload)
+    at = len(line) - len(payload) - 1
+    if line[at:-1] != payload:
+        at = line.rfind(payload)
     rest = line[:at] + line[at + len(payload) :]
-    if b"\\" in rest or max(map(rest.count, _NEEDLES)) > 1:
+    names = _MEMBER.findall(rest)
+    if b"\\" in rest or len(set(names)) != len(names):
         return open_exactly(line)
     if not (0 <= (whole.sequence or 0) < _U64 and 0 <= (whole.txid or 0) < _U64):
         return open_exactly(line)

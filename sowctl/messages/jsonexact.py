@@ -14,6 +14,7 @@ Accepted is the JSON grammar (RFC 8259) in UTF-8, with white space around the va
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import NoReturn, TypeAlias
 
 from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, TOO_DEEP
@@ -23,6 +24,10 @@ _SPACE = re.compile(rb"[ \t\n\r]*+")
 _PLAIN = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
 _STRING = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
 _STRING_PART = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{[]}"))
+_RISE = bytes.maketrans(b"{[]}", b"\1\1\0\0")
+_STEP = (-1, 1)
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
 _WORD = re.compile(rb"[A-Za-z]++")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
@@ -71,9 +76,12 @@ def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, 
     return reader.document(), reader.repeated  # type: ignore[return-value]
 
 
-def maybe_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
-    """Whether more than ``max_depth`` containers may stand inside one another: cheap, never wrongly False."""
-    return len(payload) > 2 * max_depth and payload.count(b"{") + payload.count(b"[") > max_depth
+def is_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
+    """Whether more than ``max_depth`` containers stand inside one another; of acceptable JSON that is the truth."""
+    if len(payload) <= 2 * max_depth or payload.count(b"{") + payload.count(b"[") <= max_depth:
+        return False
+    brackets = _ANY_STRING.sub(b"", payload).translate(_RISE, _NO_BRACKETS)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > max_depth
 
 
 def number_of(text: bytes) -> int | float:

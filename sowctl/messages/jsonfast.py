@@ -21,7 +21,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.jsonexact import maybe_deep
+from sowctl.messages.jsonexact import is_deep
 from sowctl.messages.jsonplan import Field, Plan
 from sowctl.messages.jsonshape import flatten, holders, members_named
 from sowctl.values.fields import Number, Refusal
@@ -55,11 +55,11 @@ class Batch:
 
 
 def suspects(payloads: Sequence[bytes], joined: bytes, max_message: int, max_depth: int) -> set[int]:
-    """The payloads that msgspec must not judge: too large, maybe too deep, or not UTF-8."""
+    """The payloads that msgspec must not judge: too large, too deep, or not UTF-8."""
     found: set[int] = set()
     longest = max(map(len, payloads), default=0)
     if longest > min(max_message, 2 * max_depth):
-        found.update(i for i, p in enumerate(payloads) if len(p) > max_message or maybe_deep(p, max_depth))
+        found.update(i for i, p in enumerate(payloads) if len(p) > max_message or is_deep(p, max_depth))
     if not joined.isascii() and not _is_utf8(joined):
         found.update(i for i, p in enumerate(payloads) if not _is_utf8(p))
     return found

@@ -116,24 +116,31 @@ def test_data_may_be_as_deep_as_a_message() -> None:
     assert open_envelope(b'{"data":%b}' % data)[0] == data
 
 
-MEMBERS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["topic", "client", "data", "data", "data_base64", "sequence", "expiration", "t\\u006fpic", "x"]
-        ),
-        st.sampled_from(
-            [*[d.decode() for d in DATA], '"topic"', '"client"', '"AA=="', "5", '"\\u0074opic"', "null", "é"]
-        ),
-    ),
-    max_size=5,
-)
+VALUES = [
+    *[d.decode() for d in DATA],
+    '"topic"',
+    '"client"',
+    '"AA=="',
+    "5",
+    '"\\u0074opic"',
+    "null",
+    "é",
+    '":"',
+    '":x"',
+    "{}",
+]
+VALUES += ['{"client":1}', "[64]", '["topic","a"]', '","', '"data"', "[]"]
+NAMES = ["topic", "client", "data", "data", "data_base64", "sequence", "expiration", "t\\u006fpic", "x", ":"]
+MEMBERS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=5)
 
 
-@given(MEMBERS)
-@settings(max_examples=400)
-@example([("data", '"client"'), ("client", '"a"'), ("client", '"b"')])
-def test_the_fast_way_agrees_with_the_exact_one(members: list[tuple[str, str]]) -> None:
-    line = ("{" + ",".join(f'"{name}":{value}' for name, value in members) + "}").encode()
+@given(MEMBERS, st.sampled_from(["", " ", "\t", "\r"]))
+@settings(max_examples=500)
+@example([("data", '"client"'), ("client", '"a"'), ("client", '"b"')], "")
+@example([("data", "64"), ("data_base64", "null"), ("data_base64", "null")], "")
+@example([("data", "{}"), ("topic", '"{}"'), ("topic", '"a"')], " ")
+def test_the_fast_way_agrees_with_the_exact_one(members: list[tuple[str, str]], space: str) -> None:
+    line = ("{" + ",".join(f'{space}"{name}"{space}:{value}{space}' for name, value in members) + "}").encode()
     results = []
     for way in (open_envelope, open_exactly):
         try:

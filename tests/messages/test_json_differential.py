@@ -175,8 +175,20 @@ def test_nesting_limit_on_both_sides(depth: int, shape: str) -> None:
         assert kind.check([payload, beside]) == [type(r)(r.index - 1, r.code, r.message, r.offset) for r in refusals]
 
 
-def test_many_brackets_are_not_depth() -> None:
-    payload = b'{"a":[' + b",".join([b"[[]]"] * 5000) + b'],"b":"' + b"[" * 1000 + b'"}'
+TRICKS = [
+    b'{"a":[' + b",".join([b"[[]]"] * 5000) + b'],"b":"' + b"[" * 1000 + b'"}',
+    b'{"a":' + b'["]",' * 300 + b"1" + b',"["]' * 300 + b"}",
+    b'{"a":' + b'["]",' * 254 + b"1" + b',"["]' * 254 + b"}",
+    b'{"a":' + b'["\\"]",' * 300 + b"1" + b',"\\"["]' * 300 + b"}",
+    b'{"a":' + b'["\\\\",' * 300 + b'"]"' + b"]" * 300 + b"}",
+    b'{"a":"' + b"[" * 600 + b"}",
+    b'{"a":1}' + b"]" * 600,
+    b"[" * 600 + b'"',
+]
+
+
+@pytest.mark.parametrize("payload", TRICKS)
+def test_brackets_in_strings_are_not_depth(payload: bytes) -> None:
     agree([payload, b'{"b":1}'], [Slot(parse_path("/a"), listed=True), Slot(parse_path("/b"))])
 
 
