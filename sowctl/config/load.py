@@ -15,7 +15,7 @@ from typing import Any
 from sowctl.config.document import SPACE, VARIABLE, Document, Node, Source
 from sowctl.config.parse import MAX_FILE, Broken, decode, finding_at, parse_elements, read_limited, refuse
 from sowctl.config.problems import TOO_DEEP, TOO_LARGE, UNREADABLE, as_error
-from sowctl.config.scan import MAX_ATTRIBUTES, MAX_NODES, Scan, scan
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, Scan, scan
 from sowctl.errors import ConfigError
 from sowctl.findings import Finding, Level, Place
 
@@ -237,6 +237,10 @@ class _Reader:
 
     def siblings(self, members: list[tuple[_Part, int]], prefix: str) -> tuple[Node, ...]:
         """Build neighbours; a tag that occurs several times gets its number in the element path."""
+        if members and prefix.count("/") > MAX_DEPTH:
+            part, number = members[0]
+            message = f"elements are nested deeper than {MAX_DEPTH} levels"
+            raise Broken(part.broken(TOO_DEEP, number, prefix, message))
         names = [part.tags[number].name for part, number in members]
         seen: dict[str, int] = {}
         nodes = []

@@ -93,15 +93,16 @@ def _take(found: Scan, open_tags: list[int], match: re.Match[str], nodes: int, a
         found.attributes += len(re.findall(_ATTRIBUTE, rest))
     if not rest.endswith("/"):
         open_tags.append(number)
-    for limit, passed in (
-        ("depth", len(open_tags) > MAX_DEPTH),
-        ("nodes", number >= nodes),
-        ("attributes", found.attributes > attributes),
-    ):
-        if passed:
-            found.exceeded = (limit, match.start())
-            return False
-    return True
+    limit = None
+    if len(open_tags) > MAX_DEPTH:
+        limit = "depth"
+    elif number >= nodes:
+        limit = "nodes"
+    elif found.attributes > attributes:
+        limit = "attributes"
+    if limit is not None:
+        found.exceeded = (limit, match.start())
+    return limit is None
 
 
 def without_declaration(text: str) -> str:

@@ -191,6 +191,12 @@ class TestInclude:
             write(f"<A><Include>{number + 1}.xml</Include></A>", f"{number}.xml")
         assert refused(write("<AMPSConfig><Include>0.xml</Include></AMPSConfig>")).code == "SOW-CFG-021"
 
+    def test_the_depth_of_all_files_together_is_limited(self, write: Write) -> None:
+        for number in range(9):
+            write("<a>" * 60 + f"<Include>{number + 1}.xml</Include>" + "</a>" * 60, f"{number}.xml")
+        error = refused(write("<AMPSConfig><Include>0.xml</Include></AMPSConfig>"))
+        assert (error.code, "64 levels" in error.message) == ("SOW-CFG-021", True)
+
     def test_the_size_is_limited(self, write: Write) -> None:
         write(f"<A>{'x' * 5000}</A>", "a.xml")
         threshold = "<ConfigCycleDetectionThreshold>4KB</ConfigCycleDetectionThreshold>"

@@ -41,8 +41,12 @@ class Element(NamedTuple):
     def child(self, tag: str) -> Element | None:
         """The row of a child by its name or one of its other names."""
         for row in self.children:
-            if tag == row.tag or any(tag == name for name, _ in row.synonyms):
+            if tag == row.tag:
                 return row
+        for row in self.children:
+            for name, _ in row.synonyms:
+                if tag == name:
+                    return row
         return None
 
     @property
