@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +49,15 @@ class Sink:
         shown = self.path is None and is_terminal(streams.stdout)
         self.format = formats.choose(choice.format, terminal=shown, template=choice.template is not None)
         terminal = Terminal(streams.columns(), streams.encoding(), streams.colored(streams.stdout)) if shown else None
-        self.renderer = formats.make(
-            self.format,
-            OutputOptions(
-                meta=choice.meta,
-                columns=parse_columns(choice.columns) if choice.columns is not None else (),
-                delimiter=_delimiter(choice),
-                length_prefix=choice.length_prefix,
-                template=choice.template,
-                terminal=terminal,
-            ),
+        self.options = OutputOptions(
+            meta=choice.meta,
+            columns=parse_columns(choice.columns) if choice.columns is not None else (),
+            delimiter=_delimiter(choice),
+            length_prefix=choice.length_prefix,
+            template=choice.template,
+            terminal=terminal,
         )
+        self.renderer = formats.make(self.format, self.options)
 
     def write(self, batches: Iterable[Batch]) -> int:
         """Write all batches; returns the number of records."""
@@ -74,12 +72,15 @@ class Sink:
 
     def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> int:
         """Write facts about the instance - not records of it - in the same formats; returns their number."""
+        self.renderer = formats.make(self.format, replace(self.options, facts=True))
         return self.write(_row_batches(rows))
 
 
 def _row_batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
     for row in rows:
-        payload = json.dumps(dict(row), ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
+        payload = json.dumps(dict(row), ensure_ascii=False, default=str, separators=(",", ":")).encode(
+            "utf-8", "surrogatepass"
+        )
         yield OutputBatch("", "json", lambda payload: payload, [OutputRecord(payload)])
 
 

@@ -33,9 +33,7 @@ LiteralTopic: TypeAlias = Annotated[
     bool, option("--literal-topic", help="the target is a name, never a regular expression")
 ]
 Regex: TypeAlias = Annotated[bool, option("--regex", help="the target is a regular expression; lists what it matches")]
-At: TypeAlias = Annotated[
-    str | None, option("--at", help="the state as of this time, txid or bookmark", metavar="WHEN")
-]
+At: TypeAlias = Annotated[str | None, option("--at", help="the state as of this time", metavar="WHEN")]
 Format: TypeAlias = Annotated[
     str | None,
     option(

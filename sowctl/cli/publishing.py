@@ -8,52 +8,30 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.reporting import show_report
-from sowctl.cli.sources import open_all
+from sowctl.cli.sources import STDIN, frames
+from sowctl.errors import SowError
 from sowctl.output.display import display
+
+if TYPE_CHECKING:
+    from sowctl.engine.publish import Acknowledged
+    from sowctl.engine.reports import Rejected
+    from sowctl.messages.framing import FrameReader
 
 _EVERY = 0.2
 """Seconds between two drawings of the progress line."""
 
 
-class Acknowledged(Protocol):
-    """A batch that is in the journal and synced."""
-
-    @property
-    def payloads(self) -> Sequence[bytes]: ...
-    @property
-    def last_txid(self) -> int: ...
-    @property
-    def offset(self) -> int:
-        """Bytes of the current input that are dealt with."""
-        ...
-
-
-class Rejected(Protocol):
-    """A message that was refused, and where it stood."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def line(self) -> int | None: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def code(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def payload(self) -> bytes: ...
-
-
 class Publishing:
     """Watches one run; a context manager, because the rejects file has to be closed and the progress line ended."""
 
-    def __init__(self, invocation: Invocation, rejects: str | None, *, tee: bool) -> None:
+    def __init__(self, invocation: Invocation, framing: str, rejects: str | None, *, tee: bool, skips: bool) -> None:
         self.invocation = invocation
+        self.framing = framing
+        self.skips = skips
         self.tee = tee
         self.rejects = 0
         self.published = 0
@@ -74,10 +52,12 @@ class Publishing:
             self.invocation.streams.talk("")
         if self._file is not None:
             self._file.close()
+        if isinstance(error, SowError):
+            self._explain(error)
 
-    def sources(self, names: Sequence[str]) -> Iterator[tuple[str, BinaryIO]]:
+    def sources(self, names: Sequence[str]) -> Iterator[tuple[str, FrameReader]]:
         """The inputs, opened in turn."""
-        return open_all(self.invocation, names)
+        return frames(self.invocation, names, self.framing)
 
     def acknowledged(self, batch: Acknowledged) -> None:
         """Count a durable batch; with --tee write its messages."""
@@ -88,7 +68,7 @@ class Publishing:
             self.invocation.streams.stdout.write(b"".join(payload + b"\n" for payload in batch.payloads))
             self.invocation.streams.stdout.flush()
         if self.invocation.settings.progress == "json":
-            row = {"published": self.published, "last_txid": batch.last_txid, "offset": batch.offset}
+            row = {"published": self.published, "last_txid": batch.last_txid, "offset": batch.end}
             self.invocation.streams.talk(json.dumps(row))
         elif self.invocation.shows_progress():
             self._draw()
@@ -99,13 +79,22 @@ class Publishing:
         if self._file is not None:
             self._file.write(_reject_line(refused))
             self._file.flush()
-            return
-        place = refused.source + (f":{refused.line}" if refused.line is not None else f"@{refused.offset}")
-        self.invocation.warn(f"[{refused.code}] {display(place)}: {display(refused.message)}")
+        elif self.skips:
+            place = f"{refused.source}:{refused.line}"
+            self.invocation.warn(f"[{refused.code}] {display(place)}: {display(refused.message)}")
 
     def report(self, report: object, summary: str | None) -> None:
         """The report at the end."""
         show_report(self.invocation, report, summary)
+
+    def _explain(self, error: SowError) -> None:
+        """Add to an error what is published and how to go on from there."""
+        error.facts.pop("report", None)
+        error.facts.setdefault("published", self.published)
+        line, place = error.facts.get("line"), error.place or ""
+        if line is not None and self.framing in ("lines", "envelope") and not place.startswith(STDIN):
+            file = place.rpartition(":")[0]
+            error.facts.setdefault("resume", f"the rest begins at line {line}: tail -n +{line} {file}")
 
     def _draw(self) -> None:
         now = time.monotonic()
@@ -121,8 +110,9 @@ class Publishing:
 def _reject_line(refused: Rejected) -> bytes:
     row: dict[str, object] = {"source": refused.source, "line": refused.line, "byte": refused.offset}
     row |= {"code": refused.code, "error": refused.message}
-    try:
-        row["input"] = refused.payload.decode()
-    except UnicodeDecodeError:
-        row["input_base64"] = b64encode(refused.payload).decode()
+    if refused.payload is not None:
+        try:
+            row["input"] = refused.payload.decode()
+        except UnicodeDecodeError:
+            row["input_base64"] = b64encode(refused.payload).decode()
     return json.dumps(row).encode() + b"\n"

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
+from sowctl.messages.framing import FrameReader
 
 STDIN = "(standard input)"
 
@@ -25,6 +26,21 @@ def open_all(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[str
                 yield name, stream
 
 
-def read_all(invocation: Invocation, name: str) -> bytes:
-    """The whole of one input."""
-    return b"".join(stream.read() for _, stream in open_all(invocation, [name]))
+def frames(invocation: Invocation, names: Sequence[str], framing: str) -> Iterator[tuple[str, FrameReader]]:
+    """Name and reader of each input in turn. A real file is read by its descriptor, which can be waited for."""
+    for name, stream in open_all(invocation, names):
+        yield name, FrameReader(_descriptor(stream), framing)
+
+
+def read_messages(invocation: Invocation, name: str) -> tuple[bytes, ...]:
+    """All messages of one input, a line each. Raises InputError as the framing does."""
+    return tuple(
+        payload for _, reader in frames(invocation, [name], "lines") for chunk in reader for payload in chunk.payloads
+    )
+
+
+def _descriptor(stream: BinaryIO) -> int | BinaryIO:
+    try:
+        return stream.fileno()
+    except OSError:
+        return stream

@@ -30,10 +30,10 @@ class Row(NamedTuple):
 class Columns:
     """The columns of one output. ``left_out`` counts members without a column, by name, once rows have passed."""
 
-    def __init__(self, columns: Sequence[Column], *, chosen: bool) -> None:
+    def __init__(self, columns: Sequence[Column], *, chosen: bool, facts: bool = False) -> None:
         self.columns = tuple(columns)
         self.chosen = chosen
-        self.headings = tuple(heading(column) for column in columns)
+        self.headings = tuple(heading(column, facts=facts) for column in columns)
         self.left_out: dict[str, int] = {}
         self._known = {column.steps[0].name for column in columns if isinstance(column, Path)}
 
@@ -60,7 +60,7 @@ class Columns:
         return len(row.payload) if column == "length" else row.metadata.get(column)
 
 
-def heading(column: Column) -> str:
+def heading(column: Column, *, facts: bool = False) -> str:
     """What stands above a column: a path without its slash, unless that would be the name of metadata."""
     if isinstance(column, str):
         return column
@@ -68,7 +68,7 @@ def heading(column: Column) -> str:
         name = column.steps[0].name
     else:
         name = str(column).removeprefix("/")
-    return f"/{name}" if name in NAMES else name
+    return f"/{name}" if name in NAMES and not facts else name
 
 
 def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Columns, Iterator[Row]]:
@@ -76,7 +76,7 @@ def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Colu
     wants_meta = options.meta or any(isinstance(column, str) for column in options.columns)
     rows = _rows(batches, wants_meta)
     if options.columns:
-        return Columns(options.columns, chosen=True), rows
+        return Columns(options.columns, chosen=True, facts=options.facts), rows
     sample: list[Row] = []
     names: dict[str, None] = {}
     for row in rows:
@@ -85,7 +85,7 @@ def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Colu
         if len(sample) == SAMPLE:
             break
     front: tuple[Column, ...] = METADATA if options.meta else ()
-    found = Columns([*front, *(Path((Step(name),)) for name in names)], chosen=False)
+    found = Columns([*front, *(Path((Step(name),)) for name in names)], chosen=False, facts=options.facts)
     return found, chain(sample, rows)
 
 

@@ -33,13 +33,18 @@ class Terminal:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """``terminal`` is None where the output goes anywhere else: then nothing depends on widths or encodings."""
+    """What a renderer is made with.
+
+    ``facts``: rows that are no records, so that no column is metadata. ``terminal`` is None where the output goes
+    anywhere else: then nothing depends on widths or encodings.
+    """
 
     meta: bool = False
     columns: tuple[Column, ...] = ()
     delimiter: bytes = b"\n"
     length_prefix: bool = False
     template: str | None = None
+    facts: bool = False
     terminal: Terminal | None = None
 
 

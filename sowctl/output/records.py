@@ -34,7 +34,7 @@ class Record(Protocol):
     def correlation_id(self) -> str | None: ...
     @property
     def extra(self) -> Mapping[str, Any] | None:
-        """More metadata where there is some: ``client``, ``sequence``, ``user_key``, ``operation`` ..."""
+        """More metadata: ``client``, ``sequence``, ``operation``; ``user_key``, the key that its publisher chose."""
         ...
 
 
@@ -86,22 +86,23 @@ METADATA = (
     "correlation_id",
 )
 """The metadata that every envelope has, in its order."""
-MORE_METADATA = ("user_key", "client", "sequence", "operation")
+MORE_METADATA = ("client", "sequence", "operation")
 """Metadata that an envelope has only where a record has it."""
 
 
 def metadata(batch: Batch, record: Record) -> dict[str, Any]:
-    """The metadata of a record as plain JSON values: keys as decimal text, times as ISO-8601 with Z, absent = None."""
+    """The metadata of a record as plain JSON values: keys as decimal text
+    or as their publisher chose them, times as ISO-8601 with Z, absent = None."""
+    extra = record.extra or {}
     row: dict[str, Any] = {
         "topic": batch.topic,
         "message_type": batch.message_type,
-        "sow_key": str(record.sow_key),
+        "sow_key": extra.get("user_key") or str(record.sow_key),
         "timestamp": format_time(record.timestamp),
         "expiration": format_time(record.expiration) if record.expiration else None,
         "txid": record.txid,
         "bookmark": record.bookmark,
         "correlation_id": record.correlation_id,
     }
-    if record.extra:
-        row.update((name, value) for name, value in record.extra.items() if value is not None)
+    row.update((name, value) for name, value in extra.items() if value is not None and name != "user_key")
     return row

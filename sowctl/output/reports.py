@@ -1,8 +1,8 @@
 """What a verb did, for people in a line or two, or as one line of JSON (``--summary json``).
 
-Works on the report classes of the engine by their fields' names, so that each verb's report needs no twin here: whole
-numbers are counted things, ``bytes`` is a size, ``seconds`` a duration, ``first_txid`` and ``last_txid`` a range,
-``durable`` a promise, ``dry_run`` a warning that nothing was done.
+Works on the report classes of the engine by their fields' names, so that each verb's report needs no twin here: those
+of ``_COUNTS`` are counted things, ``topics`` the shares of several topics, ``bytes`` is a size, ``seconds`` a duration,
+``first_txid`` and ``last_txid`` a range, ``durable`` a promise, ``dry_run`` a warning that nothing was done.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ from typing import Any
 
 from sowctl.output.display import display
 
-_ALWAYS = ("published", "inserted", "updated", "deleted", "replayed", "expired")
-_APART = {"bytes", "seconds", "first_txid", "last_txid", "durable", "dry_run", "topic", "message_type"}
+_ALWAYS = ("published", "inserted", "updated", "deleted", "expired")
+_COUNTS = (
+    "published", "inserted", "updated", "unchanged", "duplicates", "rejected", "blank",
+    "examined", "matched", "returned", "deleted", "expired",
+    "entries", "applied", "records", "versions",
+)  # fmt: skip
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -33,12 +37,26 @@ def as_json(report: Any) -> str:
 
 
 def as_text(report: Any) -> str:
-    """``orders: 812 inserted, 3 rejected; 214.0 MiB in 6.1 s (133 a second); txid 1-815, durable``."""
+    """``orders: 812 inserted, 3 rejected; 214.0 MiB in 6.1 s (133 a second); txid 1-815, durable``.
+
+    Shares of several topics stand in lines of their own.
+    """
     row = as_dict(report)
+    shares = row.get("topics") or []
+    if len(shares) == 1:
+        row = shares[0] | {name: value for name, value in row.items() if name != "published"}
     topic = f"{display(str(row['topic']))}: " if row.get("topic") else ""
     mode = "dry run, nothing was written: " if row.get("dry_run") else ""
-    parts = [", ".join(_counts(row)) or "nothing to do", _volume(row), _position(row)]
-    return topic + mode + "; ".join(part for part in parts if part)
+    done = f"{row['action']}: " if row.get("action") else ""
+    parts = [", ".join(_counts(row)) or "nothing to do", _volume(row, as_dict(report).get("published")), _position(row)]
+    shown = ("note",) if row.get("action") in ("verified", "differs") else ("note", "path")
+    parts += [display(str(row[name])) for name in shown if row.get(name)]
+    if row.get("moved"):
+        parts.append(f"the damaged file is now {display(str(row['moved']))}")
+    lines = [topic + mode + done + "; ".join(part for part in parts if part)]
+    if len(shares) > 1:
+        lines += [f"  {display(str(share['topic']))}: {', '.join(_counts(share))}" for share in shares]
+    return "\n".join(lines)
 
 
 def size(count: int) -> str:
@@ -50,20 +68,18 @@ def size(count: int) -> str:
 
 
 def _counts(row: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{value:,} {name.replace('_', ' ')}"
-        for name, value in row.items()
-        if name not in _APART and type(value) is int and (value or name in _ALWAYS)
-    ]
+    counted = {name: row[name] for name in _COUNTS if type(row.get(name)) is int}
+    return [f"{count:,} {name}" for name, count in counted.items() if count or name in _ALWAYS]
 
 
-def _volume(row: Mapping[str, Any]) -> str:
-    text = size(row["bytes"]) if type(row.get("bytes")) is int and row["bytes"] else ""
+def _volume(row: Mapping[str, Any], messages: int | None) -> str:
+    count = row.get("bytes") or row.get("payload_bytes")
     seconds = row.get("seconds")
-    if not isinstance(seconds, int | float) or not seconds:
+    text = size(count) if count else ""
+    if not seconds or seconds < 0.05:
         return text
-    total = sum(value for name, value in row.items() if name not in _APART and type(value) is int)
-    return f"{text} in {seconds:.1f} s ({total / seconds:,.0f} a second)".strip()
+    rate = f" ({messages / seconds:,.0f} a second)" if messages else ""
+    return f"{text} in {seconds:.1f} s{rate}".strip()
 
 
 def _position(row: Mapping[str, Any]) -> str:

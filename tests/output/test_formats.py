@@ -207,6 +207,14 @@ def test_msgpack_with_metadata_holds_the_bytes() -> None:
 
 
 def test_extra_metadata_stands_before_the_data() -> None:
-    record = OutputRecord(b"{}", extra={"client": "c1", "sequence": 7, "user_key": None})
+    record = OutputRecord(b"{}", 5, extra={"client": "c1", "sequence": 7, "user_key": None})
     line = rendered("ndjson", OutputBatch("t", "json", same, [record]), options=OutputOptions(meta=True))
     assert line.endswith(b'"correlation_id":null,"client":"c1","sequence":7,"data":{}}\n')
+    assert b'"sow_key":"5",' in line
+
+
+def test_a_key_that_the_publisher_chose_is_the_sow_key() -> None:
+    record = OutputRecord(b"{}", 5, extra={"user_key": "abc"})
+    line = rendered("ndjson", OutputBatch("t", "json", same, [record]), options=OutputOptions(meta=True))
+    assert b'"sow_key":"abc",' in line
+    assert b"user_key" not in line

@@ -12,10 +12,16 @@ from sowctl.output.reports import as_dict, as_json, as_text, size
 
 
 @dataclass(frozen=True)
-class Published:
-    topic: str = "orders"
+class Share:
+    topic: str
     inserted: int = 812
     updated: int = 0
+
+
+@dataclass(frozen=True)
+class Published:
+    topics: tuple[Share, ...] = (Share("orders"),)
+    published: int = 812
     rejected: int = 3
     blank: int = 0
     bytes: int = 2_000_000
@@ -35,22 +41,46 @@ class Whole:
 
 def test_text() -> None:
     assert as_text(Published()) == (
-        "orders: 812 inserted, 0 updated, 3 rejected; 1.9 MiB in 2.0 s (408 a second); txid 1-815, durable"
+        "orders: 812 inserted, 0 updated, 3 rejected; 1.9 MiB in 2.0 s (406 a second); txid 1-815, durable"
     )
 
 
 def test_a_dry_run_says_so_and_promises_nothing() -> None:
-    text = as_text(Published(topic="a\x1bb", first_txid=0, last_txid=0, dry_run=True))
+    text = as_text(Published((Share("a\x1bb"),), first_txid=0, last_txid=0, dry_run=True))
     assert text.startswith("a\\x1bb: dry run, nothing was written: 812 inserted")
     assert "durable" not in text
 
 
+def test_shares_of_several_topics_have_their_lines() -> None:
+    text = as_text(Published((Share("a"), Share("b", 3, 4)), 819, 0, 0, 0, 5, 5, True, 0.0))
+    assert text == "819 published; txid 5, durable\n  a: 812 inserted, 0 updated\n  b: 3 inserted, 4 updated"
+
+
+@dataclass(frozen=True)
+class Replayed:
+    topic: str
+    action: str
+    entries: int = 0
+    records: int = 0
+    path: str | None = None
+    moved: str | None = None
+    note: str | None = None
+
+
+def test_a_replay_says_what_it_did() -> None:
+    assert as_text(Replayed("t", "current")) == "t: current: nothing to do"
+    assert as_text(Replayed("t", "rebuilt", 5, 3, "t.sow", "t.damaged-1", "odd")) == (
+        "t: rebuilt: 5 entries, 3 records; odd; t.sow; the damaged file is now t.damaged-1"
+    )
+    assert "verify.sow" not in as_text(Replayed("t", "verified", 5, 3, "/tmp/x/verify.sow"))
+
+
 def test_json_is_one_ascii_line() -> None:
-    whole = Whole((Published(topic="Zoë"),), Path("x.sow"), b"\xff")
+    whole = Whole((Published((Share("Zoë"),)),), Path("x.sow"), b"\xff")
     text = as_json(whole)
     assert text.isascii()
     assert json.loads(text) == as_dict(whole)
-    assert as_dict(whole)["parts"][0]["topic"] == "Zoë"
+    assert as_dict(whole)["parts"][0]["topics"][0]["topic"] == "Zoë"
     assert as_dict(whole)["path"] == "x.sow"
 
 

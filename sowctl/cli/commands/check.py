@@ -27,9 +27,11 @@ def run(
     """
     from sowctl.cli.reporting import show_findings
     from sowctl.engine.check import check
+    from sowctl.engine.targets import resolve
 
     with invocation.open_instance(*(targets or ())) as instance:
-        examination = check(instance, targets or [])
+        chosen = [target for text in targets or () for target in resolve(instance, text)]
+        examination = check(instance, chosen if targets else None)
         status = show_findings(invocation, examination, as_json=format == "json", status=5, clean="no damage found")
     invocation.note(examination.coverage)
     return status

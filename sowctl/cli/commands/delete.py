@@ -44,26 +44,29 @@ def run(
             hint="all records are --filter '1 = 1'",
         )
     from sowctl.cli.reporting import show_report
-    from sowctl.cli.sources import read_all
-    from sowctl.engine.delete import DeleteOptions, delete
+    from sowctl.cli.sources import read_messages
+    from sowctl.engine.delete import delete
+    from sowctl.engine.options import DeleteOptions
+    from sowctl.engine.targets import resolve
 
     ask = not dry_run and invocation.streams.must_ask(yes=yes)
-    messages = read_all(invocation, data) if data is not None else None
+    messages = read_messages(invocation, data) if data is not None else None
 
     def options(dry: bool) -> DeleteOptions:
         return DeleteOptions(
             filter=filter,
-            sow_keys=tuple(sow_key or ()),
+            sow_keys=tuple(sow_key) if sow_key else None,
             data=messages,
-            regex=regex,
-            message_type=message_type,
             dry_run=dry,
         )
 
     with invocation.open_instance() as instance:
+        targets = resolve(instance, target, message_type, literal=not regex)
         if ask:
-            plan = delete(instance, [target], options(True))
-            invocation.streams.confirm(f"delete {plan.deleted:,} records of {display(target)}")
-        report = delete(instance, [target], options(dry_run))
-    show_report(invocation, report, summary)
+            plans = delete(instance, targets, options(True))
+            counts = ", ".join(f"{plan.matched:,} of {display(plan.topic)}" for plan in plans)
+            invocation.streams.confirm(f"delete these records: {counts}")
+        reports = delete(instance, targets, options(dry_run))
+    for report in reports:
+        show_report(invocation, report, summary)
     return 0

@@ -31,7 +31,9 @@ def run(
     from sowctl.cli import demodata
     from sowctl.cli.reporting import show_report
     from sowctl.engine.instance import Instance
-    from sowctl.engine.publish import PublishOptions, publish
+    from sowctl.engine.options import PublishOptions
+    from sowctl.engine.publish import publish
+    from sowctl.messages.framing import FrameReader
 
     place = Path(directory)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
@@ -40,9 +42,8 @@ def run(
     with Instance.open(place / "sowctl.xml", environment={}, seam=invocation.seam) as instance:
         for topic in demodata.TOPICS:
             with (place / f"{topic}.ndjson").open("rb") as stream:
-                report = publish(
-                    instance, [(f"{topic}.ndjson", stream)], PublishOptions(topic=topic, timestamp_field="/time")
-                )
+                source = topic + ".ndjson", FrameReader(stream, "lines")
+                report = publish(instance, topic, [source], PublishOptions(timestamp_field="/time"))
             show_report(invocation, report, None)
     invocation.note(f"try now, in {display(directory)}:")
     for line in NEXT:

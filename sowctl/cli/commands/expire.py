@@ -24,11 +24,12 @@ def run(
     Such records are invisible already; this gives their room back. Nothing is journalled, because what has expired
     follows from stamp and clock.
     """
+    from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.reporting import show_report
     from sowctl.engine.expire import expire
 
     with invocation.open_instance() as instance:
-        reports = expire(instance, topics or [], regex=regex, dry_run=dry_run)
+        reports = expire(instance, topics_of(instance, topics or [], regex=regex), dry_run=dry_run)
     for report in reports:
         show_report(invocation, report, summary)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument
+from sowctl.cli.declare import Argument, option
 from sowctl.cli.options import (
     At,
     Columns,
@@ -33,6 +33,7 @@ def run(
     invocation: Invocation,
     target: Target,
     keys: Annotated[list[str], Argument("KEY", "SOW keys, or the values of the key fields joined by commas")],
+    fields: Annotated[bool, option("--fields", help="KEYs are never SOW keys, always key-field values")] = False,
     at: At = None,
     message_type: MessageType = None,
     format: Format = None,
@@ -47,15 +48,18 @@ def run(
 ) -> int:
     """Print records by SOW key or by the values of their key fields, in the order asked for.
 
+    A KEY is tried as a SOW key first. Where a topic has several key fields, their values are joined by commas.
     Ends with status 1 where a key has no record; the others are printed.
     """
     from sowctl.cli.emit import Choice, Sink
-    from sowctl.engine.get import get
+    from sowctl.cli.lookup import one, records
+    from sowctl.cli.when import instant
 
     sink = Sink(invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force))
     with invocation.open_instance(target) as instance:
-        result = get(instance, target, keys, at=at, message_type=message_type)
-        sink.write(result)
-    for key in result.missing:
+        where = one(instance, target, message_type)
+        batch, missing = records(instance, where, keys, instant(invocation, at), fields=fields)
+        sink.write([batch])
+    for key in missing:
         invocation.note(f"{display(target)}: no record with key {display(key)}")
-    return 1 if result.missing else 0
+    return 1 if missing else 0

@@ -31,13 +31,17 @@ def run(
     under the same configuration at the same clock.
     """
     wanted = _expected(expect) if expect is not None else None
+    from sowctl.cli.lookup import one
+    from sowctl.cli.when import instant
     from sowctl.engine.digest import digest
 
     with invocation.open_instance(target) as instance:
-        found = digest(instance, target, at=at, message_type=message_type)
-    invocation.streams.stdout.write(f"{found}  {display(target)}\n".encode())
-    if wanted is not None and wanted != found:
-        raise NegativeError("SOW-CLI-017", f"the digest is {found}, expected {wanted}", place=target)
+        found = digest(instance, one(instance, target, message_type), instant(invocation, at))
+    invocation.streams.stdout.write(f"{found.digest}  {display(target)}\n".encode())
+    if found.note is not None:
+        invocation.note(f"{display(target)}: {found.note}")
+    if wanted is not None and wanted != found.digest:
+        raise NegativeError("SOW-CLI-017", f"the digest is {found.digest}, expected {wanted}", place=target)
     return 0
 
 

@@ -18,10 +18,13 @@ def run(invocation: Invocation, targets: Targets = None, format: Format = None, 
     Without TARGET every topic of the configuration is listed.
     """
     from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.rows import topic_row
     from sowctl.engine.info import info
-    from sowctl.output.reports import as_dict
+    from sowctl.engine.targets import resolve
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance(*(targets or ())) as instance:
-        sink.write_rows(as_dict(row) for row in info(instance, targets or []))
+        chosen = [target for text in targets or () for target in resolve(instance, text)]
+        rows = info(instance, chosen if targets else None)
+    sink.write_rows(topic_row(row, brief=sink.format == "table") for row in rows)
     return 0

@@ -18,14 +18,16 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    files: Annotated[
-        list[str] | None, Argument("FILE", "journal files; default those of the configuration", complete="file")
+    directory: Annotated[
+        str | None, Argument("DIR", "directory of the journals; default the configured one", complete="directory")
     ] = None,
     topic: Annotated[str | None, option("--topic", help="only entries of this topic", metavar="NAME")] = None,
-    key: Annotated[str | None, option("--key", help="only entries with this SOW key", metavar="KEY")] = None,
+    keys: Annotated[
+        list[str] | None, option("--key", help="only entries with this SOW key; may be repeated", metavar="KEY")
+    ] = None,
     client: Annotated[str | None, option("--client", help="only entries of this publisher", metavar="NAME")] = None,
-    first: Annotated[str | None, option("--from", help="begin at this time, txid or bookmark", metavar="WHEN")] = None,
-    last: Annotated[str | None, option("--to", help="end at this time, txid or bookmark", metavar="WHEN")] = None,
+    first: Annotated[str | None, option("--from", help="begin at this time or txid", metavar="WHEN")] = None,
+    last: Annotated[str | None, option("--to", help="end at this time or txid", metavar="WHEN")] = None,
     txid: Annotated[str | None, option("--txid", help="only these txids: N or N:M", metavar="RANGE")] = None,
     limit: Annotated[
         str | None,
@@ -42,23 +44,36 @@ def run(
     The end is fixed when the command starts, so it ends even while others write.
     """
     txids, entries = _range("--txid", txid), _range("--limit", limit, only="last")
-    from sowctl.cli.emit import Choice, Sink
-    from sowctl.engine.journals import DumpOptions, dump
+    from pathlib import Path
 
+    from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.rows import entries_of
+    from sowctl.cli.when import position
+    from sowctl.engine.journals import EntryFilter, dump
+
+    begin, end = position(invocation, first), position(invocation, last)
     sink = Sink(invocation, Choice(format, meta=True, columns=columns, output=output, force=force))
-    options = DumpOptions(
+    wanted = EntryFilter(
         topic=topic,
-        key=key,
+        keys=frozenset(map(_key, keys)) if keys else None,
         client=client,
-        first=first,
-        last=last,
-        txids=txids,
-        limit=entries,
-        no_data=no_data,
+        from_time=begin.time,
+        to_time=end.time,
+        from_txid=max((txids[0] if txids else 0), begin.txid or 0) or None,
+        to_txid=min((bound for bound in (txids and txids[1], end.txid) if bound is not None), default=None),
+        limit=entries[1] if entries else None,
     )
-    with invocation.open_instance(*(files or ())) as instance:
-        sink.write(dump(instance, files or [], options))
+    where = Path(directory) if directory is not None else None
+    with invocation.open_instance() as instance:
+        batches = dump(instance, wanted, data=not no_data, directory=where)
+        sink.write(entries_of(batches, skip=entries[0] - 1 if entries else 0))
     return 0
+
+
+def _key(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 1 << 64):
+        raise UsageError("SOW-CLI-025", f"--key {text!r} is not a SOW key", hint="query --meta shows SOW keys")
+    return int(text)
 
 
 def _range(name: str, text: str | None, only: str = "both") -> tuple[int, int] | None:
@@ -66,7 +81,7 @@ def _range(name: str, text: str | None, only: str = "both") -> tuple[int, int] |
     if text is None:
         return None
     low, colon, high = text.partition(":")
-    if not (low.isdecimal() and (high.isdecimal() if colon else True)):
+    if not (low.isdecimal() and int(low) > 0 and (high.isdecimal() if colon else True)):
         raise UsageError("SOW-CLI-018", f"{name} {text!r} is not a range", hint="such as 10 or 1000:1010")
     if colon:
         return int(low), int(high)

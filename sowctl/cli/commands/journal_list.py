@@ -16,18 +16,21 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    files: Annotated[
-        list[str] | None, Argument("FILE", "journal files; default those of the configuration", complete="file")
+    directory: Annotated[
+        str | None, Argument("DIR", "directory of the journals; default the configured one", complete="directory")
     ] = None,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """List journal files with size, first and last txid, first and last time, and state."""
+    """List journal files with number, size, first and last txid and the time of their creation."""
+    from pathlib import Path
+
     from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.rows import file_row
     from sowctl.engine.journals import list_files
-    from sowctl.output.reports import as_dict
 
     sink = Sink(invocation, Choice(format, columns=columns))
-    with invocation.open_instance(*(files or ())) as instance:
-        sink.write_rows(as_dict(row) for row in list_files(instance, files or []))
+    with invocation.open_instance() as instance:
+        files = list_files(instance, Path(directory) if directory is not None else None)
+    sink.write_rows(map(file_row, files))
     return 0

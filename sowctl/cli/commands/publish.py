@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Argument, option
 from sowctl.cli.options import DryRun, MessageType, Summary
+
+if TYPE_CHECKING:
+    from sowctl.engine.options import OnError
 
 EXAMPLES = (
     "sowctl publish orders fills.ndjson",
@@ -29,9 +32,9 @@ def run(
     ] = "lines",
     null: Annotated[bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")] = False,
     batch: Annotated[
-        int | None,
+        int,
         option("--batch", help="messages in one batch, at most", metavar="COUNT", minimum=1, maximum=1_000_000),
-    ] = None,
+    ] = 1_000,
     linger: Annotated[
         str | None,
         option("--linger", help="time after which a batch is closed though it is not full", metavar="TIME"),
@@ -72,7 +75,9 @@ def run(
     timestamp_field: Annotated[
         str | None, option("--timestamp-field", help="path of the field that holds each message's time", metavar="PATH")
     ] = None,
-    allow_volatile: Annotated[bool, option("--allow-volatile", help="accept messages that nothing would keep")] = False,
+    allow_null_key: Annotated[
+        bool, option("--allow-null-key", help="accept messages whose key fields are all null")
+    ] = False,
     tee: Annotated[bool, option("--tee", help="write each acknowledged message to standard output")] = False,
     summary: Summary = None,
 ) -> int:
@@ -82,30 +87,32 @@ def run(
     bad message is refused with its line and byte offset. Ends with status 3 where a message was refused.
     """
     from sowctl.cli.publishing import Publishing
-    from sowctl.engine.publish import PublishOptions, publish
+    from sowctl.cli.when import seconds
+    from sowctl.engine.options import PublishOptions
+    from sowctl.engine.publish import publish
 
     options = PublishOptions(
-        topic=topic,
-        message_type=message_type,
-        framing="nul" if null else framing,
         batch=batch,
-        linger=linger,
-        on_error=on_error,
+        linger=seconds("--linger", linger),
+        on_error=cast("OnError", on_error),
         max_errors=max_errors,
         dry_run=dry_run,
-        expiration=expiration,
+        expiration=seconds("--expiration", expiration),
         sow_key=sow_key,
         client=client,
         sequence=sequence,
         timestamp=timestamp,
         timestamp_field=timestamp_field,
-        allow_volatile=allow_volatile,
+        allow_null_key=allow_null_key,
     )
-    with Publishing(invocation, rejects, tee=tee) as watcher, invocation.open_instance() as instance:
+    watcher = Publishing(invocation, "nul" if null else framing, rejects, tee=tee, skips=on_error == "skip")
+    with watcher, invocation.open_instance() as instance:
         report = publish(
             instance,
+            topic,
             watcher.sources(files or ["-"]),
             options,
+            message_type=message_type,
             on_acknowledged=watcher.acknowledged,
             on_reject=watcher.rejected,
         )

@@ -59,12 +59,12 @@ def run(
         bool, option("--statistics", help="say how many records were examined, matched and returned")
     ] = False,
     batch_size: Annotated[
-        int | None,
+        int,
         option("--batch-size", help="records read at a time", metavar="COUNT", minimum=1, maximum=10_000),
-    ] = None,
+    ] = 1_000,
     sort_memory: Annotated[
-        str | None, option("--sort-memory", help="memory for sorting before files are used", metavar="SIZE")
-    ] = None,
+        str, option("--sort-memory", help="memory for sorting before files are used", metavar="SIZE")
+    ] = "64MB",
     format: Format = None,
     meta: Meta = False,
     columns: Columns = None,
@@ -82,7 +82,10 @@ def run(
     """
     from sowctl.cli.emit import Choice, Sink
     from sowctl.cli.reporting import show_statistics
-    from sowctl.engine.query import QueryOptions, query
+    from sowctl.cli.when import instant, size
+    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.query import query
+    from sowctl.engine.targets import resolve
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
@@ -93,16 +96,14 @@ def run(
         order_by=order_by,
         top_n=top_n,
         skip_n=skip_n,
-        sow_keys=tuple(sow_key or ()),
-        at=at,
+        sow_keys=tuple(sow_key) if sow_key else None,
+        at=instant(invocation, at),
         select=select,
         batch_size=batch_size,
-        sort_memory=sort_memory,
-        message_type=message_type,
-        literal_topic=literal_topic,
+        sort_memory=size("--sort-memory", sort_memory) or 0,
     )
     with invocation.open_instance(target) as instance:
-        result = query(instance, [target], options)
+        result = query(instance, resolve(instance, target, message_type, literal=literal_topic), options)
         if count:
             total = sum(len(batch.records) for batch in result)
             invocation.streams.stdout.write(b"%d\n" % total)

@@ -20,37 +20,47 @@ def run(
     invocation: Invocation,
     topics: Topics = None,
     until: Annotated[
-        str | None, option("--until", help="only what was written up to this time, txid or bookmark", metavar="WHEN")
+        str | None, option("--until", help="only what was written up to this time or txid", metavar="WHEN")
     ] = None,
     into: Annotated[
         str | None, option("--into", help="write new stores into DIR", metavar="DIR", complete="directory")
     ] = None,
     journal: Annotated[
         str | None,
-        option("--journal", help="journal files or their directory; default the configured one", metavar="PATH"),
+        option("--journal", help="directory of the journals; default the configured one", metavar="DIR"),
     ] = None,
     verify: Annotated[bool, option("--verify", help="compare with the stores and write nothing")] = False,
+    rebuild: Annotated[
+        bool, option("--rebuild", help="start from the beginning also where catching up would do")
+    ] = False,
+    force: Annotated[
+        bool, option("--force", help="rebuild although records would be lost that the journals no longer hold")
+    ] = False,
     dry_run: DryRun = False,
     summary: Summary = None,
 ) -> int:
-    """Rebuild stores from the journals.
+    """Bring stores in line with the journals.
 
-    Without --into each store is rebuilt beside the old one and then takes its place; a damaged store is moved aside and
-    kept. With --until, which would leave a store behind its journal, --into, --verify or --dry-run is needed. Ends with
-    status 1 where --verify finds a difference.
+    A store that is behind catches up; one that is missing or damaged is rebuilt beside the old one and takes its place,
+    and the damaged file is moved aside and kept. With --until, which would leave a store behind its journal, --into or
+    --verify is needed. Ends with status 1 where --verify finds a difference.
     """
-    if until is not None and not (into or verify or dry_run):
+    if until is not None and not (into or verify):
         raise UsageError(
             "SOW-CLI-015",
             "--until would put stores behind their journal",
-            hint="give --into DIR for new stores, or --verify or --dry-run",
+            hint="give --into DIR for new stores, or --verify",
         )
+    from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.reporting import show_report
-    from sowctl.engine.replay import ReplayOptions, replay
+    from sowctl.cli.when import position
+    from sowctl.engine.options import ReplayOptions
+    from sowctl.engine.replay import replay
 
-    options = ReplayOptions(until=until, into=into, journal=journal, verify=verify, dry_run=dry_run)
+    txid, time = position(invocation, until)
+    options = ReplayOptions(txid, time, into, journal, verify, rebuild, force, dry_run)
     with invocation.open_instance() as instance:
-        reports = replay(instance, topics or [], options)
+        reports = replay(instance, topics_of(instance, topics or []), options)
     for report in reports:
         show_report(invocation, report, summary)
-    return 1 if verify and any(report.different for report in reports) else 0
+    return 1 if verify and any(report.action == "differs" for report in reports) else 0

@@ -17,7 +17,7 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     target: Target,
-    at: Annotated[str, option("--at", help="the time, txid or bookmark", metavar="WHEN")],
+    at: Annotated[str, option("--at", help="the time", metavar="WHEN")],
     output: Annotated[
         str | None,
         option("--output", help="a new store if FILE ends in .sow, else as --format says", metavar="FILE"),
@@ -37,17 +37,22 @@ def run(
     from pathlib import Path
 
     from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.lookup import one
     from sowctl.cli.outfile import refuse_existing
     from sowctl.cli.reporting import show_report
-    from sowctl.engine.snapshot import snapshot, snapshot_file
+    from sowctl.cli.when import instant
+    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.query import query
+    from sowctl.engine.snapshot import snapshot_file
 
+    time = instant(invocation, at) or 0
     if output is None or not output.endswith(".sow"):
         sink = Sink(invocation, Choice(format, meta, columns, output=output, force=force))
         with invocation.open_instance(target) as instance:
-            sink.write(snapshot(instance, target, at=at, message_type=message_type))
+            sink.write(query(instance, [one(instance, target, message_type)], QueryOptions(at=time)))
         return 0
     refuse_existing(Path(output), force=force)
     with invocation.open_instance(target) as instance:
-        report = snapshot_file(instance, target, at=at, path=Path(output), force=force, message_type=message_type)
+        report = snapshot_file(instance, one(instance, target, message_type), time, Path(output), force=force)
     show_report(invocation, report, summary)
     return 0
