@@ -95,6 +95,22 @@ class Value(Compiled):
         return self._call(rows, env, headers, previous)
 
 
+class Tuples(Compiled):
+    """Several compiled values over the same rows."""
+
+    __slots__ = ()
+
+    def values(
+        self,
+        rows: Sequence[Row],
+        env: Environment,
+        headers: Sequence[Header] | None = None,
+        previous: Sequence[Row | None] | None = None,
+    ) -> list[tuple[SlotValue, ...]]:
+        """One tuple of scalars per row; see :meth:`Value.values`."""
+        return self._call(rows, env, headers, previous)
+
+
 def compile_filter(
     text: str, context: Context = Context.QUERY_FILTER, extra: Mapping[str, Function] = NO_FUNCTIONS
 ) -> Filter:

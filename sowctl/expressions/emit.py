@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from sowctl.expressions import nodes as n
 from sowctl.expressions.code import DEEPEST, Code, Emission, Operand
@@ -94,10 +93,9 @@ class Emitter:
         if left.kind == right.kind == "const":
             return self.code.const(NAMES[name](left.value, right.value))
         general = f"{name}({left.code}, {right.code})"
-        if operator in "+-*":
-            tests = [f"type({side.code}) is float" for side in (left, right) if side.kind != "const"]
-            if all(_plain_number(side) for side in (left, right) if side.kind == "const"):
-                general = f"{left.code} {operator} {right.code} if {' and '.join(tests)} else {general}"
+        test = _inexact(operator, left, right)
+        if test is not None:
+            general = f"{left.code} {operator} {right.code} if {test} else {general}"
         return self.code.bind(general, "number")
 
     # logic ----------------------------------------------------------------------------------------------------------
@@ -203,9 +201,19 @@ class Emitter:
         return self.code.bind(call, kind)
 
 
-def _plain_number(operand: Operand) -> bool:
-    value: Any = operand.value
-    return type(value) is int or (type(value) is float and math.isfinite(value))
+def _inexact(operator: str, left: Operand, right: Operand) -> str | None:
+    """The test under which Python's own operator does what the language wants: a Double is among the operands."""
+    if operator == "%" or (operator == "/" and not right.value):
+        return None
+    if left.kind != "const" and right.kind != "const":
+        x, y = f"type({left.code})", f"type({right.code})"
+        return f"{x} is float and ({y} is float or {y} is int) or {x} is int and {y} is float"
+    known, other = (left, right) if left.kind == "const" else (right, left)
+    if type(known.value) is int:
+        return f"type({other.code}) is float"
+    if type(known.value) is float and math.isfinite(known.value):
+        return f"type({other.code}) is float or type({other.code}) is int"
+    return None
 
 
 def _truth_kind(operand: Operand) -> str:

@@ -14,7 +14,7 @@ from sowctl.expressions.code import Emission, Operand
 from sowctl.expressions.comparing import Members
 from sowctl.expressions.patterns import Matcher, Simple
 from sowctl.expressions.runtime import COMPARE_NAMES, NAMES
-from sowctl.values.compare import text_of
+from sowctl.values.compare import numeric_reading, text_of
 
 if TYPE_CHECKING:
     from sowctl.expressions.emit import Emitter
@@ -75,8 +75,19 @@ def _against_literal(emitter: Emitter, operator: str, left: Operand, right: Oper
             w = emitter.code.const(word).code
             # Only the empty string, which is NULL, needs a test of its own, and "=" and ">" exclude it already.
             test = f"{x} {sign} {w}" if operator in ("=", ">", ">=") else f"'' != {x} {sign} {w}"
-            return f"({test} if type({x}) is str else {general})"
+            return (
+                f"({test} if type({x}) is str else {_number_against_text(emitter, operator, x, right.value, general)})"
+            )
     return general
+
+
+def _number_against_text(emitter: Emitter, operator: str, x: str, text: bytes, general: str) -> str:
+    """A number in the slot is compared with the numeric reading of the literal, if that has one."""
+    reading = numeric_reading(text)
+    if reading is None:
+        return general
+    c = emitter.code.const(reading).code
+    return f"{x} {_PYTHON[operator]} {c} if type({x}) is float or type({x}) is int else {general}"
 
 
 def _compare(emitter: Emitter, node: n.Compare) -> Emission:

@@ -7,7 +7,7 @@ length are bounded by memory only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeAlias
 
 from sowctl.values.paths import Path
@@ -290,3 +290,37 @@ def walk(node: Node) -> Iterator[Node]:
         current = stack.pop()
         yield current
         stack.extend(reversed(current.children()))
+
+
+def transform(node: Node, change: Callable[[Node], Node | None]) -> Node:
+    """A copy of the tree in which every node that ``change`` answers is replaced by the answer."""
+    done: list[Node] = []
+    stack: list[tuple[Node, bool]] = [(node, False)]
+    while stack:
+        current, visited = stack.pop()
+        below = current.children()
+        if visited:
+            operands = done[len(done) - len(below) :]
+            del done[len(done) - len(below) :]
+            done.append(_with_children(current, operands) if below else current)
+            continue
+        other = change(current)
+        if other is not None:
+            done.append(other)
+            continue
+        stack.append((current, True))
+        stack.extend((child, False) for child in reversed(below))
+    return done[0]
+
+
+def _with_children(node: Node, operands: list[Node]) -> Node:
+    rest = iter(operands)
+    parts: list[Any] = []
+    for part in node.parts:
+        if isinstance(part, Node):
+            parts.append(next(rest))
+        elif type(part) is tuple and part and isinstance(part[0], Node):
+            parts.append(tuple(next(rest) for _ in part))
+        else:
+            parts.append(part)
+    return type(node)(*parts, span=node.span)

@@ -17,6 +17,8 @@ U64_MAX = (1 << 64) - 1
 SPACE = b" \t\r\n"
 _READING = re.compile(rb"[ \t\r\n]*([+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)[ \t\r\n]*").fullmatch
 _MOST_DIGITS = 4000
+_STARTS = frozenset("0123456789+-. \t\r\n")
+_STARTS_RAW = frozenset(b"0123456789+-. \t\r\n")
 
 Plain: TypeAlias = bool | int | float | str | bytes | None
 """A scalar without a number's original text, never the empty string."""
@@ -35,8 +37,14 @@ def integer_or_double(digits: str | bytes) -> int | float:
 
 def numeric_reading(text: str | bytes) -> int | float | None:
     """The number that a whole text stands for, white space at its ends aside, or None. ``nan`` and ``0x5`` are none."""
-    raw = text.encode("utf-8", "surrogatepass") if type(text) is str else text
-    match = _READING(raw)  # type: ignore[arg-type]
+    if isinstance(text, str):
+        if not text or text[0] not in _STARTS:
+            return None
+        match = _READING(text.encode())
+    else:
+        if not text or text[0] not in _STARTS_RAW:
+            return None
+        match = _READING(text)
     if match is None:
         return None
     if match[2] is None and match[3] is None and match[4] is None:

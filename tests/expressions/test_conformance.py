@@ -12,11 +12,16 @@ from typing import Any
 import pytest
 
 from sowctl.expressions.compile import compile_filter, compile_value
+from sowctl.expressions.construct import compile_fields
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.errors import ExpressionError
-from sowctl.expressions.parse import parse_order_by, parse_select
-from sowctl.values.fields import Number
+from sowctl.expressions.joining import left_join
+from sowctl.expressions.joins import JoinSide
+from sowctl.expressions.parse import parse_join, parse_order_by, parse_select
+from sowctl.expressions.projection import Projection, compile_projection
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Number, Slot
 from sowctl.values.order import has_number, sort_key
 from tests.support import jsonslots
 
@@ -131,8 +136,6 @@ def test_order(case: dict[str, Any]) -> None:
         with pytest.raises(ExpressionError):
             parse_order_by(case["order_by"])
         return
-    from sowctl.values.fields import Slot
-
     keys = parse_order_by(case["order_by"])
     slots = [Slot(key.path, text=key.text) for key in keys]
     rows = [jsonslots.row(message, slots) for message in case["messages"]]
@@ -166,3 +169,104 @@ def test_select(case: dict[str, Any]) -> None:
         return [unwrapped(item) for item in node] if isinstance(node, list) else node
 
     assert unwrapped(kept(json.loads(case["message"]), ()) or {}) == case["expect"]
+
+
+def rows_of(messages: list[str], slots: Any, kind: str = "json") -> list[Any]:
+    return [jsonslots.row(message, slots, kind) for message in messages]
+
+
+def written(value: Any) -> Any:
+    """A result as a JSON value."""
+    if isinstance(value, Number):
+        value = value.value
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def put(tree: dict[str, Any], names: tuple[str, ...], value: Any) -> None:
+    for name in names[:-1]:
+        if not isinstance(tree.get(name), dict):
+            tree[name] = {}
+        tree = tree[name]
+    tree[names[-1]] = value
+
+
+def alike(a: Any, b: Any, tolerance: float) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(alike(a[name], b[name], tolerance) for name in a)
+    if isinstance(a, float) and isinstance(b, float) and tolerance:
+        return abs(a - b) <= tolerance
+    return type(a) is type(b) and bool(a == b)
+
+
+def projected(case: dict[str, Any]) -> list[dict[str, Any]]:
+    environment = environment_of(case)
+    kind = case.get("type", "json")
+    program = compile_projection(case["projection"], case.get("grouping", ""), joined="joins" in case)
+    if "joins" in case:
+        rows = list(joined_rows(case, program))
+    else:
+        messages = case["messages"]
+        if "filter" in case:
+            wanted = compile_filter(case["filter"], Context.VIEW_FILTER)
+            kept = wanted.matches(rows_of(messages, wanted.slots, kind), environment)
+            messages = [messages[index] for index in kept]
+        rows = rows_of(messages, program.slots, kind)
+    found = []
+    for values in program.project(rows, environment):
+        tree: dict[str, Any] = {}
+        for names, value in zip(program.destinations, values, strict=True):
+            put(tree, names, written(value))
+        found.append(tree)
+    return found
+
+
+def joined_rows(case: dict[str, Any], program: Projection) -> Iterator[Any]:
+    records = {(None, topic): messages for topic, messages in case["topics"].items()}
+
+    def key(side: JoinSide, message: str | None) -> bytes | None:
+        return None if message is None else text_of(jsonslots.row(message, [Slot(side.path, text=True)])[0])
+
+    joins = [parse_join(text) for text in case["joins"]]
+    for row in left_join(joins, records, key, case.get("join_null_equivalency", False)):
+        whole = {topic: message or "{}" for (_, topic), message in row.items()}
+        yield tuple(
+            jsonslots.row(whole[source[-1]], [slot])[0]
+            for slot, source in zip(program.slots, program.sources, strict=True)
+        )
+
+
+@pytest.mark.parametrize("case", of_shape("projection"))
+def test_projection(case: dict[str, Any]) -> None:
+    if case["expect"] == {"error": True}:
+        with pytest.raises(ExpressionError):
+            projected(case)
+        return
+    found = projected(case)
+    assert len(found) == len(case["expect"])
+    for row in case["expect"]:
+        assert any(alike(row, other, case.get("tol", 0.0)) for other in found), found
+
+
+def constructed(case: dict[str, Any]) -> dict[str, Any]:
+    program = compile_fields(case["fields"], CONTEXTS[case["context"]])
+    rows = [jsonslots.row(case["message"], program.slots)]
+    before = [jsonslots.row(case["previous"], program.previous_slots) if "previous" in case else None]
+    header = [header_of(case.get("header", {}))]
+    tree: dict[str, Any] = json.loads(case["message"])
+    for write in program.writes(rows, environment_of(case), header, before)[0]:
+        if write.remove:
+            tree.pop(write.destination.names[0], None)
+        else:
+            put(tree, write.destination.names, written(write.value))
+    return tree
+
+
+@pytest.mark.parametrize("case", of_shape("fields"))
+def test_fields(case: dict[str, Any]) -> None:
+    if case["expect"] == {"error": True}:
+        with pytest.raises(ExpressionError):
+            constructed(case)
+        return
+    assert alike(case["expect"], constructed(case), case.get("tol", 0.0))

@@ -1,0 +1,112 @@
+"""Constructed fields of preprocessing and enrichment (``sowctl-expressions(7)``, constructing fields).
+
+All fields read the message as it was before the phase; ``HINT SET_CURRENT`` lets later fields see a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sowctl.expressions.actions import FieldDefinition
+from sowctl.expressions.check import NO_FUNCTIONS
+from sowctl.expressions.compile import Value, compile_node
+from sowctl.expressions.context import Context
+from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.errors import expression_error
+from sowctl.expressions.functions import Function
+from sowctl.expressions.parse import parse_field
+from sowctl.values.compare import first
+from sowctl.values.fields import Row, Slot, SlotValue, Values
+from sowctl.values.paths import Path
+
+
+class Write(NamedTuple):
+    """What is done to one message at one destination: ``value`` is written there, or the field is removed."""
+
+    destination: Path
+    value: SlotValue
+    remove: bool = False
+
+
+class Fields:
+    """The compiled fields of one phase. ``slots`` are asked of the message, ``previous_slots`` of the stored record."""
+
+    def __init__(self, definitions: Sequence[tuple[FieldDefinition, Value]]) -> None:
+        self._definitions = definitions
+        self.slots = _union([value.slots for _, value in definitions])
+        self.previous_slots = _union([value.previous_slots for _, value in definitions])
+        self.uses_header = any(value.uses_header for _, value in definitions)
+        places = {str(slot.path): place for place, slot in enumerate(self.slots)}
+        before = {str(slot.path): place for place, slot in enumerate(self.previous_slots)}
+        self._places = [[places[str(slot.path)] for slot in value.slots] for _, value in definitions]
+        self._before = [[before[str(slot.path)] for slot in value.previous_slots] for _, value in definitions]
+
+    def writes(
+        self,
+        rows: Sequence[Row],
+        env: Environment,
+        headers: Sequence[Header] | None = None,
+        previous: Sequence[Row | None] | None = None,
+    ) -> list[list[Write]]:
+        """Per message what its fields write, in order. ``previous`` holds None where there is no stored record.
+
+        Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
+        """
+        current = [list(row) for row in rows]
+        done: list[list[Write]] = [[] for _ in rows]
+        for number, (field, value) in enumerate(self._definitions):
+            places, before = self._places[number], self._before[number]
+            own = [tuple([row[place] for place in places]) for row in current]
+            stored = previous and [row and tuple([row[place] for place in before]) for row in previous]
+            assert field.destination is not None
+            for index, result in enumerate(value.values(own, env, headers, stored)):
+                remove = field.optional and result is None
+                done[index].append(Write(field.destination, result, remove))
+                if field.set_current:
+                    self._overlay(current[index], field.destination, result, remove)
+        return done
+
+    def _overlay(self, row: list[SlotValue], destination: Path, value: SlotValue, remove: bool) -> None:
+        """Change the slots of a row as if ``value`` stood at ``destination``."""
+        target = destination.names
+        for place, slot in enumerate(self.slots):
+            names = slot.path.names
+            if names == target:
+                there = not remove and not any(step.index for step in slot.path.steps)
+                items = (first(value),) if there else ()
+                row[place] = Values(items) if slot.listed else items[0] if items else None
+            elif names[: len(target)] == target:
+                row[place] = Values(()) if slot.listed else None
+            elif target[: len(names)] == names and not remove:
+                # What was a scalar here is an object now, and an object has no value.
+                row[place] = Values((), dropped=True)
+
+
+def _union(wanted: Sequence[tuple[Slot, ...]]) -> tuple[Slot, ...]:
+    merged: dict[str, Slot] = {}
+    for slots in wanted:
+        for slot in slots:
+            other = merged.get(str(slot.path), slot)
+            merged[str(slot.path)] = Slot(slot.path, slot.text or other.text, slot.listed or other.listed)
+    return tuple(merged.values())
+
+
+def compile_fields(
+    texts: Sequence[str], context: Context = Context.ENRICHMENT, extra: Mapping[str, Function] = NO_FUNCTIONS
+) -> Fields:
+    """Compile the fields of one phase. Raises ExpressionError, also for two fields with one destination."""
+    definitions = []
+    seen: set[tuple[str, ...]] = set()
+    for text in texts:
+        field = parse_field(text)
+        assert field.destination is not None
+        if (field.optional or field.set_current) and not context.rules.hints:
+            what = f"HINT cannot stand in {context.rules.words}"
+            raise expression_error("SOW-EXP-024", what, text, field.place)
+        if field.destination.names in seen:
+            what = f"two fields have the destination {field.destination}"
+            raise expression_error("SOW-EXP-022", what, text, field.place)
+        seen.add(field.destination.names)
+        definitions.append((field, compile_node(field.expression, text, context, extra)))
+    return Fields(definitions)

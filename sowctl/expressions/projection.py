@@ -1,0 +1,207 @@
+"""Projections with grouping: views, aggregated queries and subscriptions (``sowctl-expressions(7)``, grouping).
+
+One program reads every message (grouping texts, inputs of aggregates); another makes a group's fields from the results
+of its aggregates and the last message processed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from sowctl.expressions import nodes as n
+from sowctl.expressions.actions import FieldDefinition
+from sowctl.expressions.aggregates import aggregate
+from sowctl.expressions.check import NO_FUNCTIONS, check
+from sowctl.expressions.code import Operand, finish
+from sowctl.expressions.compile import Tuples
+from sowctl.expressions.context import Context
+from sowctl.expressions.emit import Emitter
+from sowctl.expressions.environment import NO_HEADER, Environment, Header
+from sowctl.expressions.errors import expression_error
+from sowctl.expressions.functions import AGGREGATES, Function
+from sowctl.expressions.parse import destination_of, parse_grouping, parse_projection
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Row, Scalar, Slot, SlotValue
+from sowctl.values.paths import Path, Step
+
+RESULT = "\0result"
+"""Qualifier of the fields that stand for results of aggregates; no topic has this name."""
+
+GroupKey: TypeAlias = tuple[bytes | None, ...]
+
+
+class Part(NamedTuple):
+    """An expression and the text it was parsed from."""
+
+    node: n.Node
+    text: str
+
+
+class Aggregated(NamedTuple):
+    """One aggregate call of the projection."""
+
+    name: str
+    argument: Part
+    delimiter: Part | None
+
+
+class Group:
+    """What is kept of one group: inputs per aggregate, row and header of the last message processed, their count."""
+
+    __slots__ = ("count", "header", "inputs", "row")
+
+    def __init__(self, aggregates: int) -> None:
+        self.inputs: list[list[Scalar]] = [[] for _ in range(aggregates)]
+        self.row: Row = ()
+        self.header: Header = NO_HEADER
+        self.count = 0
+
+
+class Projection:
+    """A compiled projection.
+
+    ``slots``, ``sources`` and ``uses_header`` as in compiled values; ``destinations`` are the places of the fields.
+    """
+
+    def __init__(
+        self, fields: Sequence[tuple[FieldDefinition, str]], grouping: Sequence[Part], extra: Mapping[str, Function]
+    ) -> None:
+        self.destinations: tuple[tuple[str, ...], ...] = tuple(destination_of(field) for field, _ in fields)
+        self.aggregates: list[Aggregated] = []
+        outer = [Part(_split(field.expression, text, self.aggregates), text) for field, text in fields]
+        delimiters = [call.delimiter for call in self.aggregates if call.delimiter is not None]
+        reader, maker = Emitter("", extra), Emitter("", extra)
+        read = _tuple(reader, [*grouping, *(call.argument for call in self.aggregates)])
+        made = _tuple(maker, [*outer, *delimiters])
+        self._needs = _shared_slots(reader, maker)
+        self._keys = len(grouping)
+        self._read = Tuples("", None, reader, read)
+        self._make = Tuples("", None, maker, made)
+        self.slots: tuple[Slot, ...] = self._read.slots
+        self.sources = self._read.sources
+        self.uses_header = self._read.uses_header or self._make.uses_header
+
+    def add(
+        self,
+        groups: dict[GroupKey, Group],
+        rows: Sequence[Row],
+        env: Environment,
+        headers: Sequence[Header] | None = None,
+    ) -> None:
+        """Process messages in order: each is added to the group of its key.
+
+        Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
+        """
+        for position, values in enumerate(self._read.values(rows, env, headers)):
+            key = tuple(text_of(value) for value in values[: self._keys])
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(len(self.aggregates))
+            for inputs, value in zip(group.inputs, values[self._keys :], strict=True):
+                if value is not None:
+                    inputs.append(value)  # type: ignore[arg-type]
+            group.row = rows[position]
+            group.count += 1
+            if headers is not None:
+                group.header = headers[position]
+
+    def fields(self, group: Group, env: Environment) -> list[SlotValue]:
+        """The values of a group's fields, in the order of ``destinations``."""
+        size = len(self.destinations)
+        results: list[SlotValue] = [None] * len(self.aggregates)
+        if any(call.delimiter is not None for call in self.aggregates):
+            given = iter(self._made(group, results, env)[size:])
+        else:
+            given = iter(())
+        for number, call in enumerate(self.aggregates):
+            delimiter = next(given) if call.delimiter is not None else b","
+            results[number] = aggregate(call.name, group.inputs[number], delimiter)  # type: ignore[arg-type]
+        return list(self._made(group, results, env)[:size])
+
+    def _made(self, group: Group, results: Sequence[SlotValue], env: Environment) -> tuple[SlotValue, ...]:
+        row = tuple(results[place] if result else group.row[place] for result, place in self._needs)
+        return self._make.values([row], env, [group.header])[0]
+
+    def project(
+        self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None
+    ) -> list[list[SlotValue]]:
+        """The fields of all groups of the messages, in the order in which the groups were first seen."""
+        groups: dict[GroupKey, Group] = {}
+        self.add(groups, rows, env, headers)
+        return [self.fields(group, env) for group in groups.values()]
+
+
+def _split(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:
+    """The expression with a result field in the place of every aggregate, which is added to ``aggregates``."""
+
+    def change(current: n.Node) -> n.Node | None:
+        if not isinstance(current, n.Call) or current.name not in AGGREGATES:
+            return None
+        number = str(len(aggregates))
+        parts = [Part(argument, text) for argument in current.arguments]
+        aggregates.append(Aggregated(current.name, parts[0], parts[1] if len(parts) > 1 else None))
+        return n.Field(Path((Step(number),)), (RESULT,), None, 0, span=current.span)
+
+    return n.transform(node, change)
+
+
+def _tuple(emitter: Emitter, parts: Iterable[Part]) -> str:
+    """Emit all parts; the code that ends a row by appending the tuple of their scalars."""
+    codes = []
+    for node, text in parts:
+        emitter.text = text
+        operand: Operand = finish(emitter.value(node, True))
+        codes.append(emitter.code.simple(emitter.as_scalar(operand)).code + ",")
+    return f"append(({' '.join(codes)}))"
+
+
+def _shared_slots(reader: Emitter, maker: Emitter) -> list[tuple[bool, int]]:
+    """Make the reader ask for the maker's fields too: per slot of the maker, whether it is a result, and its place."""
+    needs = []
+    for key, (_, wanted) in maker.code.slots.items():
+        field = wanted.field
+        if field.qualifier == (RESULT,):
+            needs.append((True, int(field.path.steps[0].name)))
+        else:
+            reader.code.slot(field, wanted.text, wanted.listed)
+            needs.append((False, reader.code.slots[key][0]))
+    return needs
+
+
+def compile_projection(
+    projection: str | Sequence[str],
+    grouping: str | Sequence[str],
+    *,
+    joined: bool = False,
+    extra: Mapping[str, Function] = NO_FUNCTIONS,
+) -> Projection:
+    """Compile a projection and its grouping, each one text or several; ``joined``: every field needs its topic.
+
+    Raises ExpressionError, also where there is no grouping.
+    """
+    fields = [(field, text) for text in _texts(projection) for field in parse_projection(text)]
+    keys = [Part(field, text) for text in _texts(grouping) for field in parse_grouping(text)]
+    seen: set[tuple[str, ...]] = set()
+    for field, text in fields:
+        check(field.expression, text, Context.PROJECTION, extra)
+        names = destination_of(field)
+        if names in seen:
+            what = f"two fields have the destination /{'/'.join(names)}"
+            raise expression_error("SOW-EXP-022", what, text, field.place)
+        seen.add(names)
+    if joined:
+        for node, text in [*((field.expression, text) for field, text in fields), *keys]:
+            _check_qualified(node, text)
+    return Projection(fields, keys, extra)
+
+
+def _texts(given: str | Sequence[str]) -> Sequence[str]:
+    return [given] if isinstance(given, str) else given or [""]
+
+
+def _check_qualified(node: n.Node, text: str) -> None:
+    for current in n.walk(node):
+        if isinstance(current, n.Field) and not current.qualifier:
+            hint = f"write [topic].{current.path}"
+            raise expression_error("SOW-EXP-023", "a field of a join needs its topic", text, current.span[0], hint=hint)
