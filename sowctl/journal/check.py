@@ -15,7 +15,7 @@ from sowctl.findings import Finding, Level, Place
 from sowctl.journal.block import Block, Damage, Position
 from sowctl.journal.files import JournalFile, Ref, list_numbers
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, Topic, file_name, name_pattern
-from sowctl.journal.state import JournalState, from_checkpoint, load, topics_path
+from sowctl.journal.state import JournalState, from_checkpoint, load, topics_path, witness
 from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
 
@@ -102,6 +102,8 @@ class _Check:
             yield _problem("SOW-JRN-011", file, 0, text)
         begin = Position(file.number, header.blocks_offset, header.first_txid - 1)
         yield from self._checkpoint(file, begin)
+        if is_last and self.told is not None and witness(self.told, file):
+            self.acknowledged = max(self.acknowledged, self.told.end.txid)
         walker = Walker(file, begin.offset, begin.txid, is_last=is_last, acknowledged=self.acknowledged, resync=True)
         self.state.advance(begin, (0, 0))
         for item in walker.groups():

@@ -116,6 +116,14 @@ class JournalFile:
                 place=str(self.path),
                 hint="give the file its own name back",
             )
+        if header.blocks_offset > self.size:
+            raise DamageError(
+                "SOW-JRN-004",
+                "the journal file ends within its header",
+                place=str(self.path),
+                hint="restore the file from a copy",
+                offset=self.size,
+            )
         return header
 
     def checkpoint(self) -> memoryview:

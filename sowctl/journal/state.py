@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sowctl.journal.block import Position, TopicState
+from sowctl.journal.files import JournalFile, Ref
 from sowctl.journal.format import (
     FILE_MODE,
     TOPICS_HEADER,
@@ -143,6 +144,18 @@ def load(directory: Path, instance: str, lineage: bytes) -> JournalState | None:
         return unpack(topics_path(directory, instance).read_bytes(), lineage)
     except OSError:
         return None
+
+
+def witness(told: JournalState, file: JournalFile) -> Ref | None:
+    """The last block that a topics file counted in, if ``file`` has it where it says, header unchanged.
+
+    Then what it tells is true, and everything up to there had been synced.
+    """
+    if told.end.number != file.number:
+        return None
+    ref = file.block_at(told.last_block[0])
+    is_it = ref is not None and (ref.header.crc, ref.end) == (told.last_block[1], told.end.offset)
+    return ref if is_it else None
 
 
 def save(directory: Path, instance: str, content: bytes, seam: Seam) -> None:

@@ -87,8 +87,8 @@ class JournalWriter:
         ``now`` microseconds UTC, ``random`` 16 bytes for a new lineage, ``lock_wait`` seconds (also for every later
         :meth:`lock`). ``first_txid_floor``: a new journal starts above it. ``acknowledged``: highest txid that any
         store has applied. ``beginnings``: topics that have a past before a new journal, with their last txid and time;
-        its checkpoint says so, for ever. ``holder``: what the lock file says is running. Raises LockedError ``SOW-JRN-030``,
-        StorageError ``SOW-JRN-021``, and the DamageErrors of reading.
+        its checkpoint says so, for ever. ``holder``: what the lock file says is running. Raises LockedError
+        ``SOW-JRN-030``, StorageError ``SOW-JRN-021``, and the DamageErrors of reading.
         """
         if len(random) != 16:
             raise ValueError("a lineage needs 16 random bytes")

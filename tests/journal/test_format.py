@@ -159,7 +159,7 @@ def test_a_payload_above_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     "change",
-    [{"keys": b""}, {"payloads": []}, {"times": array("q", [1])}, {"user_keys": [None]}, {"operations": b""}],
+    [{"keys": b""}, {"publisher": [1]}, {"times": array("q", [1])}, {"user_keys": [None]}, {"operations": b""}],
 )
 def test_columns_of_different_lengths_are_refused(change: dict) -> None:
     with pytest.raises(ValueError, match="lengths"):

@@ -1,0 +1,394 @@
+"""Writing: groups, locks, rolls, several writers, refusals after a failure."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import sowctl.journal.group as group_module
+from sowctl.errors import DamageError, LockedError, StorageError
+from sowctl.findings import Level
+from sowctl.journal.check import check_journal
+from sowctl.journal.format import CODEC_NONE
+from sowctl.journal.reader import Journal
+from sowctl.journal.state import topics_path
+from sowctl.journal.writer import TOPICS_EVERY
+from tests.support.faults import CountingSeam, FailAt
+from tests.support.journals import (
+    INSTANCE,
+    LINEAGE,
+    NO_SYNC,
+    ORDERS,
+    TRADES,
+    contents,
+    group,
+    open_writer,
+    publish,
+    sequences,
+    texts,
+)
+
+
+def problems(directory: Path) -> list[str]:
+    return [str(finding) for finding in check_journal(directory, INSTANCE) if finding.level > Level.INFO]
+
+
+def test_a_new_journal_starts_above_the_floor(tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "b"
+    with open_writer(directory, first_txid_floor=41) as writer:
+        assert (writer.lineage, writer.last_txid, writer.synced_txid) == (LINEAGE, 41, 41)
+        assert publish(writer, group([b"x", b"y"]), group([b"z"])) == [(42, 43), (44, 44)]
+        assert writer.synced_txid == 44
+    assert contents(directory) == [(42, b"x"), (43, b"y"), (44, b"z")]
+    with open_writer(directory, random=b"z" * 16, first_txid_floor=99) as writer:
+        assert (writer.lineage, writer.last_txid) == (LINEAGE, 44)
+
+
+def test_modes(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with open_writer(tmp_path / "log") as writer:
+            publish(writer, group([b"x"]))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o750
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "log").iterdir()} == {0o640}
+
+
+def test_one_write_and_one_sync_per_batch(tmp_path: Path) -> None:
+    seam = CountingSeam()
+    with open_writer(tmp_path, seam) as writer:
+        start = seam.count
+        publish(writer, group(texts(5000)))
+        assert seam.points[start:] == ["file.lock", "file.write", "file.sync"]
+        start = seam.count
+        publish(writer, group(texts(3)), group(texts(2)))
+        assert seam.points[start:] == ["file.lock", "file.write", "file.write", "file.sync"]
+
+
+def test_what_is_not_synced_is_synced_when_the_lock_goes(tmp_path: Path) -> None:
+    with open_writer(tmp_path) as writer:
+        with writer.lock():
+            writer.append(group([b"x"]), 1000)
+            assert (writer.last_txid, writer.synced_txid) == (1, 0)
+        assert writer.synced_txid == 1
+
+
+def test_nothing_is_done_without_the_lock(tmp_path: Path) -> None:
+    with open_writer(tmp_path) as writer:
+        for action in (lambda: writer.append(group([b"x"]), 1), writer.sync, writer.abort):
+            with pytest.raises(ValueError, match="not locked"):
+                action()
+        with writer.lock(), pytest.raises(ValueError, match="already"), writer.lock():
+            pass
+
+
+def test_a_lineage_needs_sixteen_bytes(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="16"):
+        open_writer(tmp_path, random=b"short")
+
+
+def test_a_group_in_pieces_is_one_group(tmp_path: Path) -> None:
+    with open_writer(tmp_path) as writer:
+        with writer.lock():
+            assert writer.append(group([b"a", b"b"]), 1, last=False) == (1, 2)
+            assert contents(tmp_path) == []
+            assert writer.append(group([b"c"], topic=1), 1, last=False) == (3, 3)
+            assert writer.append(group([b"d"]), 1) == (4, 4)
+        assert writer.topic_state(ORDERS).last_txid == 4
+        assert writer.topic_state(TRADES).position == writer.topic_state(ORDERS).position
+    assert contents(tmp_path) == [(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")]
+    with Journal.open(tmp_path, INSTANCE) as journal:
+        assert {block.header.group for block in journal.blocks()} == {1}
+
+
+@pytest.mark.parametrize("how", ["abort", "leave", "raise"])
+def test_a_group_that_is_not_ended_has_not_happened(tmp_path: Path, how: str) -> None:
+    with open_writer(tmp_path) as writer:
+        publish(writer, group([b"before"]))
+        try:
+            with writer.lock():
+                writer.append(group([b"a", b"b"], topic=1), 1, last=False)
+                if how == "abort":
+                    writer.abort()
+                if how == "raise":
+                    raise KeyError
+        except KeyError:
+            pass
+        assert writer.topic_state(TRADES).last_txid == 0
+        assert publish(writer, group([b"after"])) == [(4, 4)]
+    assert contents(tmp_path) == [(1, b"before"), (4, b"after")]
+    assert problems(tmp_path) == []
+
+
+def test_an_unfinished_group_of_a_dead_writer_is_closed_by_the_next(tmp_path: Path) -> None:
+    with open_writer(tmp_path) as writer:
+        publish(writer, group([b"before"]))
+    file = tmp_path / f"{INSTANCE}.0000000000.journal"
+    whole = file.stat().st_size
+    with open_writer(tmp_path) as writer, writer.lock():
+        writer.append(group([b"a", b"b"]), 1, last=False)
+        unfinished = file.read_bytes()
+    file.write_bytes(unfinished)
+    with Journal.open(tmp_path, INSTANCE) as journal:
+        assert [block.last_txid for block in journal.blocks()] == [1]
+        assert journal.tail_report is not None
+        assert (journal.tail_report.size, journal.tail_report.open_group) == (0, 2)
+        assert journal.last_txid() == 1
+        assert journal.end().offset == whole
+    assert [finding.id for finding in check_journal(tmp_path, INSTANCE)] == ["SOW-JRN-041"]
+    with open_writer(tmp_path) as writer:
+        assert writer.tail_report is not None
+        assert writer.last_txid == 3
+        with writer.lock():
+            assert writer.tail_report is None
+        assert publish(writer, group([b"after"])) == [(4, 4)]
+    assert contents(tmp_path) == [(1, b"before"), (4, b"after")]
+    assert file.read_bytes().startswith(unfinished)
+    assert problems(tmp_path) == []
+
+
+def test_a_torn_tail_is_kept_beside_and_cut(tmp_path: Path) -> None:
+    with open_writer(tmp_path) as writer:
+        publish(writer, group([b"before"]))
+    file = tmp_path / f"{INSTANCE}.0000000000.journal"
+    good = file.read_bytes()
+    for number, rest in enumerate((b"torn", b"\0" * 5000, os.urandom(700)), 1):
+        good = file.read_bytes()
+        file.write_bytes(good + rest)
+        with open_writer(tmp_path) as writer:
+            assert writer.tail_report is not None
+            assert writer.tail_report.size == len(rest)
+            publish(writer, group([b"after"]))
+        assert (tmp_path / f"{file.name}.torn-{number}").read_bytes() == rest
+        assert file.read_bytes().startswith(good)
+    assert len(contents(tmp_path)) == 4
+    assert problems(tmp_path) == []
+
+
+def test_an_acknowledged_end_is_never_cut(tmp_path: Path) -> None:
+    with open_writer(tmp_path) as writer:
+        publish(writer, group([b"one"]))
+        publish(writer, group([b"two"]))
+    file = tmp_path / f"{INSTANCE}.0000000000.journal"
+    damaged = bytearray(file.read_bytes())
+    damaged[-2] ^= 1
+    file.write_bytes(damaged)
+    with pytest.raises(DamageError) as caught:
+        open_writer(tmp_path, acknowledged=2)
+    assert caught.value.facts["first_txid"] == 2
+    assert file.read_bytes() == damaged
+    with pytest.raises(DamageError):
+        contents(tmp_path)  # the topics file knows too
+    topics_path(tmp_path, INSTANCE).unlink()
+    with pytest.raises(DamageError):
+        contents(tmp_path, acknowledged=2)
+    assert contents(tmp_path, acknowledged=1) == [(1, b"one")]
+    file.write_bytes(damaged[: len(damaged) - 100])
+    with pytest.raises(DamageError):
+        open_writer(tmp_path, acknowledged=2)
+
+
+def test_rolling_keeps_groups_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 3)
+    with open_writer(tmp_path, journal_size=2000) as writer:
+        for number in range(20):
+            publish(writer, group(texts(number % 12 + 1), topic=number % 2, time=1000 + number), now=1000 + number)
+        end = writer.end()
+    with Journal.open(tmp_path, INSTANCE) as journal:
+        files: dict[int, set[int]] = {}
+        for block in journal.blocks():
+            files.setdefault(block.header.group, set()).add(block.start.number)
+        assert {len(numbers) for numbers in files.values()} == {1}
+        assert len(journal.files()) > 4
+        assert journal.end() == end
+    assert problems(tmp_path) == []
+
+
+def test_a_checkpoint_spares_the_files_before(tmp_path: Path) -> None:
+    with open_writer(tmp_path, NO_SYNC, journal_size=1024) as writer:
+        for number in range(12):
+            one = group(texts(4), publishers=[(5, "me")], publisher=0, sequences=sequences(10 * number, 4), topic=1)
+            publish(writer, one, group(texts(2)))
+        state = writer.topic_state(TRADES)
+    topics_path(tmp_path, INSTANCE).unlink()
+    files = sorted(tmp_path.glob("*.journal"))
+    for path in files[:-1]:
+        path.write_bytes(path.read_bytes()[:80])
+    with Journal.open(tmp_path, INSTANCE) as journal:
+        assert journal.topic_state(TRADES) == state
+        assert journal.highest_sequence(5) == 113
+
+
+def test_refresh_hands_over_what_others_wrote(tmp_path: Path) -> None:
+    with open_writer(tmp_path, journal_size=1500) as one, open_writer(tmp_path, journal_size=1500) as two:
+        assert one.refresh() == []
+        for number in range(8):
+            publish(two, group(texts(3, tag=f"two{number}")))
+            publish(two, group(texts(2, tag=f"two{number}")))
+            with one.lock():
+                found = one.refresh()
+                assert [len(block) for block in found] == [3, 2]
+                assert one.refresh() == []
+                one.append(group(texts(1)), 1000)
+                assert one.refresh() == []
+            with two.lock():
+                assert [len(block) for block in two.refresh()] == [1]
+        assert one.last_txid == two.last_txid - 0
+        assert two.topic_state(ORDERS).last_txid == two.last_txid
+
+
+def test_the_topics_file_is_written_now_and_then(tmp_path: Path) -> None:
+    path = topics_path(tmp_path, INSTANCE)
+    with open_writer(tmp_path, now=0) as writer:
+        publish(writer, group([b"x"]), now=1)
+        assert not path.exists()
+        publish(writer, group([b"y"]), now=TOPICS_EVERY)
+        first = path.read_bytes()
+        publish(writer, group([b"z"]), now=TOPICS_EVERY + 1)
+        assert path.read_bytes() == first
+    assert path.read_bytes() != first
+
+
+def test_small_blocks_are_not_compressed(tmp_path: Path) -> None:
+    with open_writer(tmp_path) as writer:
+        publish(writer, group([b"small"]), group(texts(100)))
+    with Journal.open(tmp_path, INSTANCE) as journal:
+        assert [block.header.codec for block in journal.blocks()] == [0, 1]
+    with open_writer(tmp_path / "plain", codec=CODEC_NONE) as writer:
+        publish(writer, group(texts(100)))
+    with Journal.open(tmp_path / "plain", INSTANCE) as journal:
+        assert [block.header.codec for block in journal.blocks()] == [0]
+
+
+def test_the_lock_names_its_holder_and_ends_on_time(tmp_path: Path) -> None:
+    with open_writer(tmp_path, holder="sowctl publish\norders") as one, one.lock():
+        start = time.monotonic()
+        with pytest.raises(LockedError) as caught:
+            open_writer(tmp_path, lock_wait=0.05)
+        assert 0.04 < time.monotonic() - start < 2
+    assert caught.value.facts["pid"] == str(os.getpid())
+    assert caught.value.facts["command"] == "sowctl publish orders"
+    assert "1970-01-01" in caught.value.message
+    with open_writer(tmp_path, lock_wait=0.0) as two:
+        assert publish(two, group([b"x"])) == [(1, 1)]
+
+
+def test_a_waiting_writer_gets_the_lock(tmp_path: Path) -> None:
+    with open_writer(tmp_path) as one, open_writer(tmp_path) as two:
+        done: list[int] = []
+
+        def wait() -> None:
+            with two.lock():
+                done.append(two.append(group([b"second"]), 1)[0])
+
+        with one.lock():
+            one.append(group([b"first"]), 1)
+            thread = threading.Thread(target=wait)
+            thread.start()
+            time.sleep(0.03)
+            assert done == []
+        thread.join(5)
+        assert done == [2]
+
+
+def _appender(directory: str, name: int, count: int) -> None:
+    with open_writer(Path(directory), NO_SYNC, journal_size=6000, lock_wait=30.0) as writer:
+        for number in range(count):
+            publish(writer, group([b"%d-%d" % (name, number)] * (number % 3 + 1), topic=name % 2))
+
+
+def test_processes_that_write_by_turns_leave_one_chain(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    with open_writer(tmp_path):
+        pass
+    workers = [context.Process(target=_appender, args=(str(tmp_path), name, 60)) for name in range(3)]
+    for worker in workers:
+        worker.start()
+    seen: list[list[tuple[int, bytes]]] = []
+    while any(worker.is_alive() for worker in workers):
+        seen.append(contents(tmp_path))
+        time.sleep(0.02)
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    entries = contents(tmp_path)
+    assert [txid for txid, _ in entries] == list(range(1, 3 * 120 + 1))
+    for found in seen:
+        assert entries[: len(found)] == found
+    for name in range(3):
+        numbers = [int(text.split(b"-")[1]) for _, text in entries if text.startswith(b"%d-" % name)]
+        assert numbers == sorted(numbers)
+    assert problems(tmp_path) == []
+
+
+def test_a_failed_sync_poisons_the_writer_and_takes_back(tmp_path: Path) -> None:
+    seam = FailAt(10**9, errno.EIO, points=("file.sync",))
+    writer = open_writer(tmp_path, seam)
+    publish(writer, group([b"kept"]))
+    seam.n = seam.count + 1
+    with pytest.raises(StorageError) as caught:
+        publish(writer, group([b"lost"]))
+    assert caught.value.code == "SOW-JRN-021"
+    assert "txid 1 is on disk" in caught.value.message
+    assert caught.value.facts == {"acknowledged_txid": 1, "cut_back": True}
+    for action in (lambda: publish(writer, group([b"more"])), lambda: writer.lock().__enter__()):
+        with pytest.raises(StorageError) as again:
+            action()
+        assert again.value.code == "SOW-JRN-022"
+    writer.close()
+    assert contents(tmp_path) == [(1, b"kept")]
+    with open_writer(tmp_path) as writer:
+        assert publish(writer, group([b"next"])) == [(2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(errno.ENOSPC, "disk is full"), (errno.EDQUOT, "quota"), (errno.EACCES, "Permission denied")]
+)
+def test_errors_in_plain_words(tmp_path: Path, code: int, words: str) -> None:
+    with open_writer(tmp_path, FailAt(1, code, points=("file.write",))) if False else open_writer(tmp_path):
+        pass
+    with (
+        pytest.raises(StorageError, match=words) as caught,
+        open_writer(tmp_path, FailAt(1, code, points=("file.write",))) as writer,
+    ):
+        publish(writer, group([b"x"]))
+    assert caught.value.exit_status == 6
+
+
+def test_an_interrupt_in_the_middle_of_a_write_is_taken_back(tmp_path: Path) -> None:
+    class Interrupt(CountingSeam):
+        armed = False
+
+        def reached(self, number, point, function, args, kwargs):  # type: ignore[no-untyped-def]
+            result = function(*args, **kwargs)
+            if self.armed and point == "file.write":
+                raise KeyboardInterrupt
+            return result
+
+    seam = Interrupt()
+    with open_writer(tmp_path, seam) as writer:
+        publish(writer, group([b"kept"]))
+        seam.armed = True
+        with pytest.raises(KeyboardInterrupt):
+            publish(writer, group([b"half"]))
+        seam.armed = False
+        assert contents(tmp_path) == [(1, b"kept")]
+        assert publish(writer, group([b"next"])) == [(2, 2)]
+    assert contents(tmp_path) == [(1, b"kept"), (2, b"next")]
+    assert problems(tmp_path) == []
+
+
+def test_two_handles_in_one_process_exclude_each_other(tmp_path: Path) -> None:
+    with open_writer(tmp_path) as one, open_writer(tmp_path, lock_wait=0.01) as two:
+        with one.lock(), pytest.raises(LockedError), two.lock():
+            pass
+        with two.lock():
+            pass
