@@ -199,11 +199,16 @@ def read_value(row: Element, text: str) -> Any:
     kind = KINDS.get(row.kind)
     if kind is None:
         return text
-    value = kind.read(text)
-    if row.bounds is not None and not _inside(row, kind, text, value):
-        limits = f"{row.low} to {row.high}" if row.low and row.high else f"at least {row.low}"
-        raise Wrong(row.bounds, f"{text!r} is out of range ({limits if row.low else f'at most {row.high}'})")
-    return value
+    return kind.read(text)
+
+
+def out_of_bounds(row: Element, text: str) -> str | None:
+    """What is wrong with the size of a value that :func:`read_value` reads; None where it is inside its bounds."""
+    kind = KINDS.get(row.kind)
+    if row.bounds is None or kind is None or _inside(row, kind, text, kind.read(text)):
+        return None
+    limits = f"{row.low} to {row.high}" if row.low and row.high else f"at least {row.low}"
+    return f"{text!r} is out of range ({limits if row.low else f'at most {row.high}'})"
 
 
 def _inside(row: Element, kind: Kind, text: str, value: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.elements.element import Element, walk
-from sowctl.config.kinds import CONTAINERS, KINDS, Wrong, read_value, rule_of
+from sowctl.config.kinds import CONTAINERS, KINDS, Wrong, out_of_bounds, read_value, rule_of
 from sowctl.config.problems import at_node
 from sowctl.findings import Finding, Level
 
@@ -18,12 +18,18 @@ DeepCheck = Callable[[Node, Element], Iterator[Finding]]
 TOLERATED = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin"})
 """Undocumented names that running instances are known to carry."""
 _HINTS = {"LeaseTimeout": "LeasePeriod is the documented name"}
+_RAISED = {"S044": "a smaller value counts as 10MB"}
+"""Bounds to which a value is raised: a warning, with the hint."""
+_INTERVALS = frozenset({"interval", "expiration", "expiration:queue"})
 _INFORMATION = frozenset({"D002", "D009", "D010", "D015"})
 _RETIRED = {"D008": "SlabSize and InitialSlabCount replace it", "D015": "a view has no file; remove it"}
 
 
 def check(node: Node, row: Element, deep: DeepCheck | None = None) -> Iterator[Finding]:
     """Findings of ``node`` as an instance of ``row``; ``deep`` judges the kinds that :mod:`kinds` does not read."""
+    for name in node.attributes:
+        message = f"unexpected attribute '{name}' on {node.tag}"
+        yield at_node("X012", node, message, "write an element; only Include has an attribute", level=Level.WARNING)
     if row.kind == "opaque":
         return
     if row.kind in CONTAINERS and (row.kind != "mixed" or node.children):
@@ -70,12 +76,23 @@ def _value(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding
         return
     try:
         read_value(row, node.text)
+        yield from _size(node, row)
     except Wrong as error:
         yield at_node(error.rule, node, f"{node.tag}: {error}")
     except ValueError as error:
         yield at_node(rule_of(row), node, f"{node.tag}: {error}")
     if deep is not None and row.kind not in KINDS:
         yield from deep(node, row)
+
+
+def _size(node: Node, row: Element) -> Iterator[Finding]:
+    wrong = out_of_bounds(row, node.text)
+    if wrong is not None and row.bounds is not None:
+        level = Level.WARNING if row.bounds in _RAISED else Level.ERROR
+        yield at_node(row.bounds, node, f"{node.tag}: {wrong}", _RAISED.get(row.bounds), level=level)
+    if row.kind in _INTERVALS and node.text.strip("0") and node.text.isdigit():
+        message = f"{node.tag}: {node.text!r} has no unit; it is taken for seconds"
+        yield at_node("S026", node, message, f"write {node.text}s", level=Level.WARNING)
 
 
 def _other_name(child: Node, row: Element) -> Iterator[Finding]:

@@ -139,6 +139,11 @@ def test_transaction_log(instance: Write, inner: str, rule: str) -> None:
     assert told(instance(log=inner)) == [(rule, "ERROR")]
 
 
+def test_a_small_journal_is_a_warning(instance: Write) -> None:
+    assert told(instance(log="<JournalSize>9MB</JournalSize>")) == [("S044", "WARNING")]
+    assert told(instance(log="<JournalSize>10000000</JournalSize>")) == []
+
+
 def test_a_literal_topic_is_no_pattern(instance: Write) -> None:
     inner = "<Topic><Name>a[</Name><MessageType>json</MessageType></Topic>"
     assert told(instance(log=inner, top="<RegexTopicSupport>false</RegexTopicSupport>")) == []
@@ -153,6 +158,9 @@ def test_a_literal_topic_is_no_pattern(instance: Write) -> None:
         (TOPIC.format("<Duration>persistent</Duration>"), [("D007", "WARNING")]),
         (TOPIC.format("stray"), [("X011", "WARNING")]),
         (TOPIC.format("<ReuseAddr>true</ReuseAddr>"), [("S002", "WARNING")]),
+        (TOPIC.format("<Expiration>30</Expiration>"), [("S026", "WARNING")]),
+        (TOPIC.format("<Expiration>0</Expiration>"), []),
+        (TOPIC.format("<Key path='/a'>/a</Key>"), [("X012", "WARNING")]),
         (TOPIC.format("<SlabSize>1024MB</SlabSize>"), []),
         (TOPIC.format("<SlabSize>1000000000</SlabSize>"), []),
         (TOPIC.format("<RecoveryPoint>2026-01-02T03:04:05Z</RecoveryPoint>"), []),

@@ -12,7 +12,15 @@ TRANSACTION_LOG = Element(
         Element("JournalDirectory", "1", "path", missing="S064"),
         Element("JournalArchiveDirectory", "0..1", "path"),
         Element("PreallocatedJournalFiles", "0..1", "count", default="2", low="1", bounds="S046"),
-        Element("JournalSize", "0..1", "bytes", default="1GB", synonyms=(("MinJournalSize", "D009"),)),
+        Element(
+            "JournalSize",
+            "0..1",
+            "bytes",
+            default="1GB",
+            low="10MB",
+            bounds="S044",
+            synonyms=(("MinJournalSize", "D009"),),
+        ),
         Element(
             "Topic",
             "0..n",
