@@ -1,8 +1,8 @@
 """Format ``table``: columns for people.
 
-A short result on a UTF-8 terminal is laid out by rich, every cell as plain text. Everything else streams in fixed
-widths, measured on the first 200 rows and, on a terminal, cut to its width; elsewhere nothing is cut. Numbers stand on
-the right. No cell reaches the output except through ``display``.
+Columns are as wide as the first 200 rows need. On a terminal texts are cut, the widest first, until a line fits;
+numbers never are; where that is not enough, each record becomes a block of lines. Elsewhere nothing is cut. A short
+result on a UTF-8 terminal is drawn by rich, everything else streams. No cell is printed but through ``display``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain, islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-from sowctl.output.columns import Columns, cell_text, open_columns
+from sowctl.output.columns import cell_text, open_columns
 from sowctl.output.display import clip, display, width
 from sowctl.output.formats import Rendered
 from sowctl.output.members import NumberText
@@ -21,8 +21,16 @@ from sowctl.output.records import Batch
 
 FEW = 200
 _GAP = "  "
-_LEAST = 4
-_CHUNK = 200
+_READABLE = 8
+"""Columns of text are not cut below this width."""
+
+
+class Layout(NamedTuple):
+    """The columns of one table: what stands above them, their widths, and which stand on the right."""
+
+    headings: list[str]
+    widths: list[int]
+    right: list[bool]
 
 
 class TableRenderer:
@@ -41,11 +49,19 @@ class TableRenderer:
         right = [_numeric(cells) for cells in zip(*first, strict=True)]
         texts = [_texts(cells) for cells in first]
         headings = [display(heading) for heading in columns.headings]
+        widths = [max(map(width, column)) for column in zip(headings, *texts, strict=True)]
+        layout: Layout | None = Layout(headings, widths, right)
         terminal = self.options.terminal
-        if terminal is not None and terminal.unicode and len(first) <= FEW:
-            _with_rich(headings, texts, right, terminal, out)
-            return Rendered(len(first), columns.notes())
-        return _stream(columns, headings, chain(texts, map(_texts, rows)), right, terminal, out)
+        if terminal is not None:
+            layout = _fit(headings, widths, right, terminal.columns)
+        everything = chain(texts, map(_texts, rows))
+        if layout is None:
+            count = _blocks(headings, everything, terminal or Terminal(), out)
+        elif terminal is not None and terminal.unicode and len(first) <= FEW:
+            count = _draw(layout, texts, terminal, out)
+        else:
+            count = _stream(layout, everything, terminal, out)
+        return Rendered(count, columns.notes())
 
 
 def _numeric(cells: tuple[Any, ...]) -> bool:
@@ -57,73 +73,87 @@ def _texts(cells: list[Any]) -> list[str]:
     return [display(cell_text(value) or "") for value in cells]
 
 
-def _with_rich(
-    headings: list[str], rows: list[list[str]], right: list[bool], terminal: Terminal, out: BinaryIO
-) -> None:
+def _fit(headings: list[str], widths: list[int], right: list[bool], columns: int) -> Layout | None:
+    """Take from the widest column of text until a line fits; None where it cannot."""
+    room = columns - len(_GAP) * (len(widths) - 1)
+    fitted = list(widths)
+    elastic = [position for position, numeric in enumerate(right) if not numeric]
+    while sum(fitted) > room:
+        widest = max(elastic, key=fitted.__getitem__, default=None)
+        if widest is None or fitted[widest] <= _READABLE:
+            return None
+        fitted[widest] -= 1
+    return Layout(headings, fitted, right)
+
+
+def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: BinaryIO) -> int:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for heading, numeric in zip(headings, right, strict=True):
-        table.add_column(Text(heading), justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for heading, room, numeric in zip(*layout, strict=True):
+        table.add_column(Text(heading), width=room, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(clip(text, room, "…")) for text, room in zip(row, layout.widths, strict=True)))
     text = TextIOWrapper(out, encoding="utf-8", write_through=True, newline="\n")
     try:
-        color = "auto" if terminal.colored else None
         Console(
             file=text,
             width=terminal.columns,
             force_terminal=terminal.colored,
-            color_system=color,  # type: ignore[arg-type]
+            color_system="auto" if terminal.colored else None,
             no_color=not terminal.colored,
             legacy_windows=False,
-        ).print(table)
+        ).print(table, crop=False)
     finally:
         text.detach()
+    return len(rows)
 
 
-def _stream(
-    columns: Columns,
-    headings: list[str],
-    rows: Iterator[list[str]],
-    right: list[bool],
-    terminal: Terminal | None,
-    out: BinaryIO,
-) -> Rendered:
-    first = list(islice(rows, FEW))
-    widths = [max(map(width, texts)) for texts in zip(headings, *first, strict=True)]
-    if terminal is not None:
-        widths = _fit(widths, terminal.columns - len(_GAP) * (len(widths) - 1))
+def _stream(layout: Layout, rows: Iterator[list[str]], terminal: Terminal | None, out: BinaryIO) -> int:
     encoding = terminal.encoding if terminal is not None else "utf-8"
 
     def line(texts: list[str]) -> str:
-        if terminal is not None:
-            texts = [clip(text, room) for text, room in zip(texts, widths, strict=True)]
-        cells = [_pad(text, room, side) for text, room, side in zip(texts, widths, right, strict=True)]
+        cells = []
+        for text, room, right in zip(texts, layout.widths, layout.right, strict=True):
+            shown = clip(text, room) if terminal is not None else text
+            blank = " " * max(0, room - width(shown))
+            cells.append(blank + shown if right else shown + blank)
         return _GAP.join(cells).rstrip() + "\n"
 
-    out.write(line(headings).encode(encoding, "backslashreplace"))
+    out.write(line(layout.headings).encode(encoding, "backslashreplace"))
     count = 0
-    pending = chain(first, rows)
-    while chunk := list(islice(pending, _CHUNK)):
+    while chunk := list(islice(rows, FEW)):
         out.write("".join(map(line, chunk)).encode(encoding, "backslashreplace"))
         out.flush()
         count += len(chunk)
-    return Rendered(count, columns.notes())
+    return count
 
 
-def _pad(text: str, room: int, right: bool) -> str:
-    blank = " " * max(0, room - width(text))
-    return blank + text if right else text + blank
+def _blocks(headings: list[str], rows: Iterator[list[str]], terminal: Terminal, out: BinaryIO) -> int:
+    """A record in lines, one for each column that has something: for more columns than a terminal has room for."""
+    longest = max(map(width, headings))
+    names = [clip(heading, terminal.columns) + " " * (longest - width(heading)) for heading in headings]
+    room = max(_READABLE, terminal.columns - longest - len(_GAP))
+    count = 0
+    for count, row in enumerate(rows, start=1):
+        lines = [f"--- {count} ".ljust(min(terminal.columns, 40), "-")]
+        for name, text in zip(names, row, strict=True):
+            if text:
+                lines += [_GAP.join((name if first else " " * longest, part)) for first, part in _parts(text, room)]
+        out.write(("\n".join(lines) + "\n").encode(terminal.encoding, "backslashreplace"))
+        out.flush()
+    return count
 
 
-def _fit(widths: list[int], room: int) -> list[int]:
-    """Take from the widest column until all fit; no column gets narrower than a few characters."""
-    fitted = list(widths)
-    while sum(fitted) > room and max(fitted) > _LEAST:
-        widest = fitted.index(max(fitted))
-        fitted[widest] -= 1
-    return fitted
+def _parts(text: str, room: int) -> Iterator[tuple[bool, str]]:
+    """``text`` in pieces that fit, and whether each is the first."""
+    first = True
+    while text:
+        end = len(text)
+        while width(text[:end]) > room:
+            end -= max(1, (width(text[:end]) - room) // 2)
+        yield first, text[:end]
+        text, first = text[end:], False

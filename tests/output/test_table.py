@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from sowctl.output.display import width
 from sowctl.output.formats import make
 from sowctl.output.options import OutputOptions, Terminal
 from sowctl.output.records import OutputBatch, OutputRecord
@@ -44,6 +45,23 @@ def test_terminal_width_holds(encoding: str, count: int) -> None:
     wide = 4 if encoding == "ascii" else 1
     assert max(map(len, text.splitlines())) <= 50 * wide
     assert len([line for line in text.splitlines() if line.strip()]) >= count + 1
+
+
+def test_numbers_are_never_cut() -> None:
+    rows: list[dict[str, object]] = [{"price": 1234567890.25, "text": "t" * 80, "more": "m" * 80}]
+    assert "1234567890.25" in table(rows, Terminal(40))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_too_many_columns_become_blocks(encoding: str) -> None:
+    row: dict[str, object] = {f"column{n}": "x" * 60 for n in range(8)} | {"empty": None, "wide": "東京" * 20}
+    text = table([row, row], Terminal(50, encoding))
+    assert text.startswith("--- 1 ---")
+    assert text.count("--- 2 ---") == 1
+    assert "empty" not in text
+    assert text.replace("\n" + " " * 9, "").count("x" * 60) == 16
+    if encoding == "utf-8":
+        assert max(width(line) for line in text.splitlines()) <= 50
 
 
 def test_other_encodings_get_ascii_signs_only() -> None:
