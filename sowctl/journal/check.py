@@ -68,6 +68,7 @@ class _Check:
             numbers = list_numbers(self.directory, self.instance)
         except DamageError as error:
             yield _finding(error, str(self.directory), None)
+            self.broken = True
             numbers = self._numbers_with_gaps()
         if not numbers:
             raise MissingError("SOW-JRN-001", f"the instance {self.instance!r} has no journal here")
@@ -98,6 +99,7 @@ class _Check:
         elif header.lineage != self.lineage:
             yield _problem("SOW-JRN-005", file, 0, "the journal file belongs to another journal than those before it")
         if self.last_txid is not None and header.first_txid != self.last_txid + 1:
+            self.broken = True
             text = f"the file should start with txid {self.last_txid + 1}, but starts with {header.first_txid}"
             yield _problem("SOW-JRN-011", file, 0, text)
         begin = Position(file.number, header.blocks_offset, header.first_txid - 1)

@@ -185,7 +185,7 @@ class Walker:
         at = start
         while at < end:
             stop = min(at - at % _SECTOR + _SECTOR, end)
-            if stop - at >= _LEAST_UNWRITTEN and not any(self.file.read(at, stop - at)):
+            if stop - at >= _LEAST_UNWRITTEN and self.file.read(at, stop - at) == bytes(stop - at):
                 return True
             at = stop
         return False

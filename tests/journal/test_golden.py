@@ -1,0 +1,136 @@
+"""Journals of every released format version are read for ever, and today's writer still makes these bytes.
+
+``tests/formats/v1/golden.*`` was written by :func:`write_golden`, ``packed.*`` with compression. To make the files of a
+new format version: ``python -m tests.journal.test_golden DIRECTORY``.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+
+from sowctl.journal.check import check_journal
+from sowctl.journal.format import CODEC_NONE, CODEC_ZSTD, DELETE, NO_PUBLISHER, PUBLISH
+from sowctl.journal.group import Group
+from sowctl.journal.reader import Journal
+from sowctl.journal.writer import JournalWriter
+from tests.support.journals import NO_SYNC
+
+FORMATS = Path(__file__).parents[1] / "formats"
+V1 = FORMATS / "v1"
+START = 1_767_225_600_000_000
+LINEAGE = bytes(range(0x10, 0x20))
+ORDERS, TRADES = ("orders", "json"), ("trades/fx", "nvfix")
+
+
+def number_key(number: int) -> bytes:
+    return (number * 0x0123_4567_89AB_CDEF % (1 << 64)).to_bytes(8, "big")
+
+
+def full_group() -> Group:
+    """Every column in use, some texts absent, one empty."""
+    return Group(
+        topics=[ORDERS, TRADES],
+        publishers=[(7094790850998930143, "pubber"), (13948331409633568391, "bkmrk")],
+        operations=bytes([PUBLISH, PUBLISH, DELETE, PUBLISH]),
+        topic=[0, 1, 0, 1],
+        keys=b"".join(map(number_key, range(1, 5))),
+        checks=b"".join(map(number_key, range(11, 15))),
+        times=array("q", [START, START + 1, START + 2, START + 2]),
+        expirations=array("q", [0, START + 5_000_000, 0, -1]),
+        publisher=array("H", [0, 1, NO_PUBLISHER, 0]),
+        sequences=array("Q", [1, 2**64 - 1, 0, 2]),
+        flags=array("H", [1 | 32, 2 | 32, 4, 1 | 2 | 4]),
+        payloads=[b'{"id":1,"name":"M\xc3\xbcller"}', b"35=D\x0155=EUR\x01", b"", b"\x00\xff\x1b[31m"],
+        user_keys=[b"one", None, None, b""],
+        correlation_ids=[None, b"c-2", None, b"c-4"],
+        logical_topics=[None, None, b"orders/de", b"trades/fx/eur"],
+    )
+
+
+def plain_group(count: int, start: int) -> Group:
+    """Plain publishes to one topic."""
+    return Group(
+        topics=[ORDERS],
+        publishers=[],
+        operations=bytes([PUBLISH]) * count,
+        topic=0,
+        keys=b"".join(map(number_key, range(start, start + count))),
+        checks=b"".join(map(number_key, range(start, start + count))),
+        times=START + start,
+        expirations=0,
+        publisher=NO_PUBLISHER,
+        sequences=None,
+        flags=32,
+        payloads=[b'{"id":%d,"text":"%s"}' % (start + index, b"ab" * index) for index in range(count)],
+    )
+
+
+def write_golden(directory: Path, instance: str, codec: int, size: int) -> None:
+    """Two files: all columns, an aborted group, plain groups, a roll."""
+    with JournalWriter.open(
+        directory,
+        instance,
+        seam=NO_SYNC,
+        journal_size=size,
+        codec=codec,
+        now=START,
+        random=LINEAGE,
+        first_txid_floor=100,
+    ) as writer:
+        for group in (full_group(), plain_group(3, 10)):
+            with writer.lock():
+                writer.append(group, START)
+        with writer.lock():
+            writer.append(plain_group(2, 20), START, last=False)
+            writer.abort()
+        for count, start in ((12, 30), (30, 50), (1, 90)):
+            with writer.lock():
+                writer.append(plain_group(count, start), START + start)
+
+
+GROUPS = [(101, full_group()), (105, plain_group(3, 10)), (110, plain_group(12, 30)), (122, plain_group(30, 50))]
+GROUPS.append((152, plain_group(1, 90)))
+
+
+@pytest.mark.parametrize("instance", ["golden", "packed"])
+def test_version_1_is_read(instance: str) -> None:
+    with Journal.open(V1, instance, acknowledged=152) as journal:
+        assert journal.lineage == LINEAGE
+        assert [info.number for info in journal.files()] == [0, 1]
+        assert journal.first_txid == 101
+        entries = [entry for block in journal.blocks() for entry in block.entries()]
+        assert journal.highest_sequence(13948331409633568391) == 2**64 - 1
+        assert journal.topic_state(TRADES).last_txid == 104
+        assert journal.last_txid() == 152
+    expected = [(first + index, group, index) for first, group in GROUPS for index in range(len(group))]
+    assert len(entries) == len(expected)
+    for entry, (txid, group, index) in zip(entries, expected, strict=True):
+        assert (entry.txid, entry.payload, entry.operation) == (txid, group.payloads[index], group.operations[index])
+        assert (entry.key, entry.check) == (group.keys[8 * index :][:8], group.checks[8 * index :][:8])
+        assert entry.time == (group.times if isinstance(group.times, int) else group.times[index])
+    first, second, third, fourth = entries[:4]
+    assert (first.client, second.client, third.client, fourth.client) == ("pubber", "bkmrk", None, "pubber")
+    assert [entry.user_key for entry in entries[:5]] == [b"one", None, None, b"", None]
+    assert [entry.correlation_id for entry in entries[:5]] == [None, b"c-2", None, b"c-4", None]
+    assert [entry.logical_topic for entry in entries[:5]] == [None, None, b"orders/de", b"trades/fx/eur", None]
+    assert [entry.flags for entry in entries[:5]] == [33, 34, 4, 7, 32]
+    assert [entry.expiration for entry in entries[:4]] == [0, START + 5_000_000, 0, -1]
+    assert [entry.sequence for entry in entries[:4]] == [1, 2**64 - 1, 0, 2]
+    assert [entry.topic for entry in entries[:4]] == [ORDERS, TRADES, ORDERS, TRADES]
+    assert list(check_journal(V1, instance, acknowledged=152)) == []
+
+
+def test_the_writer_still_makes_the_same_bytes(tmp_path: Path) -> None:
+    write_golden(tmp_path, "golden", CODEC_NONE, 4200)
+    kept = {path.name: path.read_bytes() for path in V1.glob("golden.*")}
+    assert len(kept) == 3
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".lock"} == kept
+
+
+if __name__ == "__main__":
+    write_golden(Path(sys.argv[1]), "golden", CODEC_NONE, 4200)
+    write_golden(Path(sys.argv[1]), "packed", CODEC_ZSTD, 2700)
