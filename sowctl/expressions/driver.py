@@ -38,18 +38,39 @@ def run(start: str, text: str) -> Any:
             if action >= 0:
                 break
             left, size, make = reductions[-1 - action]
-            if make is None:
-                states[-1] = STATES[states[-2]][left]
-                continue
-            parts = values[-size:]
-            values[-size:] = (make(parts),)
-            del states[-size:]
-            states.append(STATES[states[-1]][left])
+            if make is not None:
+                parts = values[-size:]
+                values[-size:] = (make(parts),)
+                del states[-size:]
+            else:
+                states.pop()
+            base = states[-1]
+            key = (base, left, kind)
+            above = _reached.get(key)
+            if above is None:
+                above = _reached[key] = _reach(base, left, kind)
+            states.append(above)
         states.append(action)
         values.append(token)
         if len(states) > DEPTH:
             raise expression_error("SOW-EXP-008", "the expression is nested too deeply", text, token[1])
     raise AssertionError("tokens end with END or ERROR")
+
+
+_reached: dict[tuple[int, str, str], int] = {}
+
+
+def _reach(base: int, left: str, kind: str) -> int:
+    """The state above ``base`` once ``left`` stands there and all rules that only rename it have been applied."""
+    while True:
+        state = STATES[base][left]
+        action = STATES[state].get(kind, 0)
+        if action >= 0:
+            return state
+        rule = RULES[-1 - action]
+        if rule[2]:
+            return state
+        left = rule[0]
 
 
 def _unexpected(text: str, kind: str, start: int, end: int, states: list[int]) -> ExpressionError:

@@ -1,7 +1,23 @@
 """Errors of expression texts: a code, the place in the text, the line with a caret, near names.
 
-Codes: SOW-EXP-001 .. 009 characters and tokens, 010 .. 019 names, arguments and contexts, 020 .. 029 field, select and
-join lists, 030 the match limit, which alone appears while data is read.
+Codes SOW-EXP-:
+
+=====  =====================================  =====  =====================================
+001    character that starts no token         015    aggregate outside a projection
+002    malformed number                       016    pattern that the engine rejects
+003    string without end                     017    pattern that is no literal
+004    malformed path                         018    token that cannot stand there
+005    malformed bracket                      020    AS is missing
+006    bare word                              021    destination with subscript or qualifier
+007    text ends too early                    022    two fields with one destination
+008    nested too deeply                      023    field of a join without its topic
+009    text that is not UTF-8                 024    HINT outside preprocessing, enrichment
+010    unknown function                       025    malformed select list
+011    wrong number of arguments              026    malformed join
+012    function forbidden in the context      027    join that attaches nothing
+013    OF forbidden in the context            030    match limit, the only one that appears
+014    qualifier forbidden in the context            while data is read
+=====  =====================================  =====  =====================================
 """
 
 from __future__ import annotations

@@ -19,6 +19,9 @@ OR, AND, NOT, PREDICATE, SUM, PRODUCT, UNARY, PRIMARY = range(1, 9)
 """Binding levels, loosest first."""
 
 
+_put = object.__setattr__
+
+
 class Node:
     """Base of all nodes. ``FIELDS`` are the parts that make a node what it is; ``span`` is its place."""
 
@@ -28,10 +31,9 @@ class Node:
     span: Span
 
     def __init__(self, *parts: Any, span: Span = (0, 0)) -> None:
-        put = object.__setattr__
         for name, part in zip(self.FIELDS, parts, strict=True):
-            put(self, name, part)
-        put(self, "span", span)
+            _put(self, name, part)
+        _put(self, "span", span)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
@@ -82,6 +84,10 @@ class Literal(Node):
     __slots__ = ("value",)
     FIELDS = ("value",)
     value: bool | int | float | bytes | None
+
+    def __init__(self, value: bool | int | float | bytes | None, *, span: Span = (0, 0)) -> None:
+        _put(self, "value", value)
+        _put(self, "span", span)
 
 
 class Pattern(Node):

@@ -42,6 +42,11 @@ def holds_numbers(column: Iterable[SlotValue]) -> bool:
 
 def component(value: SlotValue, mixed: bool, text: bool = False) -> Component:
     """The ascending key of one value: NULL, then NaN, numbers, texts. ``mixed``: the set holds a number or Boolean."""
+    kind = type(value)
+    if kind is str and (text or not mixed):
+        return (_TEXT, value.encode()) if value else (_NULL,)  # type: ignore[union-attr]
+    if kind is int and not text:
+        return (_NUMBER, value)
     scalar = first(value)
     if scalar is None:
         return (_NULL,)

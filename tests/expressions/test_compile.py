@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sowctl.errors import LimitError
 from sowctl.expressions import nodes as n
 from sowctl.expressions.actions import PATTERN_ARGUMENTS
+from sowctl.expressions.arithmetic import OPERATORS as OPERATORS_BY_SIGN
 from sowctl.expressions.canonical import quoted
 from sowctl.expressions.comparing import COMPARISONS
 from sowctl.expressions.compile import Filter, Value, compile_filter, compile_value
@@ -74,6 +75,33 @@ def test_fast_paths_agree_with_the_general_comparison(a: SlotValue, b: SlotValue
         if written is not None:
             assert one(f"/a {operator} {written}", (a,)) is expected
             assert one(f"{written} {operator} /a", (a,)) is COMPARISONS[operator](b, a)
+
+
+@given(SLOTS, SLOTS, SCALARS)
+@settings(max_examples=200)
+def test_fast_paths_agree_with_the_general_arithmetic(a: SlotValue, b: SlotValue, c: Any) -> None:
+    for operator, operate in OPERATORS_BY_SIGN.items():
+        assert same(one(f"/a {operator} /b", (a, b)), operate(a, b))
+        written = literal(c)
+        if written is not None:
+            assert same(one(f"/a {operator} {written}", (a,)), operate(a, c))
+            assert same(one(f"{written} {operator} /a", (a,)), operate(c, a))
+            assert same(one(f"/a {operator} {written} {operator} /b", (a, b)), operate(operate(a, c), b))
+
+
+@given(st.integers(-(2**63), 2**64 - 1), st.integers(-(2**63), 2**64 - 1))
+def test_integer_arithmetic_is_exact_in_range(a: int, b: int) -> None:
+    exact = {"+": a + b, "-": a - b, "*": a * b}
+    for operator, result in exact.items():
+        inside = -(2**63) <= result < 2**64
+        double = {"+": float(a) + float(b), "-": float(a) - float(b), "*": float(a) * float(b)}[operator]
+        assert same(one(f"/a {operator} /b", (a, b)), result if inside else double)
+    if b:
+        quotient, rest = one("/a / /b", (a, b)), one("/a % /b", (a, b))
+        if isinstance(quotient, int):
+            assert quotient * b + rest == a
+        assert abs(rest) < abs(b)
+        assert rest == 0 or (rest < 0) == (a < 0)
 
 
 @given(SLOTS, st.lists(SCALARS, min_size=1, max_size=4))

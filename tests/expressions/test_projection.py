@@ -1,0 +1,226 @@
+"""Projections, constructed fields and joins beyond the conformance cases."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.errors import UsageError
+from sowctl.expressions.construct import Write, compile_fields
+from sowctl.expressions.context import Context
+from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.errors import ExpressionError
+from sowctl.expressions.joining import left_join, plan
+from sowctl.expressions.joins import JoinSide
+from sowctl.expressions.parse import parse_join
+from sowctl.expressions.projection import Group, compile_projection
+from sowctl.values.fields import Number, Values
+from sowctl.values.paths import parse_path
+from tests.support import jsonslots
+
+ENV = Environment(lambda: 5_000_000)
+
+
+def project(messages: list[dict[str, Any]], projection: str, grouping: str = "/g") -> list[list[Any]]:
+    program = compile_projection(projection, grouping)
+    rows = [jsonslots.row(json.dumps(message), program.slots) for message in messages]
+    return program.project(rows, ENV)
+
+
+def over(values: list[Any], expression: str) -> Any:
+    [[result]] = project([{"v": value} for value in values], f"{expression} AS /r")
+    return result.value if isinstance(result, Number) else result
+
+
+@pytest.mark.parametrize(
+    ("values", "expression", "expected"),
+    [
+        ([1, 1.0, "1", True, None], "COUNT(/v)", 4),
+        ([None], "SUM(/v)", None),
+        ([1, 2.5], "SUM(/v)", 3.5),
+        (["x"], "AVG(/v)", math.nan),
+        ([1, 2], "AVG(/v)", 1.5),
+        ([5], "STDDEV_SAMP(/v)", None),
+        ([5], "STDDEV_POP(/v)", 0.0),
+        ([None], "STDDEV_POP(/v)", None),
+        ([2, 4, 4, 4, 5, 5, 7, 9], "STDDEV_POP(/v)", 2.0),
+        ([3, "1", 2], "MIN(/v)", "1"),
+        ([3, 3.0], "MAX(/v)", 3),
+        (["a", "b"], "UNIQUE(/v)", None),
+        ([1, "1.0"], "UNIQUE(/v)", 1),
+        ([None], "UNIQUE(/v)", None),
+        ([1, 2, None], "ANY(/v)", 2),
+        ([1, 1.0, 2], "GROUP_CONCAT(/v)", b"1,2"),
+        (["a", "b"], "GROUP_CONCAT(/v, NULL)", b"ab"),
+        (["a", "b"], "GROUP_CONCAT(/v, CONCAT('-', '>'))", b"a->b"),
+        ([1, 2], "IF(SUM(/v) > 2, MAX(/v) * 10, COUNT(/v))", 20),
+        ([1, 2], "/v + SUM(/v)", 5),
+        ([1, None], "/v", None),
+        ([[7, 1], 2], "SUM(/v)", 9),
+    ],
+)
+def test_aggregates(values: list[Any], expression: str, expected: Any) -> None:
+    result = over(values, expression)
+    assert type(result) is type(expected)
+    assert result == expected or (result != result and expected != expected)
+
+
+def test_groups_are_texts_in_first_seen_order() -> None:
+    messages = [{"g": g} for g in ("1", 1, 1.0, True, None, "", "b", [], "1.0")]
+    program = compile_projection("COUNT(1) AS /n", "/g")
+    rows = [jsonslots.row(json.dumps(message), program.slots) for message in messages]
+    groups: dict[Any, Group] = {}
+    program.add(groups, rows[:4], ENV)
+    program.add(groups, rows[4:], ENV)
+    assert {key: program.fields(group, ENV)[0] for key, group in groups.items()} == {
+        (b"1",): 3,
+        (b"1.0",): 2,
+        (None,): 3,
+        (b"b",): 1,
+    }
+    assert [group.count for group in groups.values()] == [3, 2, 3, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 5) | st.none()), max_size=12), st.integers(0, 12))
+def test_adding_in_parts_is_adding_at_once(pairs: list[tuple[int, int | None]], cut: int) -> None:
+    program = compile_projection("/g, SUM(/v) AS /s, COUNT(/v) AS /c, MAX(/v) AS /m, /v AS /last", "/g")
+    rows = [jsonslots.row(json.dumps({"g": g, "v": v}), program.slots) for g, v in pairs]
+    groups: dict[Any, Group] = {}
+    program.add(groups, rows[:cut], ENV)
+    program.add(groups, rows[cut:], ENV)
+    parts = [program.fields(group, ENV) for group in groups.values()]
+    assert parts == program.project(rows, ENV)
+    for fields in parts:
+        mine = [v for g, v in pairs if str(g).encode() == getattr(fields[0], "text", None)]
+        present = [v for v in mine if v is not None]
+        assert fields[1:3] == [sum(present) if present else None, len(present)]
+
+
+def test_headers_of_the_last_message() -> None:
+    program = compile_projection("TOPIC_NAME() AS /t, MAX(LAST_UPDATED()) AS /u", "/g")
+    assert program.uses_header
+    headers = [Header(topic="a", last_updated=9_000_000), Header(topic="b", last_updated=1_000_000)]
+    assert program.project([(1,), (1,)], ENV, headers) == [["b", 9.0]]
+
+
+def test_a_join_needs_qualified_fields() -> None:
+    program = compile_projection("[A]./x, SUM([B]./x) AS /s", "[A]./x", joined=True)
+    assert (program.sources, program.destinations) == ((("A",), ("B",)), (("x",), ("s",)))
+    for projection, grouping in (("[A]./x, /y", "[A]./x"), ("[A]./x", "/x"), ("SUM(/y) AS /s", "[A]./x")):
+        with pytest.raises(ExpressionError) as caught:
+            compile_projection(projection, grouping, joined=True)
+        assert caught.value.code == "SOW-EXP-023"
+
+
+def test_fields_of_several_texts_share_one_set_of_destinations() -> None:
+    program = compile_projection(["/a", "SUM(/b) AS /s, 1 AS /c"], ["/a", "/b"])
+    assert program.destinations == (("a",), ("s",), ("c",))
+    with pytest.raises(ExpressionError, match="two fields"):
+        compile_projection(["/a", "1 AS /a"], "/a")
+    for grouping in ("", []):
+        with pytest.raises(ExpressionError):
+            compile_projection("/a", grouping)
+
+
+# constructed fields ---------------------------------------------------------------------------------------------------
+
+
+def writes(fields: list[str], message: dict[str, Any], context: Context = Context.ENRICHMENT) -> list[tuple[str, Any]]:
+    program = compile_fields(fields, context)
+    row = jsonslots.row(json.dumps(message), program.slots)
+    done = program.writes([row], ENV)[0]
+    return [(str(w.destination), "gone" if w.remove else w.value) for w in done]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message", "expected"),
+    [
+        (["1 AS /a HINT SET_CURRENT", "/a + 1 AS /b"], {"a": 5}, [1, 2]),
+        (["1 AS /a", "/a + 1 AS /b"], {"a": 5}, [1, 6]),
+        (["NULL AS /a HINT OPTIONAL, SET_CURRENT", "/a IS NULL AS /b"], {"a": 5}, ["gone", True]),
+        (["NULL AS /a HINT OPTIONAL", "/a IS NULL AS /b"], {"a": 5}, ["gone", False]),
+        (["7 AS /a HINT SET_CURRENT", "/a[0] AS /b", "/a[1] AS /c"], {"a": [5, 6]}, [7, 7, None]),
+        (["7 AS /a HINT SET_CURRENT", "/a/x AS /b"], {"a": {"x": 1}}, [7, None]),
+        (["7 AS /a/x HINT SET_CURRENT", "/a IS NULL AS /b", "/a = 5 AS /c"], {"a": 5}, [7, False, False]),
+        (["7 AS /a HINT SET_CURRENT", "ARRAY_COUNT(/a) AS /b", "ARRAY_SUM(/a) AS /c"], {"a": [5, 6]}, [7, 1, 7]),
+        (["'' AS /a HINT SET_CURRENT", "ARRAY_COUNT(/a) AS /b"], {"a": [5, 6]}, [None, 1]),
+        (["NULL AS /a HINT OPTIONAL, SET_CURRENT", "ARRAY_COUNT(/a) AS /b"], {"a": [5]}, ["gone", 0]),
+        (["UNIX_TIMESTAMP() AS /t HINT SET_CURRENT", "/t * 2 AS /u"], {}, [5.0, 10.0]),
+    ],
+)
+def test_what_later_fields_see(fields: list[str], message: dict[str, Any], expected: list[Any]) -> None:
+    assert [value for _, value in writes(fields, message)] == expected
+
+
+def test_fields_read_the_stored_record() -> None:
+    program = compile_fields(["/n OF PREVIOUS + /n AS /sum", "/m OF PREVIOUS AS /was"])
+    rows = [jsonslots.row('{"n":1}', program.slots)] * 2
+    stored = jsonslots.row('{"n":2,"m":"x"}', program.previous_slots)
+    sums = program.writes(rows, ENV, None, [stored, None])
+    assert [[write.value for write in done] for done in sums] == [[3, "x"], [None, None]]
+    assert sums[0][0] == Write(parse_path("/sum"), 3)
+
+
+def test_refused_fields() -> None:
+    for context in (Context.PREPROCESSING, Context.CONFLATED_ENRICHMENT):
+        with pytest.raises(ExpressionError, match="PREVIOUS"):
+            compile_fields(["/a OF PREVIOUS AS /b"], context)
+    with pytest.raises(ExpressionError, match="HINT"):
+        compile_fields(["/a AS /b HINT OPTIONAL"], Context.PROJECTION)
+    with pytest.raises(ExpressionError, match="two fields"):
+        compile_fields(["/a AS /b", "1 AS /b"])
+
+
+# joins ----------------------------------------------------------------------------------------------------------------
+
+
+def key(side: JoinSide, record: dict[str, Any] | None) -> bytes | None:
+    value = None if record is None else record.get(side.path.names[0])
+    return None if value in (None, "") else str(value).encode()
+
+
+def joined(joins: list[str], nulls_match: bool = False, **topics: list[dict[str, Any]]) -> list[list[Any]]:
+    records = {(None, name): rows for name, rows in topics.items()}
+    found = left_join([parse_join(text) for text in joins], records, key, nulls_match)
+    return [[record and record["i"] for record in row.values()] for row in found]
+
+
+def test_several_matches_multiply_rows() -> None:
+    a = [{"i": 1, "k": "x"}, {"i": 2, "k": "y"}, {"i": 3}]
+    b = [{"i": 10, "k": "x"}, {"i": 11, "k": "x"}, {"i": 12, "k": ""}]
+    assert joined(["[A]./k=[B]./k"], A=a, B=b) == [[1, 10], [1, 11], [2, None], [3, None]]
+    assert joined(["[A]./k=[B]./k"], True, A=a, B=b) == [[1, 10], [1, 11], [2, None], [3, 12]]
+
+
+def test_a_topic_attached_to_a_missing_record() -> None:
+    a, b, c = [{"i": 1, "k": "x"}], [{"i": 2, "k": "q"}], [{"i": 3}]
+    assert joined(["[A]./k=[B]./k", "[B]./n=[C]./n"], A=a, B=b, C=c) == [[1, None, None]]
+    assert joined(["[A]./k=[B]./k", "[B]./n=[C]./n"], True, A=a, B=b, C=c) == [[1, None, 3]]
+
+
+def test_joins_that_attach_nothing() -> None:
+    for joins in (["[A]./x=[A]./y"], ["[A]./x=[B]./x", "[C]./x=[D]./x"]):
+        with pytest.raises(UsageError) as caught:
+            plan([parse_join(text) for text in joins])
+        assert caught.value.code == "SOW-EXP-027"
+
+
+@given(st.lists(st.sampled_from("ab "), max_size=5), st.lists(st.sampled_from("ab "), max_size=5), st.booleans())
+def test_joins_agree_with_nested_loops(left: list[str], right: list[str], nulls: bool) -> None:
+    a = [{"i": n, "k": k.strip()} for n, k in enumerate(left)]
+    b = [{"i": n, "k": k.strip()} for n, k in enumerate(right)]
+    expected = []
+    for x in a:
+        matches = [[x["i"], y["i"]] for y in b if x["k"] == y["k"] and (nulls or x["k"])]
+        expected += matches or [[x["i"], None]]
+    assert joined(["[A]./k=[B]./k"], nulls, A=a, B=b) == expected
+
+
+def test_a_list_dropped_by_its_object_is_no_input() -> None:
+    program = compile_projection("COUNT(/v) AS /n", "/g")
+    assert program.project([(None, Values((), dropped=True))], ENV) == [[0]]
