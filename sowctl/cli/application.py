@@ -77,7 +77,7 @@ def _declaration(parameter: Parameter) -> Any:
         *declared.names,
         help=declared.help,
         metavar=None if declared.choices or not parameter.takes_value else declared.metavar,
-        count=declared.count,
+        count=declared.counted,
         min=declared.minimum,
         max=declared.maximum,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.cli.streams import Streams, is_terminal
 from sowctl.errors import ConfigError, UsageError
@@ -21,8 +21,7 @@ FOREVER = 3_000_000_000.0
 CONFIG_NAMES = ("sowctl.xml", "amps.xml", "config.xml")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """The global options as given; ``options.GLOBALS`` has one line for each field."""
 
     config: str | None = None
@@ -37,6 +36,9 @@ class Settings:
     debug: bool = False
 
 
+DEFAULTS = Settings()
+
+
 @dataclass(slots=True)
 class Invocation:
     """One run of one command. ``durable`` says at any time what an interruption would leave, in words."""
@@ -46,7 +48,7 @@ class Invocation:
     seam: Seam
     clock: Clock
     command: str = ""
-    settings: Settings = Settings()
+    settings: Settings = DEFAULTS
     durable: str | None = None
     lock_wait: float = 10.0
 

@@ -3,7 +3,8 @@
 A command is a function ``run(invocation, ...)`` whose parameters are annotated ``Annotated[type, Option(...)]`` or
 ``Annotated[type, Argument(...)]``. From the one declaration come the Typer application (``application.py``), the quick
 reader (``arguments.py``), the man pages and the completion scripts, so none of them can disagree with another about
-what a command takes. Declarations hold plain data; Typer is not imported here, because most commands start without it.
+what a command takes. Declarations are plain tuples: Typer is not
+imported here, because most commands start without it, and a dataclass costs ten times as much to define.
 
 The type says the shape: ``bool`` is a flag, ``int`` a whole number (or a counted flag), ``str`` a text, ``list[str]``
 an option that may be repeated or the last operands.
@@ -14,15 +15,13 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
 Completion: TypeAlias = Literal["file", "directory", ""]
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option: its spellings, what it does, what stands for its value, and which values it takes."""
 
     names: tuple[str, ...]
@@ -31,13 +30,12 @@ class Option:
     choices: tuple[str, ...] = ()
     minimum: int | None = None
     maximum: int | None = None
-    count: bool = False
+    counted: bool = False
     complete: Completion = ""
     panel: str = "Options"
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """One operand."""
 
     metavar: str
@@ -51,8 +49,7 @@ def option(*names: str, help: str, **more: Any) -> Option:
     return Option(names, help, **more)
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One declared parameter of a command: the Python name, its declaration, shape and default."""
 
     name: str
@@ -88,7 +85,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
     if base is bool:
         shape = "flag"
     elif base is int:
-        shape = "count" if isinstance(declared, Option) and declared.count else "number"
+        shape = "count" if isinstance(declared, Option) and declared.counted else "number"
     elif get_origin(base) is list:
         shape = "texts"
     else:

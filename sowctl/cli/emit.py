@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.outfile import refuse_existing, whole_file
@@ -17,8 +15,7 @@ from sowctl.output.options import OutputOptions, Terminal, parse_columns, parse_
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The output options of a command as given."""
 
     format: str | None = None
@@ -72,11 +69,13 @@ class Sink:
 
     def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> int:
         """Write facts about the instance - not records of it - in the same formats; returns their number."""
-        self.renderer = formats.make(self.format, replace(self.options, facts=True))
+        self.renderer = formats.make(self.format, self.options._replace(facts=True))
         return self.write(_row_batches(rows))
 
 
 def _row_batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
+    import json
+
     for row in rows:
         payload = json.dumps(dict(row), ensure_ascii=False, default=str, separators=(",", ":")).encode(
             "utf-8", "surrogatepass"

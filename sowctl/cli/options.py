@@ -99,7 +99,7 @@ _PROGRESS = option(
     "--progress", help="progress on standard error", choices=("auto", "always", "never", "json"), panel=PANEL
 )
 _QUIET = option("--quiet", "-q", help="no notes; errors are still written", panel=PANEL)
-_VERBOSE = option("--verbose", "-v", help="more notes; may be repeated", count=True, panel=PANEL)
+_VERBOSE = option("--verbose", "-v", help="more notes; may be repeated", counted=True, panel=PANEL)
 _DEBUG = option("--debug", help="show a traceback with an error", panel=PANEL)
 
 

@@ -7,14 +7,11 @@ or ``data_base64`` (the payload's bytes): ``publish --framing envelope`` reads i
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Iterable
 from typing import BinaryIO
 
 from sowctl.output.display import display_json
 from sowctl.output.formats import Rendered
-from sowctl.output.members import is_json_line
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch, Record, metadata
 
@@ -53,6 +50,11 @@ def json_values(batch: Batch, *, meta: bool) -> list[bytes]:
 
 def envelope(batch: Batch, record: Record) -> bytes:
     """Metadata and payload as one JSON object in one line."""
+    import json
+    from base64 import b64encode
+
+    from sowctl.output.members import is_json_line
+
     head = json.dumps(metadata(batch, record), ensure_ascii=False, separators=(",", ":"))
     front = head[:-1].encode("utf-8", "surrogatepass")
     payload = record.payload

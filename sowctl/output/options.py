@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sowctl.errors import UsageError
 from sowctl.output.records import METADATA, MORE_METADATA
@@ -17,8 +16,7 @@ NAMES = (*METADATA, *MORE_METADATA, "data", "length")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
 
 
-@dataclass(frozen=True, slots=True)
-class Terminal:
+class Terminal(NamedTuple):
     """The terminal behind standard output: its width, what it can show, whether colours are wanted."""
 
     columns: int = 80
@@ -31,8 +29,7 @@ class Terminal:
         return self.encoding.lower().replace("-", "") == "utf8"
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOptions:
+class OutputOptions(NamedTuple):
     """What a renderer is made with.
 
     ``facts``: rows that are no records, so that no column is metadata. ``terminal`` is None where the output goes

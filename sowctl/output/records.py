@@ -6,8 +6,7 @@ A renderer touches only what it prints: ``ndjson`` without envelopes never asks 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from sowctl.values.times import Micros, format_time
 
@@ -51,8 +50,7 @@ class Batch(Protocol):
     def records(self) -> Sequence[Record]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRecord:
+class OutputRecord(NamedTuple):
     """A :class:`Record` as a plain class."""
 
     payload: bytes
@@ -65,8 +63,7 @@ class OutputRecord:
     extra: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OutputBatch:
+class OutputBatch(NamedTuple):
     """A :class:`Batch` as a plain class."""
 
     topic: str

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 import msgpack
 import pytest
@@ -70,21 +69,21 @@ def test_exact_bytes(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_do_not_show(name: str) -> None:
-    parts = [replace(SMALL, records=[record]) for record in SMALL.records]
+    parts = [SMALL._replace(records=[record]) for record in SMALL.records]
     assert rendered(name, *parts) == rendered(name, SMALL)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_records(name: str) -> None:
     assert rendered(name) == (b"[]\n" if name == "json" else b"")
-    assert rendered(name, replace(SMALL, records=[])) == rendered(name)
+    assert rendered(name, SMALL._replace(records=[])) == rendered(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("payload", [b"", b"\xff\xfe", b"12", b"[1]", b"null", b'{"a":1', b"{}", b'{"a":1e999,"a":2}'])
 @pytest.mark.parametrize("meta", [False, True])
 def test_any_payload_can_be_printed(name: str, payload: bytes, meta: bool) -> None:
-    assert rendered(name, batch(payload), options=replace(OPTIONS, meta=meta)) is not None
+    assert rendered(name, batch(payload), options=OPTIONS._replace(meta=meta)) is not None
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "msgpack"])
@@ -99,7 +98,7 @@ def test_any_payload_can_be_printed(name: str, payload: bytes, meta: bool) -> No
     columns=st.integers(1, 60),
 )
 def test_nothing_on_a_terminal_can_steer_it(name: str, payload: bytes, colored: bool, columns: int) -> None:
-    options = replace(OPTIONS, terminal=Terminal(columns, "utf-8", False), template="{data}")
+    options = OPTIONS._replace(terminal=Terminal(columns, "utf-8", False), template="{data}")
     text = rendered(name, batch(payload, b"{}"), options=options).decode()
     allowed = {"\n", "\t"} if name in ("tsv", "ndjson", "json") else {"\n"}
     assert {c for c in text if c < " " or "\x7f" <= c < "\xa0" or c in "\u202e\u2028\u2029"} <= allowed

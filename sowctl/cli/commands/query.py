@@ -101,6 +101,7 @@ def run(
         select=select,
         batch_size=batch_size,
         sort_memory=size("--sort-memory", sort_memory) or 0,
+        by_time=meta,
     )
     with invocation.open_instance(target) as instance:
         result = query(instance, resolve(instance, target, message_type, literal=literal_topic), options)
