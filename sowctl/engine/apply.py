@@ -78,16 +78,18 @@ def remove_expired(txn: WriteTxn, now: int) -> int:
 
 
 def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
-    puts = sorted((key, value) for key, value in overlay.current.items() if value is not None)
-    if applied:
-        puts = [(key, value) for key, value in puts if stamps(value)[0] > applied]
-    if puts:
-        keys, values = zip(*puts, strict=True)
-        txn.put(keys, values)
-    gone = sorted(key for key, value in overlay.current.items() if value is None)
+    keys = sorted(overlay.current)
+    values = [overlay.current[key] for key in keys]
+    if applied > overlay.base:
+        pairs = [(k, v) for k, v in zip(keys, values, strict=True) if v is None or stamps(v)[0] > applied]
+        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    gone = [key for key, value in zip(keys, values, strict=True) if value is None]
     if gone:
         txn.delete(gone)
-    return len(puts) + len(gone)
+        keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
+    if keys:
+        txn.put(keys, [value for value in values if value is not None])
+    return len(keys) + len(gone)
 
 
 def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention) -> int:

@@ -1,7 +1,8 @@
 """check: every byte of stores and journals, read and compared.
 
-What is wrong comes as findings, and what was not read is said. Stores are read in a process of their own (:mod:`sowctl.store.check`), so damage cannot take this one down. A check that
-could not complete is an error among its findings, never a pass.
+What is wrong comes as findings, and what was not read is said. Stores are read in a process of their own
+(:mod:`sowctl.store.check`), so damage cannot take this one down. A check that could not complete is an error among
+its findings, never a pass.
 """
 
 from __future__ import annotations

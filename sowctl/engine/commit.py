@@ -163,22 +163,24 @@ def _classify(
     places: list[int],
 ) -> list[str]:
     """What every kept message is to its key; refuses keys that collide with another's, which get no status."""
-    known = {key: value[CHECK] for key, value in stored.items()}
-    latest = dict(zip(stored, payloads_of(stored.values()), strict=True))
+    if not stored and len(set(keys)) == len(keys):
+        return ["inserted"] * len(keep)
+    known: dict[bytes, tuple[bytes, bytes]] = {}
     statuses = []
     for index in keep:
-        key, payload = keys[index], payloads[index]
-        before = latest.get(key)
+        key, check, payload = keys[index], checks[index], payloads[index]
+        before = known.get(key)
+        if before is None and key in stored:
+            before = stored[key][CHECK], payloads_of((stored[key],))[0]
         if before is None:
-            known[key] = checks[index]
             statuses.append("inserted")
-        elif known[key] != checks[index]:
+        elif before[0] != check:
             text = f"its SOW key {int.from_bytes(key, 'big')} belongs to a record with other key values"
             refused.append(Refusal(places[index], "SOW-PUB-007", text))
             continue
         else:
-            statuses.append("unchanged" if before == payload else "updated")
-        latest[key] = payload
+            statuses.append("unchanged" if before[1] == payload else "updated")
+        known[key] = check, payload
     return statuses
 
 

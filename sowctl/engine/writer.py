@@ -55,16 +55,10 @@ class TopicWriter:
 
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
         """The live stored values of ``keys``, overlay first; expired records count as absent (``semantics`` 11.40)."""
-        found: dict[bytes, bytes] = {}
-        wanted = set()
+        asked = set(keys)
         current = self.overlay.current
-        for key in keys:
-            if key in current:
-                value = current[key]
-                if value is not None:
-                    found[key] = value
-            else:
-                wanted.add(key)
+        wanted = asked.difference(current)
+        found = {key: value for key in asked - wanted if (value := current[key]) is not None}
         if wanted:
             with self.store.snapshot() as snapshot:
                 if snapshot.count:
