@@ -27,6 +27,7 @@ from sowctl.store.check import Coverage
 from sowctl.store.handle import Handle, Mode, open_handle
 from sowctl.store.locks import Files
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
+from sowctl.store.read import COMPACTED, lost_write
 from sowctl.store.trouble import REBUILD, damaged_page
 from sowctl.store.write import expiry_entries, payload_size
 
@@ -186,6 +187,8 @@ class Examination:
         for what, found, stated in (
             ("records", self.records, meta.records),
             ("versions", self.versions, meta.versions),
+            ("records by LMDB's count", self.txn.stat(self.databases.records)["entries"], meta.records),
+            ("versions by LMDB's count", self.txn.stat(self.databases.history)["entries"], meta.versions),
             ("payload bytes of records", self.payload_bytes, meta.payload_bytes),
             ("payload bytes of versions", self.version_bytes, meta.version_bytes),
         ):
@@ -193,12 +196,8 @@ class Examination:
                 yield self._finding("SOW-STO-051", f"{found} {what} were found, the file says {stated}", "meta")
         if self.digest % codec.DIGEST_MODULUS != meta.digest:
             yield self._finding("SOW-STO-051", "the digest of what was read is not the one in the file", "meta")
-        if meta.transaction != self.txn.id():
-            message = (
-                f"the meta record was written by LMDB transaction {meta.transaction}, the file is at {self.txn.id()}: "
-                "a page was lost, or the file was copied by LMDB's own tools"
-            )
-            yield Finding("SOW-STO-054", Level.WARNING, Place(self.path, element="meta"), message, REBUILD)
+        if meta.transaction != self.txn.id() and self.txn.id() > COMPACTED:
+            yield self._finding("SOW-STO-054", lost_write(meta.transaction, self.txn.id()), "meta")
         if meta.has_journal and self.highest_txid > meta.applied:
             message = f"a record has txid {self.highest_txid}, the file says it is complete up to {meta.applied}"
             yield self._finding("SOW-STO-051", message, "meta")
@@ -242,7 +241,6 @@ def main(path: str, locks: str = "") -> None:
         else:
             row = {
                 "id": item.id,
-                "level": int(item.level),
                 "element": item.place.element,
                 "message": item.message,
                 "hint": item.hint,

@@ -212,7 +212,8 @@ class WriterLock:
 
     def _unsign(self) -> None:
         try:
-            os.ftruncate(self._lock.fd, 0)
+            if self._lock.pid == os.getpid():
+                os.ftruncate(self._lock.fd, 0)
         except OSError:
             pass
         finally:

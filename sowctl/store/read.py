@@ -24,11 +24,24 @@ Batch = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""
 Version = tuple[int, int, bytes]
 """Time, txid, value."""
+COMPACTED = 1
+"""LMDB's own compacting copy starts transaction numbers again, at 1."""
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
+
+
+def lost_write(recorded: int, committed: int) -> str:
+    """Words for a meta record that is not the one which the last transaction wrote."""
+    return (
+        f"the meta record was written by LMDB transaction {recorded}, the file is at {committed}: a page is older than "
+        "it should be, or another program wrote to the file"
+    )
 
 
 class Reader:
     """One transaction of a store, and what can be read in it."""
+
+    COMMITS_AFTER = 0
+    """How many transactions after the last committed one this is."""
 
     def __init__(self, handle: Handle, txn: Any) -> None:
         self._handle = handle
@@ -50,6 +63,11 @@ class Reader:
     def _load_meta(self) -> StoreMeta:
         databases = self._handle.databases
         meta = decode_meta(self._txn.get(META_KEY, b"", db=databases.meta), str(self._path))
+        committed = self._txn.id() - self.COMMITS_AFTER
+        if meta.transaction != committed and committed > COMPACTED:
+            raise DamageError(
+                "SOW-STO-054", lost_write(meta.transaction, committed), place=str(self._path), hint=REBUILD
+            )
         for what, database, counted in (
             ("records", databases.records, meta.records),
             ("versions", databases.history, meta.versions),

@@ -45,6 +45,8 @@ def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]
 class WriteTxn(Reader):
     """A write transaction. What it raises undoes it; it may be run again when the map was too small."""
 
+    COMMITS_AFTER = 1
+
     def __init__(self, handle: Handle, txn: Any) -> None:
         super().__init__(handle, txn)
         self.changed = False

@@ -10,33 +10,18 @@ from zlib import crc32
 import lmdb
 import pytest
 
-from sowctl.errors import MissingError
+from sowctl.errors import DamageError, MissingError
 from sowctl.findings import Level
 from sowctl.store import check, codec
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
-from sowctl.store.meta import META_KEY, decode_meta, encode_meta
+from sowctl.store.meta import META_KEY, encode_meta
 from tests.support.damage import truncate
-from tests.support.stores import batch, key_of, new_store, value_of
+from tests.support.stores import batch, key_of, new_store, tamper, value_of
 
 
 def ids(path: Path) -> list[str]:
     return [finding.id for finding in check_store(path)]
-
-
-def tamper(path: Path, database: bytes, key: bytes, value: bytes | None) -> None:
-    """Change one entry behind the store's back, as damage that LMDB itself would not know of."""
-    with lmdb.open(str(path), subdir=False, max_dbs=8) as env:
-        handle = env.open_db(database)
-        with env.begin(write=True) as txn:
-            if value is None:
-                assert txn.delete(key, db=handle)
-            else:
-                txn.put(key, value, db=handle)
-            if key != META_KEY and not database.startswith(b"index:"):
-                meta = env.open_db(b"meta", txn=txn)
-                known = decode_meta(txn.get(META_KEY, db=meta), "x.sow")
-                txn.put(META_KEY, encode_meta(known.changed(transaction=txn.id())), db=meta)
 
 
 def test_a_sound_store(tmp_path: Path) -> None:
@@ -162,11 +147,29 @@ def test_a_digest_that_was_counted_wrongly(tmp_path: Path) -> None:
     assert ids(path) == ["SOW-STO-051"]
 
 
-def test_a_state_that_lmdb_did_not_commit_last_is_a_warning(tmp_path: Path) -> None:
+def test_a_state_that_the_last_transaction_did_not_write(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 3)
     tamper(path, b"index:other", b"key", b"value")
-    (finding,) = check_store(path)
-    assert (finding.id, finding.level) == ("SOW-STO-054", Level.WARNING)
+    assert ids(path) == ["SOW-STO-054"]
+    for write in (False, True):
+        with pytest.raises(DamageError) as raised:
+            Store.open(path, write=write)
+        assert raised.value.code == "SOW-STO-054"
+
+
+def test_lmdbs_own_copies_are_sound(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 300)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(10), 2)))
+    for compact in (False, True):
+        copy = tmp_path / f"copy{compact}.sow"
+        with lmdb.open(str(path), subdir=False, readonly=True) as env, copy.open("wb") as file:
+            env.copyfd(file.fileno(), compact=compact)
+        assert ids(copy) == []
+        with Store.open(copy, write=True) as store:
+            store.write(lambda txn: txn.put(*batch(range(10), 3)))
+            store.write(lambda txn: txn.put(*batch(range(10), 4)))
+        assert ids(copy) == []
 
 
 def test_a_reading_process_that_dies_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from tests.support.stores import (
     key_of,
     new_store,
     recomputed_digest,
+    tamper,
     value_of,
 )
 
@@ -119,10 +120,7 @@ def test_newer_format_is_named(tmp_path: Path) -> None:
 
 def test_counts_that_do_not_agree_are_damage(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 3)
-    with lmdb.open(str(path), subdir=False, max_dbs=8) as env:
-        database = env.open_db(b"records")
-        with env.begin(write=True) as txn:
-            txn.delete(key_of(1), db=database)
+    tamper(path, b"records", key_of(1), None)
     with pytest.raises(DamageError) as raised:
         Store.open(path, write=False)
     assert raised.value.code == "SOW-STO-003"

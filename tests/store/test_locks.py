@@ -8,17 +8,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sowctl.errors import LockedError
-from sowctl.seam import SEAM
+from sowctl.seam import SEAM, Seam
 from sowctl.store.env import Store
 from sowctl.store.locks import Files, Gate, WriterLock, record_inode, recorded_inode
-from tests.support.stores import batch, contents, new_store
+from sowctl.store.replace import build
+from tests.support.stores import DEFINITION, START, batch, contents, new_store
 
 HOLDER = """
 import sys, time
@@ -128,6 +130,39 @@ def test_a_lock_file_that_was_removed_and_made_again_is_noticed(tmp_path: Path) 
     assert files.writer.read_text() == ""
 
 
+def test_a_lock_file_that_vanishes_between_opening_and_locking_does_not_count(tmp_path: Path) -> None:
+    files = Files.of(new_store(tmp_path / "x.sow"))
+
+    class Vanish(Seam):
+        times = 0
+
+        def call(self, point: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+            if point == "file.lock" and self.times < 2:
+                self.times += 1
+                files.writer.unlink()
+                files.writer.touch()
+            return function(*args, **kwargs)
+
+    seam = Vanish()
+    with WriterLock(files, seam, "one").held(5):
+        assert seam.times == 2
+        with pytest.raises(LockedError), WriterLock(files, SEAM, "two").held(0):
+            pass
+
+
+def test_a_forked_child_does_not_let_go_of_its_parents_lock(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    with Store.open(path, write=True, command="parent") as store, store.writer_lock(0):
+        pid = os.fork()
+        if pid == 0:
+            store.lock.release()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        with pytest.raises(LockedError) as raised, WriterLock(Files.of(path), SEAM, "two").held(0):
+            pass
+        assert "(parent)" in raised.value.message
+
+
 def test_the_gate_remembers_an_inode_and_nothing_half_written(tmp_path: Path) -> None:
     files = Files.of(tmp_path / "x.sow")
     gate = Gate(files, SEAM, 0)
@@ -148,3 +183,8 @@ def test_a_gate_that_stays_closed_is_named(tmp_path: Path, monkeypatch: pytest.M
     with Gate(Files.of(path), SEAM, 0).held(exclusive=True), pytest.raises(LockedError) as raised:
         Store.open(path, write=False)
     assert raised.value.code == "SOW-STO-031"
+    with build(path, DEFINITION, seam=SEAM, now=START) as builder:
+        with Gate(Files.of(path), SEAM, 0).held(exclusive=False), pytest.raises(LockedError) as raised:
+            builder.put_in_place()
+        assert raised.value.code == "SOW-STO-031"
+        builder.put_in_place()

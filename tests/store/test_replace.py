@@ -229,6 +229,8 @@ def test_killed_at_every_step_of_replacing_while_others_have_it_open(tmp_path: P
         worker = start_worker(path, number)
         ask(worker, 100)
         assert answer(worker) == 4
+        bystander = Store.open(path, write=False)
+        old = bystander.snapshot()
         pid = os.fork()
         if pid == 0:
             try:
@@ -240,16 +242,29 @@ def test_killed_at_every_step_of_replacing_while_others_have_it_open(tmp_path: P
         count = answer(worker)
         assert count in (5, 10)
         outcomes.add(count)
-        with Store.open(path, write=True) as store:
-            store.write(lambda txn: txn.put([key_of(300)], [value_of(key_of(300), 300, b"x")]))
+        newcomer = start_worker(path, number)
+        ask(newcomer, 300)
+        assert answer(newcomer) == count + 1
         ask(worker, -1)
         assert answer(worker) == count + 1
-        worker.communicate(timeout=20)
+        for process in (worker, newcomer):
+            process.communicate(timeout=20)
+        assert sum(len(keys) for keys, _ in old.scan()) == old.count == 4
+        old.close()
+        bystander.close()
         records, _, meta = contents(path)
         assert len(records) == count + 1
         assert {key_of(200), key_of(300)} <= set(records)
         assert meta.digest == sum(codec.digest_term(*pair) for pair in records.items()) % codec.DIGEST_MODULUS
     assert outcomes == {5, 10}
+
+
+def test_synced_before_the_rename_and_the_name_after_it(tmp_path: Path) -> None:
+    seam = CountingSeam(["lmdb.commit", "lmdb.sync", "file.rename", "file.unlink", "dir.sync", "file.pwrite"])
+    path = new_store(tmp_path / "x.sow", 3)
+    rebuild(path, 4, 2, seam=seam)
+    expected = ["lmdb.commit", "lmdb.commit", "lmdb.sync", "file.rename", "file.unlink", "dir.sync", "file.pwrite"]
+    assert seam.points == expected
 
 
 def test_a_file_renamed_over_the_store_by_hand_is_noticed(tmp_path: Path) -> None:

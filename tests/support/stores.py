@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lmdb
+
 from sowctl.seam import SEAM, Seam
 from sowctl.store import codec
 from sowctl.store.env import Store, create_store
-from sowctl.store.meta import Definition, StoreMeta
+from sowctl.store.meta import META_KEY, Definition, StoreMeta, decode_meta, encode_meta
 
 DEFINITION = Definition("instance", "orders", "json", "fields", ("/id",), "orders")
 START = 1_767_225_600_000_000
@@ -55,3 +57,18 @@ def recomputed_digest(path: Path) -> int:
     terms = [codec.digest_term(key, value) for key, value in records.items()]
     terms += [codec.digest_term(key[:8], value) for key, value in versions.items()]
     return sum(terms) % codec.DIGEST_MODULUS
+
+
+def tamper(path: Path, database: bytes, key: bytes, value: bytes | None) -> None:
+    """Change one entry behind the store's back, as damage that LMDB itself would not know of."""
+    with lmdb.open(str(path), subdir=False, max_dbs=8) as env:
+        handle = env.open_db(database)
+        with env.begin(write=True) as txn:
+            if value is None:
+                assert txn.delete(key, db=handle)
+            else:
+                txn.put(key, value, db=handle)
+            if key != META_KEY and not database.startswith(b"index:"):
+                meta = env.open_db(b"meta", txn=txn)
+                known = decode_meta(txn.get(META_KEY, db=meta), "x.sow")
+                txn.put(META_KEY, encode_meta(known.changed(transaction=txn.id())), db=meta)
