@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,21 +35,18 @@ class Settings(NamedTuple):
     debug: bool = False
 
 
-DEFAULTS = Settings()
-
-
-@dataclass(slots=True)
 class Invocation:
     """One run of one command. ``durable`` says at any time what an interruption would leave, in words."""
 
-    streams: Streams
-    environ: Mapping[str, str]
-    seam: Seam
-    clock: Clock
-    command: str = ""
-    settings: Settings = DEFAULTS
-    durable: str | None = None
-    lock_wait: float = 10.0
+    def __init__(self, streams: Streams, environ: Mapping[str, str], seam: Seam, clock: Clock) -> None:
+        self.streams = streams
+        self.environ = environ
+        self.seam = seam
+        self.clock = clock
+        self.command = ""
+        self.settings = Settings()
+        self.durable: str | None = None
+        self.lock_wait = 10.0
 
     def settle(self, settings: Settings) -> None:
         """Take over the global options: ``clock`` becomes that of --now or SOWCTL_NOW, ``lock_wait`` its seconds.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from sowctl.errors import RefusedError
@@ -16,15 +15,22 @@ from sowctl.errors import RefusedError
 _STYLES = {"error": "1;31", "warning": "1;33", "hint": "36", "note": "2", "bold": "1"}
 
 
-@dataclass(slots=True)
 class Streams:
     """Standard input, output and error as binary streams, with the environment that says how to dress them."""
 
-    stdin: BinaryIO
-    stdout: BinaryIO
-    stderr: BinaryIO
-    environ: Mapping[str, str]
-    color: str = "auto"
+    def __init__(
+        self,
+        stdin: BinaryIO,
+        stdout: BinaryIO,
+        stderr: BinaryIO,
+        environ: Mapping[str, str],
+        color: str = "auto",
+    ) -> None:
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr = stderr
+        self.environ = environ
+        self.color = color
 
     def colored(self, stream: BinaryIO) -> bool:
         """Whether colour belongs on ``stream``: --color, then NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR, then TERM."""
