@@ -14,7 +14,11 @@ from sowctl.cli import demodata
 from tests.cli.conftest import Cli
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "demo"
-ORDERS = b'{"id":1,"symbol":"IBM","price":187.20}\n{"id":2,"symbol":"SAP","price":241.90}\n{"id":3,"symbol":"IBM","price":9.5}\n'
+ORDERS = b"""\
+{"id":1,"symbol":"IBM","price":187.20}
+{"id":2,"symbol":"SAP","price":241.90}
+{"id":3,"symbol":"IBM","price":9.5}
+"""
 CONFIG = """\
 <AMPSConfig>
   <Name>test</Name>
@@ -199,7 +203,7 @@ def test_replay_and_hash(shop: Cli) -> None:
     assert shop("hash", "orders", "--expect", digest.upper(), environ=NOON).status == 0
     other = shop("hash", "orders", "--expect", "0" * 32, environ=NOON)
     assert (other.status, other.out.split()[0]) == (1, digest)
-    assert shop("replay", "--verify", environ=NOON).status == 0
+    assert shop("replay", "orders", "--verify", environ=NOON).status == 0
     Path("sow").rename("lost")
     rebuilt = shop("replay", "orders", environ=NOON)
     assert rebuilt.status == 0
@@ -269,10 +273,7 @@ def test_validate(cli: Cli) -> None:
 def test_demo(cli: Cli) -> None:
     result = cli("demo", "here")
     assert result.status == 0, result.err
-    assert (
-        sum(int(line) for line in cli("-c", "here/sowctl.xml", "query", "^(orders|customers)$", "--count").out.split())
-        == 1050
-    )
+    assert cli("-c", "here/sowctl.xml", "query", "^(orders|customers)$", "--count").out == "1050\n"
     assert cli("demo", "here").status == 8
 
 
