@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, overload
 
-from sowctl.errors import DamageError, MissingError
+from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Damage, FileInfo, Position, TailReport, TopicState
 from sowctl.journal.files import JournalFile, Ref, list_numbers
-from sowctl.journal.format import FILE_HEADER_SIZE, Topic, block_place, file_name
-from sowctl.journal.state import NO_TOPIC, JournalState, from_checkpoint, load, witness
+from sowctl.journal.folder import Folder
+from sowctl.journal.format import Topic
+from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
 from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
 
@@ -30,14 +30,10 @@ class Journal:
         self.instance = instance
         self.acknowledged = acknowledged
         self.tail_report: TailReport | None = None
-        self._seam = seam
-        self._numbers: list[int] = []
-        self._first_txids: dict[int, int] = {}
+        self._folder = Folder(directory, instance, seam)
         self._state: JournalState | None = None
         self._asked = False
-        self._last: JournalFile | None = None
-        self._relist()
-        self.lineage = self._last_file().header.lineage
+        self.lineage = self._folder.last().header.lineage
 
     @classmethod
     def exists(cls, directory: Path, instance: str) -> bool:
@@ -55,20 +51,12 @@ class Journal:
     @property
     def first_txid(self) -> int:
         """The first txid that the files can hold: of the lineage, or of what pruning has left."""
-        return self._first_txid(self._numbers[0])
+        return self._folder.first_txid(self._folder.numbers[0])
 
     def files(self) -> list[FileInfo]:
         """The files in order, headers checked. Raises DamageError for gaps and bad headers."""
-        self._relist()
-        infos: list[FileInfo] = []
-        for number in self._numbers:
-            file = self._open(number)
-            header = file.header
-            if infos:
-                infos[-1] = replace(infos[-1], last_txid=header.first_txid - 1)
-            infos.append(FileInfo(file.path, number, file.size, header.first_txid, None, header.created))
-            self._release(file)
-        return infos
+        self._folder.look()
+        return self._folder.infos()
 
     def last_txid(self) -> int:
         """Last txid of the last complete (or aborted) group; ``first_txid - 1`` in an empty journal."""
@@ -91,11 +79,7 @@ class Journal:
 
         Raises DamageError ``SOW-JRN-004``.
         """
-        file = self._open(self._numbers[0])
-        try:
-            return topic not in _checkpoint_of(file).topics
-        finally:
-            self._release(file)
+        return topic not in self._folder.checkpoint(self._folder.numbers[0]).topics
 
     def highest_sequence(self, publisher: int) -> int:
         """Highest sequence of a publisher (hash of its client name), 0 for none."""
@@ -103,11 +87,11 @@ class Journal:
 
     def state(self) -> JournalState:
         """All of the above up to the present end, brought up to date; not to be changed by the caller."""
-        self._relist()
+        self._folder.look()
         state = self._known()
-        if state is None or state.end.number != self._numbers[-1]:
+        if state is None or state.end.number != self._folder.numbers[-1]:
             # The checkpoint of the last file knows at least what the topics file of an earlier one does.
-            state = self._state = self._at_checkpoint()
+            state = self._state = self._folder.checkpoint(self._folder.numbers[-1])
         for walker, group in self._groups(state.end, resync=False):
             if isinstance(group, list):
                 place = Position(walker.file.number, group[0].offset, group[0].header.group - 1)
@@ -180,9 +164,7 @@ class Journal:
 
     def close(self) -> None:
         """Close files."""
-        if self._last is not None:
-            self._last.close()
-            self._last = None
+        self._folder.close()
 
     def __enter__(self) -> Journal:
         return self
@@ -194,13 +176,13 @@ class Journal:
 
     def _refs(self, after: int, topic: Topic | None, start: Position | None, resync: bool) -> Iterator[Ref | Damage]:
         """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
-        self._relist()
+        self._folder.look()
         try:
             at = self._place(after, topic, start)
         except DamageError:
             if not resync:
                 raise
-            at = Position(self._numbers[0], -1, 0)
+            at = Position(self._folder.numbers[0], -1, 0)
         for _, item in self._groups(at, resync):
             if isinstance(item, Damage):
                 yield item
@@ -213,14 +195,15 @@ class Journal:
         An offset below zero means the first block of that file.
         """
         last_txid = at.txid
-        for number in range(at.number, self._numbers[-1] + 1):
+        for number in range(at.number, self._folder.numbers[-1] + 1):
             try:
-                file = self._open(number)
+                file = self._folder.open(number)
             except DamageError as error:
                 if not resync:
                     raise
-                lost = Damage(self._path(number), 0, self._path(number).stat().st_size, last_txid + 1, None, error)
-                yield Walker(self._last_file(), 0, last_txid, is_last=False), lost
+                path = self._folder.path(number)
+                lost = Damage(path, 0, path.stat().st_size, last_txid + 1, None, error)
+                yield Walker(self._folder.last(), 0, last_txid, is_last=False), lost
                 continue
             try:
                 offset = at.offset if number == at.number else -1
@@ -236,14 +219,14 @@ class Journal:
                 for item in walker.groups():
                     yield walker, item
                 last_txid = walker.last_txid
-                if number == self._numbers[-1]:
+                if number == self._folder.numbers[-1]:
                     yield from self._end_of(walker, resync)
             finally:
-                self._release(file)
+                self._folder.release(file)
 
     def _walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool) -> Walker:
         """A walker from ``offset``, or where that is below zero from the file's first block."""
-        is_last = file.number == self._numbers[-1]
+        is_last = file.number == self._folder.numbers[-1]
         if offset < 0:
             offset, last_txid = file.header.blocks_offset, file.header.first_txid - 1
         return Walker(file, offset, last_txid, is_last=is_last, acknowledged=self.acknowledged, resync=resync)
@@ -262,59 +245,30 @@ class Journal:
         """Where to begin so that nothing above ``after`` is missed: a place between groups."""
         known = self._known()
         if start is not None:
-            if self._is_between(start):
+            if self._state is not None and self._state.end == start:
+                return start
+            if self._folder.is_group_start(start):
                 return start
             after = max(after, start.txid)
         if known is not None:
             latest = known.topics.get(topic, NO_TOPIC).last_txid if topic is not None else known.end.txid
             if latest <= after:
                 return known.end
-        number = self._file_of(after + 1)
+        number = self._folder.number_of(after + 1)
         if known is not None and number == known.end.number:
             index = bisect_right(known.marks, (after, 1 << 63)) - 1
             if index >= 0:
                 mark = Position(number, known.marks[index][1], known.marks[index][0])
-                if self._is_between(mark):
+                if self._folder.is_group_start(mark):
                     return mark
         return Position(number, -1, 0)
-
-    def _is_between(self, place: Position) -> bool:
-        """Whether a group starts, or the journal ends, at ``place``, and behind its txid."""
-        if self._state is not None and self._state.end == place:
-            return True
-        if not self._numbers[0] <= place.number <= self._numbers[-1] or place.offset < FILE_HEADER_SIZE:
-            return False
-        file = self._open(place.number)
-        try:
-            ref = file.block_at(place.offset)
-        finally:
-            self._release(file)
-        return ref is not None and ref.header.group == ref.header.first_txid == place.txid + 1
-
-    def _file_of(self, txid: int) -> int:
-        """The number of the file that holds ``txid``, or would."""
-        low, high = self._numbers[0], self._numbers[-1]
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._first_txid(middle) <= txid:
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def _first_txid(self, number: int) -> int:
-        if number not in self._first_txids:
-            file = self._open(number)
-            self._first_txids[number] = file.header.first_txid
-            self._release(file)
-        return self._first_txids[number]
 
     def _known(self) -> JournalState | None:
         """What an earlier question found out, else what the topics file says, if it is to be believed."""
         if self._state is None and not self._asked:
             self._asked = True
             told = load(self.directory, self.instance, self.lineage)
-            if told is not None and told.end.number in self._numbers:
+            if told is not None and told.end.number in self._folder.numbers:
                 self._believe(told)
         return self._state
 
@@ -323,59 +277,13 @@ class Journal:
 
         What it counts in had been synced, so it is a witness too: a body that is wrong there is damage, not a tear.
         """
-        file = self._open(told.end.number)
+        file = self._folder.open(told.end.number)
+        file.size = file.current_size()  # the topics file may have been written after the look at the directory
         ref = witness(told, file)
         if ref is not None:
             self.acknowledged = max(self.acknowledged, told.end.txid)
             self._state = told if ref.is_whole() else None
-        self._release(file)
-
-    def _at_checkpoint(self) -> JournalState:
-        """The state at the start of the last file. Raises DamageError ``SOW-JRN-004``."""
-        return _checkpoint_of(self._last_file())
-
-    def _path(self, number: int) -> Path:
-        return self.directory / file_name(self.instance, number)
-
-    def _relist(self) -> None:
-        """Look again which files there are and how long the last one is."""
-        self._numbers = list_numbers(self.directory, self.instance)
-        if not self._numbers:
-            raise MissingError(
-                "SOW-JRN-001",
-                f"the instance {self.instance!r} has no journal here",
-                place=str(self.directory),
-                hint="publish something first, or look at the directory and the instance name",
-            )
-        last = self._last_file()
-        last.size = last.current_size()
-
-    def _last_file(self) -> JournalFile:
-        if self._last is None or self._last.number != self._numbers[-1]:
-            # The one before is closed by whoever still walks through it.
-            self._last = JournalFile(self._path(self._numbers[-1]), self._numbers[-1], self._seam)
-        return self._last
-
-    def _open(self, number: int) -> JournalFile:
-        """A file of this lineage. Raises DamageError ``SOW-JRN-005`` for one of another."""
-        last = self._last_file()
-        if number == last.number:
-            return last
-        file = JournalFile(self._path(number), number, self._seam)
-        if file.header.lineage != last.header.lineage:
-            file.close()
-            raise DamageError(
-                "SOW-JRN-005",
-                "the journal file belongs to another journal than the last one",
-                place=str(file.path),
-                hint="restore the files of one journal",
-                offset=0,
-            )
-        return file
-
-    def _release(self, file: JournalFile) -> None:
-        if file is not self._last:
-            file.close()
+        self._folder.release(file)
 
 
 def _file_gap(file: JournalFile, last_txid: int) -> Damage:
@@ -390,19 +298,3 @@ def _file_gap(file: JournalFile, last_txid: int) -> Damage:
         last_txid=first - 1,
     )
     return Damage(file.path, 0, 0, last_txid + 1, first - 1, error)
-
-
-def _checkpoint_of(file: JournalFile) -> JournalState:
-    """The state at the start of a file."""
-    raw = file.checkpoint()
-    end = Position(file.number, file.header.blocks_offset, file.header.first_txid - 1)
-    try:
-        return from_checkpoint(raw, end)
-    except (ValueError, TypeError) as error:
-        raise DamageError(
-            "SOW-JRN-004",
-            f"the checkpoint of the journal file cannot be read ({error})",
-            place=block_place(file.path, FILE_HEADER_SIZE),
-            hint="restore the file from a copy; the blocks in it are intact",
-            offset=FILE_HEADER_SIZE,
-        ) from error

@@ -126,19 +126,17 @@ class Walker:
         changed, self.file.size = size != self.file.size, size
         return changed
 
-    def _finish(self, at: int) -> Iterator[Damage]:
-        """The file ends where a block does. An open group is left over, or cut off."""
-        if self._open and not self._is_last:
-            error = self._incomplete(at)
+    def _finish(self, at: int) -> Iterator[list[Ref] | Damage]:
+        """The file ends where a block does. An open group is left over, or it was cut off and had happened."""
+        if not self._open:
+            return
+        if not self._is_last or self._acknowledged >= self._open:
+            error = self._incomplete(at) if not self._is_last else self._lost_end(at)
             if not self._resync:
                 raise error
+            yield self._group
             yield Damage(self.file.path, at, 0, self.last_txid + 1, None, error)
-        elif self._open:
-            if self._acknowledged >= self._open:
-                error = self._lost_end(at)
-                if not self._resync:
-                    raise error
-                yield Damage(self.file.path, at, 0, self.last_txid + 1, None, error)
+        if self._is_last:
             self.tail = TailReport(self.file.path, at, 0, self._open, self.last_txid)
 
     def _judge(self, at: int) -> tuple[list[list[Ref] | Damage], int]:
