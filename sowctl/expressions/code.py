@@ -130,7 +130,7 @@ class Code:
         return self.bind(f"{name}(row, prev, env, header)", kind)
 
     def source(self, final: str, arguments: str = "rows, env, headers, previous") -> str:
-        """The whole module: the row loop around the lines; ``final`` is what it does at the end of a row."""
+        """The main function: the row loop around the lines; ``final`` is what it does at the end of a row."""
         targets, sources, unpack = ["row"], ["rows"], []
         if self.uses_header:
             targets.append("header")
@@ -155,7 +155,7 @@ class Code:
                 " except MatchLimitExceededError as error:",
                 "  raise match_limit_error(error.pattern, i) from None",
             ]
-        return "\n".join([*self.functions, *head, *loop, " return out"])
+        return "\n".join([*head, *loop, " return out"])
 
 
 def _names(letter: str, count: int) -> str:

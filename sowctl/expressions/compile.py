@@ -11,7 +11,7 @@ from typing import Any
 from sowctl.expressions.check import NO_FUNCTIONS, check
 from sowctl.expressions.code import Emission, Operand, finish
 from sowctl.expressions.context import Context
-from sowctl.expressions.emit import Emitter
+from sowctl.expressions.emit import LONG, Emitter
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import Function
 from sowctl.expressions.nodes import Logic, Node
@@ -46,8 +46,10 @@ class Compiled:
         self.sources = tuple(wanted.field.qualifier for _, wanted in code.slots.values())
         self.previous_slots = tuple(wanted.finished() for _, wanted in code.previous.values())
         self.uses_header = code.uses_header
-        self.source = code.source(final)
-        exec(compile(self.source, "<expression>", "exec"), code.names)
+        main = code.source(final)
+        self.source = "\n".join([*code.functions, main])
+        for part in (*code.functions, main):
+            exec(compile(part, "<expression>", "exec"), code.names)
         self._run = code.names["run"]
 
     def _call(self, rows: Sequence[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
@@ -132,7 +134,7 @@ def _conditions(emitter: Emitter, node: Node) -> Emission:
     waiting = [node]
     while waiting:
         current = waiting.pop()
-        if isinstance(current, Logic) and current.operator == "AND":
+        if isinstance(current, Logic) and current.operator == "AND" and len(current.operands) <= LONG:
             waiting.extend(reversed(current.operands))
             continue
         operand: Operand = yield emitter.truth(current)

@@ -16,6 +16,8 @@ from sowctl.values.compare import truth_of
 _CONVERSIONS = {"number": "number_of", "double": "double_of", "integer": "integer_of", "text": "text_of"}
 _GROUP = 40
 """Operands of a longer chain of AND or OR are grouped, so that a decided chain is left quickly."""
+LONG = 1000
+"""The groups of a longer chain are functions, compiled one by one: CPython needs much memory for one long function."""
 
 
 class Emitter:
@@ -62,11 +64,11 @@ class Emitter:
         """The scalar of an operand."""
         return Operand(f"first({operand.code})", "scalar", False) if operand.kind == "slot" else operand
 
-    def block(self, body: Emission, target: str) -> Emission:
-        """Emit ``body``, one level deeper, and assign its result to ``target``; too deep: in a function."""
+    def block(self, body: Emission, target: str, apart: bool = False) -> Emission:
+        """Emit ``body`` one level deeper and assign its result to ``target``; ``apart`` or too deep: as a function."""
         code = self.code
         code.indent += 1
-        result: Operand = yield code.apart(body) if code.indent > DEEPEST else body
+        result: Operand = yield code.apart(body) if apart or code.indent > DEEPEST else body
         code.add(f"{target} = {result.code}")
         code.indent -= 1
         return result.kind
@@ -113,12 +115,13 @@ class Emitter:
         operands = _grouped(node)
         target = self.code.temp()
         undecided = f"if {target}:" if node.operator == "AND" else f"if {target} is False:"
-        first: Operand = yield self.truth(operands[0])
+        apart = len(node.operands) > LONG
+        first: Operand = yield self.code.apart(self.truth(operands[0])) if apart else self.truth(operands[0])
         self.code.add(f"{target} = {first.code}")
         kinds = {_truth_kind(first)}
         for operand in operands[1:]:
             self.code.add(undecided)
-            kind = yield self.block(self.truth(operand), target)
+            kind = yield self.block(self.truth(operand), target, apart)
             kinds.add("truth" if kind == "const" else kind)
         return Operand(target, "bool" if kinds == {"bool"} else "truth")
 

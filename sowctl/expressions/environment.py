@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from sowctl.values.times import Micros
 
@@ -18,7 +17,6 @@ class Environment:
     instance_name: str | None = None
     group_name: str | None = None
     random: Callable[[int], bytes] = os.urandom
-    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     _reading: Micros | None = None
 
     def reading(self) -> Micros:

@@ -21,6 +21,7 @@ from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.errors import expression_error
 from sowctl.expressions.functions import AGGREGATES, Function
 from sowctl.expressions.parse import destination_of, parse_grouping, parse_projection
+from sowctl.expressions.trees import transform, walk
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Row, Scalar, Slot, SlotValue
 from sowctl.values.paths import Path, Step
@@ -143,7 +144,7 @@ def _split(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:
         aggregates.append(Aggregated(current.name, parts[0], parts[1] if len(parts) > 1 else None))
         return n.Field(Path((Step(number),)), (RESULT,), None, 0, span=current.span)
 
-    return n.transform(node, change)
+    return transform(node, change)
 
 
 def _tuple(emitter: Emitter, parts: Iterable[Part]) -> str:
@@ -201,7 +202,7 @@ def _texts(given: str | Sequence[str]) -> Sequence[str]:
 
 
 def _check_qualified(node: n.Node, text: str) -> None:
-    for current in n.walk(node):
+    for current in walk(node):
         if isinstance(current, n.Field) and not current.qualifier:
             hint = f"write [topic].{current.path}"
             raise expression_error("SOW-EXP-023", "a field of a join needs its topic", text, current.span[0], hint=hint)

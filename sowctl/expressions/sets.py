@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from sowctl.values.compare import I64_MIN, NAN, U64_MAX, number_of
-from sowctl.values.fields import Number, Scalar
+from sowctl.values.fields import Scalar
 from sowctl.values.order import Component, component, holds_numbers
 
 _EXACT = 1 << 53
@@ -73,9 +73,3 @@ def distinct(values: Sequence[Scalar]) -> list[Scalar]:
     for key, value in zip(readings(values), values, strict=True):
         seen.setdefault(key, value)
     return list(seen.values())
-
-
-def is_nan_input(value: Scalar) -> bool:
-    """Whether a value is a NaN number."""
-    number = value.value if isinstance(value, Number) else value
-    return isinstance(number, float) and number != number
