@@ -86,7 +86,7 @@ def _declaration(parameter: Parameter) -> Any:
 def _usage(name: str, text: str) -> UsageError:
     hint = f"{name} --help lists what it takes"
     if match := _POSSIBLE.search(text):
-        names = ", ".join(match["names"].split(", "))
+        names = " or ".join(match["names"].split(", "))
         text, hint = text[: match.start()], f"did you mean {names}?"
     text = text.replace("Value error, ", "").strip().rstrip(".")
     return UsageError("SOW-CLI-003", text[:1].lower() + text[1:], hint=hint)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sowctl.cli.streams import Streams, is_terminal
 from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import Seam
-from sowctl.values.times import Clock, Micros, fixed_clock, parse_time
+from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
 from sowctl.values.units import parse_interval
 
 if TYPE_CHECKING:
@@ -97,12 +97,15 @@ class Invocation:
         from sowctl.engine.instance import Instance
 
         if targets and not self._has_config() and all(map(_is_path, targets)):
+            self.detail("no configuration; the targets are files")
             return Instance(
                 None, self.clock, self.seam, self.lock_wait, notify=self.note, holder=f"sowctl {self.command}"
             )
         root = Path(self.settings.root) if self.settings.root is not None else None
+        path = self.config_path()
+        self.detail(f"configuration {path}, clock {format_time(self.clock())}")
         return Instance.open(
-            self.config_path(),
+            path,
             root=root,
             environment=self.environ,
             clock=self.clock,
@@ -123,11 +126,23 @@ class Invocation:
     def note(self, text: str) -> None:
         """Say something on standard error unless --quiet."""
         if not self.settings.quiet:
-            self.streams.talk(self.streams.style("note", text))
+            self._say("note", text, self.streams.style("note", text))
+
+    def detail(self, text: str) -> None:
+        """Say something on standard error with --verbose."""
+        if self.settings.verbose:
+            self._say("note", text, self.streams.style("note", text))
 
     def warn(self, text: str) -> None:
         """Say that something is not as expected."""
-        self.streams.talk(f"{self.streams.style('warning', 'warning')}: {text}")
+        self._say("warning", text, f"{self.streams.style('warning', 'warning')}: {text}")
+
+    def _say(self, level: str, text: str, shown: str) -> None:
+        if self.settings.error_format == "json":
+            import json
+
+            shown = json.dumps({"level": level, "message": text})
+        self.streams.talk(shown)
 
     def shows_progress(self) -> bool:
         """Whether progress is drawn: as --progress says, else where standard error is a terminal that can."""

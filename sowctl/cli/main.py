@@ -108,10 +108,17 @@ def _refused(error: SowError | OSError, invocation: Invocation, argv: Sequence[s
 
 
 def _stopped(invocation: Invocation, terminated: bool) -> int:
-    word = "terminated" if terminated else "interrupted"
-    left = f"; {invocation.durable}" if invocation.durable else ""
-    invocation.streams.talk(f"\n{word}{left}" if not terminated else f"{word}{left}")
-    return TERMINATED if terminated else INTERRUPTED
+    word, status = ("terminated", TERMINATED) if terminated else ("interrupted", INTERRUPTED)
+    if invocation.settings.error_format == "json":
+        import json
+
+        row = {"level": "error", "code": f"SOW-CLI-{status}", "exit": status, "message": word}
+        invocation.streams.talk(json.dumps(row | {"durable": invocation.durable}))
+    else:
+        # A terminal has echoed ^C; the words belong into a line of their own.
+        front = "" if terminated else "\n"
+        invocation.streams.talk(front + word + (f"; {invocation.durable}" if invocation.durable else ""))
+    return status
 
 
 def _bug(error: Exception, invocation: Invocation, argv: Sequence[str]) -> int:

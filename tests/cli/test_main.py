@@ -120,6 +120,26 @@ def test_interrupts_say_what_is_durable(cli: Cli, planted: Plant) -> None:
     assert (cli("completion").status, cli("completion").err) == (143, "terminated\n")
 
 
+def test_notes_warnings_and_interrupts_are_json_where_errors_are(cli: Cli, planted: Plant) -> None:
+    def run(invocation: Invocation) -> int:
+        """Talk."""
+        invocation.note("a note")
+        invocation.detail("a detail")
+        invocation.warn("a warning")
+        raise KeyboardInterrupt
+
+    planted(run)
+    rows = [json.loads(line) for line in cli("completion", "-v", "--error-format", "json").err.splitlines()]
+    assert [(row["level"], row["message"]) for row in rows] == [
+        ("note", "a note"),
+        ("note", "a detail"),
+        ("warning", "a warning"),
+        ("error", "interrupted"),
+    ]
+    assert cli("completion").err == "a note\nwarning: a warning\n\ninterrupted\n"
+    assert cli("completion", "-q").err == "warning: a warning\n\ninterrupted\n"
+
+
 def test_bugs_are_ours(cli: Cli, planted: Plant) -> None:
     planted(raising(ZeroDivisionError("secret \x1b")))
     result = cli("completion")

@@ -80,6 +80,8 @@ def run(
     A record whose lifetime is over at the clock is not printed. The filter language is described in
     sowctl-expressions(7).
     """
+    from contextlib import closing
+
     from sowctl.cli.emit import Choice, Sink
     from sowctl.cli.reporting import show_statistics
     from sowctl.cli.when import instant, size
@@ -103,8 +105,10 @@ def run(
         sort_memory=size("--sort-memory", sort_memory) or 0,
         by_time=meta,
     )
-    with invocation.open_instance(target) as instance:
-        result = query(instance, resolve(instance, target, message_type, literal=literal_topic), options)
+    with (
+        invocation.open_instance(target) as instance,
+        closing(query(instance, resolve(instance, target, message_type, literal=literal_topic), options)) as result,
+    ):
         if count:
             total = sum(len(batch.records) for batch in result)
             invocation.streams.stdout.write(b"%d\n" % total)

@@ -34,6 +34,7 @@ def run(
     From the history that the store retains where it reaches that far, else from the journals; an error names the first
     instant that can be answered. A new .sow file can be queried by its path without a configuration.
     """
+    from contextlib import closing
     from pathlib import Path
 
     from sowctl.cli.emit import Choice, Sink
@@ -48,8 +49,11 @@ def run(
     time = instant(invocation, at) or 0
     if output is None or not output.endswith(".sow"):
         sink = Sink(invocation, Choice(format, meta, columns, output=output, force=force))
-        with invocation.open_instance(target) as instance:
-            sink.write(query(instance, [one(instance, target, message_type)], QueryOptions(at=time)))
+        with (
+            invocation.open_instance(target) as instance,
+            closing(query(instance, [one(instance, target, message_type)], QueryOptions(at=time))) as result,
+        ):
+            sink.write(result)
         return 0
     refuse_existing(Path(output), force=force)
     with invocation.open_instance(target) as instance:
