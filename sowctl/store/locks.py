@@ -10,7 +10,6 @@ import errno
 import fcntl
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -203,7 +202,7 @@ class WriterLock:
             self.release()
 
     def _sign(self) -> None:
-        line = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "command": self.command}) + "\n"
+        line = json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "command": self.command}) + "\n"
         try:
             os.ftruncate(self._lock.fd, 0)
             os.pwrite(self._lock.fd, line.encode(), 0)

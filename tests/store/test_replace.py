@@ -13,7 +13,7 @@ from sowctl.errors import LockedError, RefusedError
 from sowctl.seam import SEAM
 from sowctl.store import codec
 from sowctl.store.env import Store
-from sowctl.store.locks import Files
+from sowctl.store.locks import Files, WriterLock
 from sowctl.store.replace import Builder, build
 from tests.support.faults import CountingSeam, KillAt
 from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, recomputed_digest, value_of
@@ -148,6 +148,24 @@ def test_a_replaced_store_of_another_definition_is_not_written(tmp_path: Path) -
             store.write(lambda txn: txn.put(*batch(range(3), 2)))
         assert raised.value.code == "SOW-STO-024"
     assert contents(path)[0] == {}
+
+
+def test_a_replaced_store_is_read_while_another_holds_its_writer_lock(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    other = WriterLock(Files.of(path), SEAM, "other")
+    with Store.open(path, write=True) as store:
+        with other.held(0), build(path, DEFINITION, seam=SEAM, now=START) as builder:
+            builder.append(*batch(range(5), 2))
+            builder.put_in_place(lock=other)
+            snapshot = store.snapshot()
+            assert snapshot.count == 5
+        with pytest.raises(RefusedError) as raised:
+            store.write(lambda txn: txn.put(*batch(range(6), 3)))
+        assert raised.value.code == "SOW-STO-028"
+        assert snapshot.count == len(next(snapshot.scan())[0]) == 5
+        snapshot.close()
+        store.write(lambda txn: txn.put(*batch(range(6), 3)))
+        assert store.meta().records == 6
 
 
 WORKER = """
