@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -39,10 +40,22 @@ def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     values = _read(loaded, [*leading, *rest], invocation)
     if values is None:
         return 0
+    values = {parameter.name: _text(parameter, values[parameter.name]) for parameter in loaded.parameters}
     chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBALS}
     invocation.command = command.name
     invocation.settle(Settings(**chosen))
     return loaded.run(invocation, **values) or 0
+
+
+def _text(parameter: declare.Parameter, value: Any) -> Any:
+    """Texts are UTF-8 also where the locale knows ASCII alone and has left other bytes as surrogates; paths stay."""
+    if isinstance(value, list):
+        return [_text(parameter, item) for item in value]
+    if not isinstance(value, str) or value.isascii() or parameter.declared.complete:
+        return value
+    if not any("\udc80" <= character <= "\udcff" for character in value):
+        return value
+    return os.fsencode(value).decode("utf-8", "surrogateescape")
 
 
 def split(argv: Sequence[str]) -> Split:

@@ -25,10 +25,11 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def as_dict(report: Any) -> dict[str, Any]:
-    """A report dataclass as plain values, tuples as lists, paths as texts; nested reports likewise."""
-    if not is_dataclass(report) or isinstance(report, type):
+    """A report (dataclass or named tuple) as plain values, tuples as lists, paths as texts; parts of it likewise."""
+    if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
-    return {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
+    names = report._fields if isinstance(report, tuple) else [field.name for field in fields(report)]
+    return {name: _plain(getattr(report, name)) for name in names}
 
 
 def as_json(report: Any) -> str:
@@ -89,8 +90,13 @@ def _position(row: Mapping[str, Any]) -> str:
     return ", ".join(part for part in (txids if last else "", promise if not row.get("dry_run") else "") if part)
 
 
+def _is_report(value: Any) -> bool:
+    named = isinstance(value, tuple) and hasattr(value, "_fields")
+    return named or (is_dataclass(value) and not isinstance(value, type))
+
+
 def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
+    if _is_report(value):
         return as_dict(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.cli import demodata
+
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "sowctl"]
 BASE = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
@@ -40,6 +42,24 @@ def test_output_does_not_depend_on_locale_or_zone(environ: dict[str, str]) -> No
             reference.stdout,
             reference.stderr,
         )
+
+
+@pytest.mark.parametrize("environ", LOCALES, ids=lambda environ: ",".join(environ.values()))
+def test_records_and_filters_do_not_depend_on_locale_or_zone(environ: dict[str, str], tmp_path: Path) -> None:
+    if environ.get("PYTHONIOENCODING"):
+        environ = environ | {"LC_ALL": "C.UTF-8"}
+    demodata.write(tmp_path)
+    config = str(tmp_path / "sowctl.xml")
+    lines = b"".join((tmp_path / "customers.ndjson").read_bytes().splitlines(keepends=True)[:50])
+    (tmp_path / "few.ndjson").write_bytes(lines)
+    done = run("-c", config, "publish", "customers", str(tmp_path / "few.ndjson"), SOWCTL_NOW="0s", **environ)
+    assert done.returncode == 0, done.stderr
+    for form in ("ndjson", "csv", "table"):
+        found = run("-c", config, "query", "customers", "/name LIKE '^Chloé'", "-F", form, "--meta", **environ)
+        assert (found.returncode, found.stderr) == (0, b"")
+        assert "Chloé".encode() in found.stdout
+        if form == "csv":
+            assert b",1970-01-01T00:00:00.000000Z," in found.stdout
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

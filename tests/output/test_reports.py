@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -84,9 +85,20 @@ def test_json_is_one_ascii_line() -> None:
     assert as_dict(whole)["path"] == "x.sow"
 
 
+class File(NamedTuple):
+    path: Path
+    size: int
+
+
+def test_named_tuples_are_reports() -> None:
+    assert as_dict(File(Path("a"), 5)) == {"path": "a", "size": 5}
+
+
 def test_only_reports() -> None:
     with pytest.raises(TypeError):
         as_dict({"inserted": 1})
+    with pytest.raises(TypeError):
+        as_dict((1, 2))
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 50, "5120.0 TiB")])
