@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.errors import DamageError
-from sowctl.journal import columns as codec
-from sowctl.journal.columns import Columns, NumpyColumns
 from sowctl.journal.format import NO_PUBLISHER, BlockHeader, BlockMap, Topic, block_place
 
+if TYPE_CHECKING:
+    from sowctl.journal.columns import Columns, NumpyColumns
 
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
+
+class Position(NamedTuple):
     """A place between two groups: byte ``offset`` in file ``number``; ``txid`` is the last one before it."""
 
     number: int
@@ -22,8 +22,7 @@ class Position:
     txid: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicState:
+class TopicState(NamedTuple):
     """The last entry of a topic: its txid, its time (microseconds UTC), and the position before the group it is in.
 
     A topic without entries has txid 0, time 0 and position None.
@@ -34,8 +33,7 @@ class TopicState:
     position: Position | None
 
 
-@dataclass(frozen=True, slots=True)
-class FileInfo:
+class FileInfo(NamedTuple):
     """One journal file. ``last_txid`` is None for the file that still grows, ``size`` in bytes."""
 
     path: Path
@@ -46,8 +44,7 @@ class FileInfo:
     created: int
 
 
-@dataclass(frozen=True, slots=True)
-class TailReport:
+class TailReport(NamedTuple):
     """What a reader skipped at the end of the last file.
 
     ``size`` bytes from ``offset`` on belong to no block (0: nothing torn); ``open_group`` is the first txid of a group
@@ -61,8 +58,7 @@ class TailReport:
     last_txid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(NamedTuple):
     """A damaged stretch that a resyncing reader passed over; txids are those that are missing (last None: unknown)."""
 
     path: Path
@@ -73,9 +69,8 @@ class Damage:
     error: DamageError
 
 
-@dataclass(slots=True)
-class Entry:
-    """One entry, not to be changed.
+class Entry(NamedTuple):
+    """One entry.
 
     ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` the hash of the client name, or None.
     """
@@ -162,6 +157,8 @@ class Block:
     def columns(self) -> Columns:
         """The columns in plain Python. Raises DamageError ``SOW-JRN-014`` where they contradict header or map."""
         if self._columns is None:
+            from sowctl.journal import columns as codec
+
             header = self.header
             try:
                 raw = codec.decompress(header.codec, self._stored_columns, header.columns_raw)
@@ -174,11 +171,15 @@ class Block:
 
     def numpy_columns(self) -> NumpyColumns:
         """The columns as numpy arrays on the same memory. Raises as :meth:`columns`."""
+        from sowctl.journal import columns as codec
+
         return codec.as_numpy(self.columns())
 
     def payload_bytes(self) -> memoryview:
         """All payloads back to back, decompressed once. Raises DamageError ``SOW-JRN-014``."""
         if self._payloads is None:
+            from sowctl.journal import columns as codec
+
             try:
                 self._payloads = codec.decompress(self.header.codec, self._stored_payloads, self.header.payloads_raw)
             except ValueError as error:
@@ -236,5 +237,13 @@ class Block:
             )
 
     def _contradiction(self, error: ValueError) -> DamageError:
-        place = block_place(self.path, self.start.offset)
-        return codec.damaged(str(error), place, self.header.first_txid, self.header.last_txid)
+        first, last = self.header.first_txid, self.header.last_txid
+        return DamageError(
+            "SOW-JRN-014",
+            f"a block (txids {first} to {last}) contradicts itself: {error}",
+            place=block_place(self.path, self.start.offset),
+            hint="this is a bug of the writer or a forged file; 'journal check' lists what else is wrong",
+            offset=self.start.offset,
+            first_txid=first,
+            last_txid=last,
+        )

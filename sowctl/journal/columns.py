@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from sowctl.errors import DamageError
 from sowctl.journal.format import (
     CODEC_NONE,
     CODEC_ZSTD,
@@ -252,15 +251,3 @@ def decompress(codec: int, stored: memoryview, raw_size: int) -> memoryview:
     if len(raw) != raw_size:
         raise ValueError("the compressed part has another size")
     return memoryview(raw)
-
-
-def damaged(what: str, place: str, first: int, last: int) -> DamageError:
-    """The error for a body whose CRC is right and whose contents are not."""
-    return DamageError(
-        "SOW-JRN-014",
-        f"a block (txids {first} to {last}) contradicts itself: {what}",
-        place=place,
-        hint="this is a bug of the writer or a forged file; 'journal check' lists what else is wrong",
-        first_txid=first,
-        last_txid=last,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from sowctl.errors import DamageError, MissingError
@@ -85,7 +84,7 @@ class Folder:
             file = self.open(number)
             header = file.header
             if infos:
-                infos[-1] = replace(infos[-1], last_txid=header.first_txid - 1)
+                infos[-1] = infos[-1]._replace(last_txid=header.first_txid - 1)
             infos.append(FileInfo(file.path, number, file.size, header.first_txid, None, header.created))
             self.release(file)
         return infos

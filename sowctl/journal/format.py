@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sowctl.errors import DamageError, SowError, UsageError, VersionError
 
@@ -77,8 +76,7 @@ Topic: TypeAlias = tuple[str, str]
 """Topic name, message type."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileHeader:
+class FileHeader(NamedTuple):
     """Facts at the start of a file; ``created`` in microseconds since 1970 UTC; ``checkpoint_size`` in bytes."""
 
     lineage: bytes
@@ -94,13 +92,12 @@ class FileHeader:
         return FILE_HEADER_SIZE + self.checkpoint_size
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHeader:
+class BlockHeader(NamedTuple):
     """Facts of one block. Times in microseconds since 1970 UTC, sizes in bytes."""
 
     codec: int
     flags: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which a header has no use for
     group: int
     first_txid: int
     last_txid: int
@@ -133,8 +130,7 @@ class BlockHeader:
         return bool(self.flags & ABORT)
 
 
-@dataclass(frozen=True, slots=True)
-class MapTopic:
+class MapTopic(NamedTuple):
     """One topic of a block: its last txid and the time of that entry."""
 
     topic: Topic
@@ -142,8 +138,7 @@ class MapTopic:
     last_time: int
 
 
-@dataclass(frozen=True, slots=True)
-class MapPublisher:
+class MapPublisher(NamedTuple):
     """One publisher of a block: hash of the client name, the name, highest sequence."""
 
     hash: int
@@ -151,8 +146,7 @@ class MapPublisher:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class BlockMap:
+class BlockMap(NamedTuple):
     """Who is in a block."""
 
     topics: tuple[MapTopic, ...]

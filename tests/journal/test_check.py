@@ -127,7 +127,7 @@ def test_topics_files(directory: Path) -> None:
     path.write_bytes(right)
     told = load(directory, INSTANCE, LINEAGE)
     assert told is not None
-    told.topics[ORDERS] = dataclasses.replace(told.topics[ORDERS], last_time=7)
+    told.topics[ORDERS] = told.topics[ORDERS]._replace(last_time=7)
     save(directory, INSTANCE, told.pack(LINEAGE), SEAM)
     (finding,) = findings(directory)
     assert (finding.id, finding.level) == ("SOW-JRN-044", Level.ERROR)
@@ -168,7 +168,7 @@ def test_time_that_goes_back_in_a_topic(tmp_path: Path) -> None:
 )
 def test_headers_that_contradict_their_block(tmp_path: Path, change: dict, words: str) -> None:
     one = block()
-    forge(tmp_path, dataclasses.replace(one, header=dataclasses.replace(one.header, **change)))
+    forge(tmp_path, dataclasses.replace(one, header=one.header._replace(**change)))
     (finding,) = findings(tmp_path)
     assert finding.id == "SOW-JRN-014"
     assert words in finding.message
@@ -178,7 +178,7 @@ def remapped(one: EncodedBlock, names: fmt.BlockMap) -> EncodedBlock:
     import zlib
 
     raw = fmt.pack_map(names)
-    header = dataclasses.replace(one.header, map_size=len(raw), map_crc=zlib.crc32(raw))
+    header = one.header._replace(map_size=len(raw), map_crc=zlib.crc32(raw))
     return EncodedBlock(header, names, (raw, one.body[1], one.body[2]))
 
 
@@ -186,10 +186,10 @@ def test_maps_that_contradict_their_block(tmp_path: Path) -> None:
     one = block(publishers=[(5, "me")], publisher=0, sequences=array("Q", [3, 4]))
     topic, publisher = one.names.topics[0], one.names.publishers[0]
     for names in (
-        fmt.BlockMap((dataclasses.replace(topic, last_txid=1),), (publisher,)),
-        fmt.BlockMap((dataclasses.replace(topic, last_time=1),), (publisher,)),
+        fmt.BlockMap((topic._replace(last_txid=1),), (publisher,)),
+        fmt.BlockMap((topic._replace(last_time=1),), (publisher,)),
         fmt.BlockMap((topic, fmt.MapTopic(TRADES, 1, 1)), (publisher,)),
-        fmt.BlockMap((topic,), (dataclasses.replace(publisher, sequence=3),)),
+        fmt.BlockMap((topic,), (publisher._replace(sequence=3),)),
         fmt.BlockMap((topic,), (publisher, fmt.MapPublisher(6, "x", 1))),
         fmt.BlockMap((), (publisher,)),
         fmt.BlockMap((topic,), ()),

@@ -73,7 +73,7 @@ def decode(encoded, offset: int = 999) -> Block:
     header = fmt.unpack_block_header(fmt.pack_block_header(encoded.header, 5, SEED), SEED, "here")
     assert header is not None
     assert header.synced_txid == 5
-    assert encoded.header == dataclasses.replace(header, synced_txid=0, crc=0)
+    assert encoded.header == header._replace(synced_txid=0, crc=0)
     names, columns, payloads = encoded.body
     assert fmt.unpack_map(names, "here") == encoded.names
     return Block(Path("f"), 3, offset, header, encoded.names, memoryview(columns), memoryview(payloads))
@@ -226,7 +226,7 @@ def test_a_block_is_valid_in_its_own_place_only() -> None:
 )
 def test_a_header_that_makes_no_sense_is_none(change: dict) -> None:
     (encoded,) = encode(group([b"a"]), fmt.CODEC_NONE, 5, 5, True)
-    header = dataclasses.replace(encoded.header, **change)
+    header = encoded.header._replace(**change)
     assert fmt.unpack_block_header(fmt.pack_block_header(header, 0, SEED), SEED, "here") is None
 
 
@@ -236,7 +236,7 @@ def forge(encoded, **parts: object) -> Block:
     columns = parts.pop("columns", encoded.body[1])
     payloads = parts.pop("payloads", encoded.body[2])
     names = parts.pop("names", block.map)
-    header = dataclasses.replace(block.header, **parts)
+    header = block.header._replace(**parts)
     return Block(block.path, 3, 999, header, names, memoryview(columns), memoryview(payloads))
 
 
