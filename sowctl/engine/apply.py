@@ -56,7 +56,7 @@ def apply(
         expired = 0 if remove_expired_at is None else remove_expired(txn, remove_expired_at)
         return Applied(changes, expired)
 
-    done = store.write(run, pending=overlay.size)
+    done = store.write(run, pending=overlay.held)
     overlay.clear(upto)
     return done
 

@@ -16,6 +16,8 @@ class Source(Protocol):
     """Where chunks of messages come from; :class:`~sowctl.messages.framing.FrameReader` is one."""
 
     ended: bool
+    blocking: bool
+    """Whether :meth:`poll` may wait longer than it was told."""
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
         """What is complete by now, None if nothing is within ``timeout`` seconds."""
@@ -27,6 +29,7 @@ class Listed:
 
     def __init__(self, messages: Iterable[bytes], size: int = 1000) -> None:
         self.ended = False
+        self.blocking = True
         self._messages = iter(messages)
         self._size = size
         self._count = 0
@@ -73,12 +76,19 @@ def batches(
     size: int,
     linger: float,
     monotonic: Callable[[], float],
+    before_waiting: Callable[[], None],
 ) -> Iterator[Batch]:
-    """Batches of at most ``count`` messages, about ``size`` bytes, and at most ``linger`` seconds old."""
+    """Batches of at most ``count`` messages, about ``size`` bytes, and at most ``linger`` seconds old.
+
+    ``before_waiting`` is called whenever the input has nothing to give at once.
+    """
     batch, deadline = Batch(name), 0.0
     while True:
         waiting = bool(batch.payloads or batch.refused)
-        chunk = source.poll(max(0.0, deadline - monotonic()) if waiting else None)
+        chunk = None if source.blocking else source.poll(0)
+        if chunk is None and not source.ended:
+            before_waiting()
+            chunk = source.poll(max(0.0, deadline - monotonic()) if waiting else None)
         if chunk is None:
             if waiting and (source.ended or monotonic() >= deadline):
                 yield batch

@@ -22,11 +22,11 @@ class Overlay:
     """Changes of one topic, newest per key; with ``history`` also every change in txid order.
 
     ``current`` maps a key to its stored value, None where the key was deleted. ``changes`` (history only) lists
-    ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values held. Every entry of the topic above
+    ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values added. Every entry of the topic above
     ``base`` up to the end of the journal is in here; a store below ``base`` cannot take it.
     """
 
-    __slots__ = ("base", "changes", "current", "last_time", "last_txid", "size")
+    __slots__ = ("_added", "base", "changes", "current", "last_time", "last_txid", "size")
 
     def __init__(self, *, history: bool = False, base: int = 0) -> None:
         self.base = base
@@ -35,9 +35,17 @@ class Overlay:
         self.last_txid = 0
         self.last_time = 0
         self.size = 0
+        self._added = 0
 
     def __len__(self) -> int:
         return len(self.current)
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of values are held; superseded ones are gone unless there is history."""
+        if self.changes is not None or not self._added:
+            return self.size
+        return self.size * len(self.current) // self._added
 
     def put(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add published records in txid order."""
@@ -45,6 +53,7 @@ class Overlay:
         if self.changes is not None:
             self.changes.extend(zip(keys, values, strict=True))
         self.size += sum(map(len, values))
+        self._added += len(keys)
         self._advance(values[-1])
 
     def delete(self, key: bytes, tombstone: bytes) -> None:
@@ -53,6 +62,7 @@ class Overlay:
         if self.changes is not None:
             self.changes.append((key, tombstone))
         self.size += len(tombstone)
+        self._added += 1
         self._advance(tombstone)
 
     def fold(self, block: Block, topic: Topic, after: int = 0) -> None:
@@ -74,7 +84,7 @@ class Overlay:
         self.current.clear()
         if self.changes is not None:
             self.changes.clear()
-        self.size = 0
+        self.size = self._added = 0
 
     def _advance(self, value: bytes) -> None:
         self.last_txid, self.last_time = stamps(value)

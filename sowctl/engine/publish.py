@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -43,6 +44,18 @@ class Acknowledged:
 
 
 @dataclass(slots=True)
+class _Flight:
+    """A batch that was appended and is being synced: the locks held for it, and what becomes true when it lands."""
+
+    locks: ExitStack
+    synced: Future[None] | None
+    batch: Batch
+    parts: list[Entries]
+    rejected: list[Rejected]
+    written: list[tuple[list[bytes], int]]
+
+
+@dataclass(slots=True)
 class _Share:
     """The part of a batch that goes to one topic; ``places`` are indexes into the batch."""
 
@@ -69,7 +82,7 @@ def publish(
     """
     with ExitStack() as stack:
         run = _Run(instance, topic, message_type, options, on_acknowledged, on_reject)
-        stack.callback(run.session.close)
+        stack.callback(run.close)
         started = monotonic()
         try:
             if options.on_error == "abort":
@@ -110,6 +123,8 @@ class _Run:
         self.preparers: dict[tuple[str | None, str | None], tuple[TopicWriter, Preparer]] = {}
         self.publishers: dict[str, Publisher] = {}
         self.counts: dict[tuple[str, str], TopicCounts] = {}
+        self.flight: _Flight | None = None
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
         log = instance.log
         default = log.flush_interval_us / 1e6 if log is not None else DEFAULT_LINGER
         self.linger = options.linger if options.linger is not None else default
@@ -126,6 +141,7 @@ class _Run:
                 )
             config = find_publishable(self.instance, name, message_type)
             preparer = Preparer(config, self.options, self.instance.clock)
+            self.land()
             writer = self.session.topic(config)
             found = self.preparers[name, message_type] = writer, preparer
             if writer.ref not in self.counts:
@@ -144,15 +160,27 @@ class _Run:
                 size=options.batch_bytes,
                 linger=self.linger,
                 monotonic=monotonic,
+                before_waiting=self.land,
             ):
                 self.one_batch(batch)
+            self.land()
         self.session.finish()
 
     def all_or_nothing(self, sources: Iterable[tuple[str, Source]], monotonic: Callable[[], float]) -> None:
         """Read everything, then write it as one group; holds the whole input in memory."""
         whole: list[Batch] = []
         for name, source in sources:
-            whole.extend(batches(name, source, count=1 << 20, size=1 << 30, linger=3600.0, monotonic=monotonic))
+            whole.extend(
+                batches(
+                    name,
+                    source,
+                    count=1 << 20,
+                    size=1 << 30,
+                    linger=3600.0,
+                    monotonic=monotonic,
+                    before_waiting=self.land,
+                )
+            )
         merged = whole[0] if whole else Batch("")
         for batch in whole[1:]:
             base = len(merged.payloads)
@@ -164,32 +192,53 @@ class _Run:
             if batch.envelopes is not None:
                 merged.envelopes = (merged.envelopes or []) + batch.envelopes
         self.one_batch(merged)
+        self.land()
         self.session.finish()
 
     def one_batch(self, batch: Batch) -> None:
-        """Prepare, settle, write, acknowledge."""
-        self.report.blank += batch.blank
+        """Prepare, while the batch before is being synced; then settle and append under the locks, and sync."""
         shares, refusals = self.prepare(batch)
+        self.land()
         rejected = self.rejected(batch, refusals)
         if rejected and self.options.on_error != "skip":
             self.cut(batch, shares, rejected)
-        publisher = self.publisher(batch)
-        parts, late = self.commit(batch, shares, publisher)
-        rejected = sorted(rejected + late, key=lambda r: r.offset)
-        self.report.messages += len(batch.payloads) + len(batch.refused)
-        written = sum(map(len, parts))
-        self.report.published += written
-        self.report.bytes += sum(len(payload) for part in parts for payload in part.payloads)
-        for part in parts:
+        self.commit(batch, shares, self.publisher(batch), rejected)
+
+    def land(self) -> None:
+        """Wait until the batch under way is on disk, acknowledge it, and let its locks go.
+
+        Raises what the sync raised, and where the run must not go on after a refused message.
+        """
+        flight, self.flight = self.flight, None
+        if flight is None:
+            return
+        with flight.locks:
+            if flight.synced is not None:
+                flight.synced.result()
+            self.account(flight)
+            if not self.session.dry_run:
+                self.session.apply()
+        self.refuse(flight.rejected)
+
+    def account(self, flight: _Flight) -> None:
+        """Count a batch that is durable, and tell who asked."""
+        batch, report = flight.batch, self.report
+        report.blank += batch.blank
+        report.messages += len(batch.payloads) + len(batch.refused)
+        report.published += sum(map(len, flight.parts))
+        for part in flight.parts:
+            report.bytes += sum(map(len, part.payloads))
             total = self.counts[part.writer.ref]
-            total.inserted += part.counts.inserted
-            total.updated += part.counts.updated
-            total.unchanged += part.counts.unchanged
-            total.duplicates += part.counts.duplicates
-        self.refuse(rejected)
-        self.report.end = batch.end
+            for name in ("inserted", "updated", "unchanged", "duplicates"):
+                setattr(total, name, getattr(total, name) + getattr(part.counts, name))
+        report.end = batch.end
         if batch.payloads:
-            self.report.last_line = batch.place(len(batch.payloads) - 1)[0]
+            report.last_line = batch.place(len(batch.payloads) - 1)[0]
+        for payloads, first in flight.written:
+            report.first_txid = report.first_txid or first
+            report.last_txid = first + len(payloads) - 1
+            if self.on_acknowledged is not None:
+                self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch.end))
 
     def prepare(self, batch: Batch) -> tuple[list[_Share], list[Refusal]]:
         """Split a batch by topic and prepare each part."""
@@ -246,17 +295,16 @@ class _Run:
         self.publishers[client].number(len(batch.payloads), own)
         return self.publishers[client]
 
-    def commit(
-        self, batch: Batch, shares: list[_Share], publisher: Publisher | None
-    ) -> tuple[list[Entries], list[Rejected]]:
-        """Under the locks: decide, write one group per log, acknowledge."""
+    def commit(self, batch: Batch, shares: list[_Share], publisher: Publisher | None, rejected: list[Rejected]) -> None:
+        """Under the locks: decide what becomes of each message, append one group, and start syncing it."""
         session = self.session
-        parts: list[Entries] = []
-        refusals: list[Refusal] = []
-        with session.batch([share.writer for share in shares]):
+        with ExitStack() as locks:
+            locks.enter_context(session.batch([share.writer for share in shares]))
             now = self.instance.now
             good = sorted(place for share in shares for place in share.ready.places)
             duplicates = publisher.admit(good) if publisher is not None else set()
+            parts: list[Entries] = []
+            refusals: list[Refusal] = []
             for share in shares:
                 entries, refused = settle(share.writer, share.preparer, share.ready, now, duplicates)
                 parts.append(entries)
@@ -264,30 +312,31 @@ class _Run:
             late = self.rejected_late(batch, refusals)
             if late and self.options.on_error != "skip":
                 self.cut_late(parts, late, batch)
-            if not session.dry_run:
-                self.write([part for part in parts if part.writer.journalled and len(part)], publisher, now, batch)
+            rejected = sorted(rejected + late, key=lambda one: one.offset)
+            synced, written = None, []
+            if session.dry_run:
                 for part in parts:
-                    if not part.writer.journalled and len(part):
-                        self.write_alone(part, publisher, batch)
-                session.apply()
+                    if len(part):
+                        into_overlay(part, range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part)))
             else:
-                for part in parts:
-                    into_overlay(part, range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part)))
-        return parts, late
+                logged = [part for part in parts if part.writer.journalled and len(part)]
+                if logged:
+                    written.append(self.append(logged, publisher, now))
+                    synced = self.pool.submit(session.journal.sync)
+                alone = [part for part in parts if not part.writer.journalled and len(part)]
+                written += [self.write_alone(part, publisher) for part in alone]
+            self.flight = _Flight(locks.pop_all(), synced, batch, parts, rejected, written)
 
-    def write(self, parts: list[Entries], publisher: Publisher | None, now: int, batch: Batch) -> None:
-        """One group in the journal, then the overlays."""
-        if not parts:
-            return
+    def append(self, parts: list[Entries], publisher: Publisher | None, now: int) -> tuple[list[bytes], int]:
+        """One group in the journal, then the overlays; returns its messages and its first txid."""
         group, ranks = group_of(parts, publisher)
-        first = self.session.append(group, now)
+        first, _ = self.session.journal.append(group, now)
         for part, rank in zip(parts, ranks, strict=True):
-            into_overlay(
-                part, [first + r for r in rank] if not isinstance(rank, range) else range(first, first + len(rank))
-            )
-        self.acknowledge(group.payloads, first, first + len(group) - 1, batch)
+            whole = isinstance(rank, range)
+            into_overlay(part, range(first, first + len(rank)) if whole else [first + r for r in rank])
+        return group.payloads, first
 
-    def write_alone(self, part: Entries, publisher: Publisher | None, batch: Batch) -> None:
+    def write_alone(self, part: Entries, publisher: Publisher | None) -> tuple[list[bytes], int]:
         """One synced transaction in the store of a topic without a journal."""
         first = part.writer.last_txid + 1
         into_overlay(part, range(first, first + len(part)))
@@ -295,14 +344,7 @@ class _Run:
         if publisher is not None:
             sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
         part.writer.apply(NO_LINEAGE, part.writer.last_txid, sequences)
-        self.acknowledge(part.payloads, first, part.writer.last_txid, batch)
-
-    def acknowledge(self, payloads: list[bytes], first: int, last: int, batch: Batch) -> None:
-        """Note what is durable from here on, and tell who asked."""
-        self.report.first_txid = self.report.first_txid or first
-        self.report.last_txid = last
-        if self.on_acknowledged is not None:
-            self.on_acknowledged(Acknowledged(payloads, first, last, batch.end))
+        return part.payloads, first
 
     def rejected(self, batch: Batch, refusals: list[Refusal]) -> list[Rejected]:
         """Refusals of framing and preparation, with their places in the input."""
@@ -365,9 +407,18 @@ class _Run:
                     place=f"{one.source}:{one.line}",
                 )
 
+    def close(self) -> None:
+        """Let go of everything; what was acknowledged is safe."""
+        flight, self.flight = self.flight, None
+        if flight is not None:
+            flight.locks.close()
+        self.pool.shutdown()
+        self.session.close()
+
     def wind_up(self, error: BaseException) -> None:
         """Apply what was acknowledged, so that an error leaves no more behind than it must; then pass the error on."""
         try:
+            self.land()
             self.session.finish()
         except SowError as second:
             if isinstance(error, SowError):

@@ -92,7 +92,7 @@ class WriteSession:
         return highest
 
     def append(self, group: Group, now: int) -> int:
-        """Append and sync one group; returns its first txid. From here on it is acknowledged."""
+        """Append and sync one group at once; returns its first txid. From here on it is acknowledged."""
         first, _ = self.journal.append(group, now)
         self.journal.sync()
         return first
@@ -102,7 +102,7 @@ class WriteSession:
         for topic in sorted(self.topics.values(), key=lambda t: t.store.path):
             if not topic.journalled or not topic.overlay.size:
                 continue
-            if force or topic.overlay.size >= APPLY_BYTES or len(topic.overlay) >= APPLY_CHANGES:
+            if force or topic.overlay.held >= APPLY_BYTES or len(topic.overlay) >= APPLY_CHANGES:
                 topic.apply(self.journal.lineage, self.journal.last_txid)
 
     def finish(self) -> None:

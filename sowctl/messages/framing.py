@@ -111,6 +111,8 @@ class Cutter(Protocol):
 class FrameReader:
     """Reads messages from ``source``: a file descriptor (see :meth:`poll`) or a binary stream, which may block.
 
+    ``blocking`` tells whether :meth:`poll` may wait longer than asked.
+
     ``max_message``: bytes of the longest message; a longer line is refused and skipped, a longer length-prefixed frame
     ends the input with an error. ``chunk``: bytes to read ahead at most. Raises UsageError ``SOW-INP-004`` for an
     unknown framing.
@@ -120,6 +122,7 @@ class FrameReader:
         self, source: int | BinaryIO, framing: str, *, max_message: int = MAX_MESSAGE, chunk: int = CHUNK
     ) -> None:
         self.ended = False
+        self.blocking = not isinstance(source, int)
         self._chunk = chunk
         self._cutter = _cutter(framing, max_message)
         self._read = _poller(source, chunk) if isinstance(source, int) else _reader(source, chunk)
