@@ -28,7 +28,7 @@ def as_dict(report: Any) -> dict[str, Any]:
     """A report (dataclass or named tuple) as plain values, tuples as lists, paths as texts; parts of it likewise."""
     if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
-    names = report._fields if isinstance(report, tuple) else [field.name for field in fields(report)]
+    names = getattr(report, "_fields", None) or [field.name for field in fields(report)]
     return {name: _plain(getattr(report, name)) for name in names}
 
 
