@@ -1,0 +1,81 @@
+"""How much memory long runs take: their largest RssAnon, and that they end well under a limit.
+
+RssAnon is what a process has for itself: heap, stacks, anonymous maps. The pages of a mapped store are the kernel's
+page cache, which it takes back when memory is short, so they are not counted; nor would RLIMIT_AS be a fair limit,
+because it counts the address space of the map, twice the file by design. RLIMIT_DATA counts private writable memory
+only, which is what a program takes away from others; everything here runs under 1 GiB of that.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench.place import Place
+from tests.bench.rounds import ROOT, Wrong, judge, output_of
+
+TITLE = "memory: largest RssAnon, MB"
+LIMIT = 1 << 30
+LIMITED = [
+    sys.executable,
+    "-c",
+    "import os, resource, sys; limit = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)); "
+    "os.execv(sys.argv[2], sys.argv[2:])",
+    str(LIMIT),
+]
+"""Sets RLIMIT_DATA and becomes the program that follows."""
+
+
+def run(place: Place, rounds: int) -> None:
+    """Publishes five times the usual number of messages; then orders and snapshots the usual number."""
+    count = 5 * place.count
+    instance = place.instance("memory", fresh=True)
+    most, seconds = watch(instance.publish(), feed=place.input(count))
+    held = int(output_of(instance.command("query", "orders", "--count")))
+    print(f"  publish of {count:,} messages, {held:,} keys, in {seconds:.1f} s under RLIMIT_DATA of 1 GiB")
+    judge("publish", most, 400, most=True)
+    instance.clear("sow", "journal")
+    instance = place.loaded()
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    snapshot = str(place.root / "memory.sow")
+    for name, argv, limit in (
+        ("query, everything", instance.command("query", "orders"), 150),
+        ("query --order-by, sorting in 64 MB", instance.command("query", "orders", "--order-by", "/price"), 250),
+        ("query --order-by --top-n 10", instance.command("query", "orders", "--order-by", "/price", "-n", "10"), 150),
+        ("snapshot into a .sow file", instance.command("snapshot", "orders", "--at", stamp, "--output", snapshot), 400),
+        ("replay --verify", instance.command("replay", "orders", "--verify"), 400),
+    ):
+        Path(snapshot).unlink(missing_ok=True)
+        most, seconds = watch(argv)
+        judge(f"{name} ({seconds:.1f} s)", most, limit, most=True)
+    Path(snapshot).unlink(missing_ok=True)
+
+
+def watch(argv: Sequence[str], feed: Path | None = None) -> tuple[float, float]:
+    """Run a process under the limit; its largest RssAnon in MB, sampled every 20 ms, and its seconds. Raises Wrong."""
+    source = subprocess.Popen(["cat", str(feed)], stdout=subprocess.PIPE) if feed is not None else None
+    stdin = source.stdout if source is not None else subprocess.DEVNULL
+    begin, most = time.perf_counter(), 0
+    child = subprocess.Popen(
+        [*LIMITED, *argv], stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
+    )
+    if source is not None and source.stdout is not None:
+        source.stdout.close()
+    while child.poll() is None:
+        most = max(most, _anonymous(child.pid))
+        time.sleep(0.02)
+    if child.returncode:
+        raise Wrong(f"{' '.join(argv)[:200]} ended with status {child.returncode}")
+    return most / 1e6, time.perf_counter() - begin
+
+
+def _anonymous(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    found = [line for line in text.splitlines() if line.startswith("RssAnon:")]
+    return int(found[0].split()[1]) << 10 if found else 0
