@@ -42,6 +42,15 @@ def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]
     return {codec.expiry_key(expiration, key) for expiration, key in pairs if expiration > 0}
 
 
+def _replaced(keys: Sequence[bytes], olds: Mapping[bytes, bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """Those of ``keys`` that had a record, and its value."""
+    previous = list(map(olds.get, keys)) if olds else []
+    if previous and None not in previous:
+        return keys, previous  # type: ignore[return-value]
+    known = [key for key in keys if key in olds]
+    return known, [olds[key] for key in known]
+
+
 class WriteTxn(Reader):
     """A write transaction. What it raises undoes it; it may be run again when the map was too small."""
 
@@ -65,11 +74,11 @@ class WriteTxn(Reader):
             raise ValueError("keys must ascend strictly, with one value each")
         if olds is None:
             olds = self.get_many(keys)
-        known = [key for key in keys if key in olds] if olds else []
+        known, previous = _replaced(keys, olds)
         with explained(self._path, "write records"):
             cursor = self._txn.cursor(self._handle.databases.records)
             self._handle.seam.call("lmdb.put", cursor.putmulti, zip(keys, values, strict=True))
-            self._account(keys, values, known, [olds[key] for key in known])
+            self._account(keys, values, known, previous)
 
     def bulk_append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add records whose keys ascend strictly and come after every key in the store. Raises ValueError otherwise."""
