@@ -33,9 +33,9 @@ CONFIG = """\
       <MessageType>json</MessageType>
       <Key>/customerId</Key>
       <FileName>sow/%n.sow</FileName>
-      <!-- Every change of the last week stays queryable, at most one version a minute. -->
+      <!-- Every change of the last ten years stays queryable, at most one version a minute. -->
       <History>
-        <Window>1w</Window>
+        <Window>520w</Window>
         <Granularity>1m</Granularity>
       </History>
     </Topic>

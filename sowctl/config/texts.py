@@ -62,8 +62,9 @@ def check_expression(node: Node, kind: str, functions: Mapping[str, Function]) -
     from sowctl.expressions.check import check
     from sowctl.expressions.context import Context
     from sowctl.expressions.errors import ExpressionError
-    from sowctl.expressions.nodes import Pattern, walk
+    from sowctl.expressions.nodes import Pattern
     from sowctl.expressions.patterns import compile_pattern
+    from sowctl.expressions.trees import walk
 
     constructed = kind.startswith(("preprocessing", "enrichment", "projection"))
     shape = "projection" if kind == "projection" else "field" if constructed else "expression"
@@ -144,7 +145,8 @@ def join(node: Node) -> Join | None:
 
 def fields(tree: Tree) -> Iterator[Field]:
     """The identifiers in a tree."""
-    from sowctl.expressions.nodes import Field, walk
+    from sowctl.expressions.nodes import Field
+    from sowctl.expressions.trees import walk
 
     return (node for node in walk(tree) if isinstance(node, Field))
 

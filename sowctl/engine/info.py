@@ -90,6 +90,7 @@ def _fill(row: TopicInfo, source: CurrentSource, path: Path, now: int, *, hides:
     row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
     if hides:
         row.expired = sum(1 for _ in source.snapshot.expired(now))
+    row.records -= row.expired
     if overlay is not None:
         row.lag = len(overlay)
         known = source.snapshot.get_many(sorted(overlay.current))

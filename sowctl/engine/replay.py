@@ -20,10 +20,10 @@ from sowctl.engine.positions import check_position, meta_of, open_log
 from sowctl.engine.rebuild import Rebuilt, rebuild
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.session import open_journal
-from sowctl.engine.sources import open_current
+from sowctl.engine.sources import open_file
 from sowctl.engine.targets import Target
 from sowctl.engine.writer import TopicWriter, open_writer
-from sowctl.errors import DamageError, MissingError, RefusedError, SowError, UsageError
+from sowctl.errors import DamageError, MissingError, RefusedError, StorageError, UsageError
 from sowctl.store.codec import DIGEST_MODULUS
 
 if TYPE_CHECKING:
@@ -123,22 +123,30 @@ def _in_place(
             place=str(topic.file),
             hint="--force rebuilds from what is left; the present file is then kept beside it",
         )
-    moved = _move_aside(topic.file) if topic.file.exists() and (needed == "damaged" or not covered) else None
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    built = rebuild(instance, log, [topic], writer=writer)[0]
+    moved = _kept_aside(instance, topic.file) if needed == "damaged" or not covered else None
+    try:
+        built = rebuild(instance, log, [topic], writer=writer)[0]
+    except BaseException:
+        if moved is not None and topic.file.exists():
+            moved.unlink()
+        raise
     note = None if covered else f"the journals begin at txid {log.first_txid}: older records could not be rebuilt"
     return _of(built, "rebuilt", moved=str(moved) if moved is not None else None, note=note)
 
 
 def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
-    """What a topic's store needs: ``missing``, ``damaged``, ``behind``, or nothing: ``current``."""
+    """What a topic's store needs: ``missing``, ``damaged``, ``behind``, or nothing: ``current``.
+
+    Raises DamageError where the journal is damaged, or cannot explain the position of a sound store: building that
+    store anew would lose what it holds.
+    """
     assert topic.file is not None
     if not topic.file.exists():
         return "missing"
     try:
-        meta = meta_of(topic.file, instance)
-        source = open_current(instance, topic)
-        with closing(source):
+        with closing(open_file(instance, topic.file)) as source:
+            meta = source.meta
             for _ in source.snapshot.scan():
                 pass
             for _ in source.snapshot.scan_history():
@@ -146,10 +154,8 @@ def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
     except DamageError:
         return "damaged"
     last = log.topic_state((topic.name, topic.message_type)).last_txid
-    if meta.lineage == log.lineage and last <= meta.applied:
-        return "current"
     check_position(meta, log.lineage, log.first_txid, log.last_txid(), topic.file)
-    return "behind"
+    return "current" if meta.lineage == log.lineage and last <= meta.applied else "behind"
 
 
 def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) -> ReplayReport:
@@ -224,13 +230,20 @@ def _differs(built: Rebuilt, live: str, other: str, note: str | None) -> ReplayR
     return report
 
 
-def _move_aside(path: Path) -> Path:
-    """Rename a store's file out of the way, under a name that is free."""
+def _kept_aside(instance: Instance, path: Path) -> Path | None:
+    """A second name for a store's file, one that is free, under which it stays when a new store takes its path."""
+    if not path.exists():
+        return None
     number = 1
     while (target := path.with_name(f"{path.name}.damaged-{number}")).exists():
         number += 1
     try:
-        os.rename(path, target)  # noqa: PTH104 - same meaning, and no surprise with links
+        instance.seam.call("file.link", os.link, path, target, follow_symlinks=True)
     except OSError as error:
-        raise SowError("SOW-RPL-006", f"the damaged file cannot be moved aside: {error}", place=str(path)) from error
+        raise StorageError(
+            "SOW-RPL-006",
+            f"the present file cannot be kept aside: {error.strerror or error}",
+            place=str(path),
+            hint="without it nothing was changed; move the file away by hand, then replay again",
+        ) from error
     return target

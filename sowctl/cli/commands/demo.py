@@ -14,6 +14,7 @@ NEXT = (
     "sowctl info",
     "sowctl query orders \"/status = 'filled'\" -o '/price DESC' -n 5",
     "sowctl get customers C0042 --at 2026-01-05T10:00:00Z",
+    "sowctl query quotes --now 2026-01-05T11:30:00Z",
 )
 
 
@@ -34,12 +35,14 @@ def run(
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.publish import publish
     from sowctl.messages.framing import FrameReader
+    from sowctl.values.times import fixed_clock
 
     place = Path(directory)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise RefusedError("SOW-CLI-019", "it exists and is not an empty directory", place=directory)
     demodata.write(place)
-    with Instance.open(place / "sowctl.xml", environment={}, seam=invocation.seam) as instance:
+    morning = fixed_clock(int(demodata.START.timestamp()) * 1_000_000)
+    with Instance.open(place / "sowctl.xml", environment={}, seam=invocation.seam, clock=morning) as instance:
         for topic in demodata.TOPICS:
             with (place / f"{topic}.ndjson").open("rb") as stream:
                 source = topic + ".ndjson", FrameReader(stream, "lines")
