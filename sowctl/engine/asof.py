@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.history import Version, as_of
 from sowctl.engine.lifetime import expires, is_expired
-from sowctl.engine.positions import open_log
+from sowctl.engine.positions import open_log, refuse_unlogged_past
 from sowctl.engine.sources import CurrentSource, Pairs, Source, open_current, open_file
 from sowctl.engine.timeline import extend, retention, version_of
-from sowctl.errors import MissingError
+from sowctl.errors import MissingError, RefusedError
 from sowctl.journal.format import INSERTED
 from sowctl.store.codec import expiration_of, stamps
 from sowctl.values.times import format_time
@@ -156,6 +156,11 @@ def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
         if not topic.journalled:
             raise _too_early(topic, max(settled, current.meta.removal_mark), "it keeps no history and has no journal")
         with open_log(instance) as log:
+            try:
+                refuse_unlogged_past(topic, current.meta, log)
+            except RefusedError as error:
+                why = "the journal does not hold what was published before the topic was journalled"
+                raise _too_early(topic, max(settled, current.meta.removal_mark), why) from error
             if log.covers((topic.name, topic.message_type)):
                 return _folded(instance, topic, log, at)
             return _pieced(instance, topic, log, at, current, stack)
@@ -200,7 +205,8 @@ def _pieced(
     """Journals that do not reach back: untouched records from the store, the others from what is left of the log."""
     ref = topic.name, topic.message_type
     touched: set[bytes] = set()
-    provable = current.meta.removal_mark if expires(topic.expiration) else 0
+    # what was replaced or deleted before the oldest file is not in the store any more
+    provable = max(log.before(ref).last_time, current.meta.removal_mark if expires(topic.expiration) else 0)
     for block in log.blocks(topic=ref):
         for entry in block.entries():
             if entry.topic == ref and entry.key not in touched:

@@ -50,6 +50,11 @@ class EntryRecord:
         return self.entry.payload if self._data else b""
 
     @property
+    def has_data(self) -> bool:
+        """Whether there is a message to show: not for a deletion, and not where it was left out."""
+        return self._data and self.entry.operation == PUBLISH
+
+    @property
     def sow_key(self) -> int:
         """The SOW key as a number."""
         return int.from_bytes(self.entry.key, "big")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.errors import ConfigError, DamageError, MissingError, SowError
+from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
 from sowctl.store.env import Store
 from sowctl.store.meta import Definition, StoreMeta
 
@@ -106,6 +106,27 @@ def check_position(meta: StoreMeta, lineage: bytes, first_txid: int, last_txid: 
             hint="put the older journal files back; without them the changes between are lost",
         )
     return meta.applied
+
+
+def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> None:
+    """Refuse a store with a past that a running journal knows nothing of: a rebuild would lose it unnoticed.
+
+    A new journal notes such topics when it begins. Raises RefusedError ``SOW-ENG-022``.
+    """
+    if meta.lineage == log.lineage or not (meta.records or meta.versions):
+        return
+    if meta.has_journal and meta.applied >= log.first_txid:
+        return  # it follows another journal: an error of its own
+    if log.covers((topic.name, topic.message_type)):
+        raise RefusedError(
+            "SOW-ENG-022",
+            f"topic {topic.name!r} has {meta.records} records from before it was journalled; the journal began without "
+            "them and could not bring them back",
+            place=str(topic.file),
+            hint=f"sowctl query {topic.name} --meta > FILE, move the store aside, then "
+            "sowctl publish --framing envelope FILE",
+            topic=topic.name,
+        )
 
 
 def no_store(topic: TopicConfig) -> MissingError:

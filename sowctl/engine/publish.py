@@ -231,6 +231,7 @@ class _Run:
             total = self.counts[part.writer.ref]
             for name in ("inserted", "updated", "unchanged", "duplicates"):
                 setattr(total, name, getattr(total, name) + getattr(part.counts, name))
+                setattr(report, name, getattr(report, name) + getattr(part.counts, name))
         report.end = batch.end
         if batch.payloads:
             report.last_line = batch.place(len(batch.payloads) - 1)[0]

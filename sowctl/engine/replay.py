@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.digest import digest
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.positions import check_position, meta_of, open_log
+from sowctl.engine.positions import check_position, meta_of, open_log, refuse_unlogged_past
 from sowctl.engine.rebuild import Rebuilt, rebuild
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.session import open_journal
@@ -116,6 +116,9 @@ def _in_place(
     if needed == "behind" and writer is not None:
         return _catch_up(instance, topic, writer)
     covered = log.covers((topic.name, topic.message_type))
+    if topic.file.exists() and needed == "rebuild" and not options.force:
+        with suppress(DamageError):
+            refuse_unlogged_past(topic, meta_of(topic.file, instance), log)
     if topic.file.exists() and needed == "rebuild" and not covered and not options.force:
         raise RefusedError(
             "SOW-RPL-002",
@@ -124,7 +127,8 @@ def _in_place(
             hint="--force rebuilds from what is left; the present file is then kept beside it",
         )
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    moved = _kept_aside(instance, topic.file) if needed == "damaged" or not covered else None
+    keep = needed == "damaged" or not covered or options.force
+    moved = _kept_aside(instance, topic.file) if keep else None
     try:
         built = rebuild(instance, log, [topic], writer=writer)[0]
     except BaseException:

@@ -31,12 +31,18 @@ class Rejected:
 
 @dataclass(slots=True)
 class PublishReport:
-    """A run of publish. ``durable``: everything counted is on disk; ``end`` is the input offset behind the last
-    acknowledged message; txids are of this run, 0 for none."""
+    """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
+    (``updated``), or with the bytes that were there (``unchanged``, logged all the same); ``duplicates`` had a sequence
+    number that was seen before and were not written. ``durable``: everything counted is on disk; ``end`` is the input
+    offset behind the last acknowledged message; txids are of this run, 0 for none."""
 
     topics: list[TopicCounts] = field(default_factory=list)
     messages: int = 0
     published: int = 0
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    duplicates: int = 0
     rejected: int = 0
     blank: int = 0
     bytes: int = 0
@@ -47,26 +53,6 @@ class PublishReport:
     end: int = 0
     last_line: int = 0
     seconds: float = 0.0
-
-    @property
-    def inserted(self) -> int:
-        """New keys."""
-        return sum(topic.inserted for topic in self.topics)
-
-    @property
-    def updated(self) -> int:
-        """Replaced records."""
-        return sum(topic.updated for topic in self.topics)
-
-    @property
-    def unchanged(self) -> int:
-        """Messages whose bytes were stored already; logged all the same."""
-        return sum(topic.unchanged for topic in self.topics)
-
-    @property
-    def duplicates(self) -> int:
-        """Messages whose sequence number was seen before; not written."""
-        return sum(topic.duplicates for topic in self.topics)
 
 
 @dataclass(slots=True)

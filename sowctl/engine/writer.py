@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.apply import apply, visible
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.overlay import Overlay
-from sowctl.engine.positions import check_position, definition_of, not_covered, open_log
+from sowctl.engine.positions import check_position, definition_of, not_covered, open_log, refuse_unlogged_past
 from sowctl.engine.sources import merged
 from sowctl.engine.timeline import retention
 from sowctl.errors import MissingError, RefusedError
@@ -120,7 +120,7 @@ def open_writer(instance: Instance, config: TopicConfig, journal: JournalWriter 
     )
     try:
         if journal is not None:
-            _refuse_unlogged_past(config, store, journal)
+            refuse_unlogged_past(config, store.meta(), journal.journal)
         overlay = caught_up(instance, config, store, journal)
         writer = TopicWriter(config, store, overlay)
     except BaseException:
@@ -146,28 +146,6 @@ def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: Jo
         for block in log.blocks(after=overlay.base, topic=ref):
             overlay.fold(block, ref, overlay.base)
     return overlay
-
-
-def _refuse_unlogged_past(config: TopicConfig, store: Store, journal: JournalWriter) -> None:
-    """A store with a past that a running journal knows nothing of: a rebuild would lose it, and nobody would know.
-
-    A new journal notes such topics when it begins. Raises RefusedError ``SOW-ENG-022``.
-    """
-    meta = store.meta()
-    if meta.lineage == journal.lineage or not (meta.records or meta.versions):
-        return
-    if meta.has_journal and meta.applied >= journal.journal.first_txid:
-        return  # it follows another journal: an error of its own
-    if journal.journal.covers((config.name, config.message_type)):
-        raise RefusedError(
-            "SOW-ENG-022",
-            f"topic {config.name!r} has {meta.records} records from before it was journalled; the journal began without "
-            "them and could not bring them back",
-            place=store.path,
-            hint=f"sowctl query {config.name} --meta > FILE, move the store aside, then "
-            "sowctl publish --framing envelope FILE",
-            topic=config.name,
-        )
 
 
 def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> None:

@@ -49,7 +49,7 @@ def json_values(batch: Batch, *, meta: bool) -> list[bytes]:
 
 
 def envelope(batch: Batch, record: Record) -> bytes:
-    """Metadata and payload as one JSON object in one line."""
+    """Metadata and payload as one JSON object in one line; a record that says it has no data gets no data member."""
     import json
     from base64 import b64encode
 
@@ -57,6 +57,8 @@ def envelope(batch: Batch, record: Record) -> bytes:
 
     head = json.dumps(metadata(batch, record), ensure_ascii=False, separators=(",", ":"))
     front = head[:-1].encode("utf-8", "surrogatepass")
+    if not getattr(record, "has_data", True):
+        return front + b"}"
     payload = record.payload
     if is_json_line(payload):
         return b'%b,"data":%b}' % (front, payload)
