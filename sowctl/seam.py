@@ -4,8 +4,8 @@ Every call that can fail, tear or be killed goes through :meth:`Seam.call`, unde
 passes the call on. A test hands in another one and so counts the calls, fails or cuts the n-th short, ends the process
 there, or records the writes and syncs from which crash states are built.
 
-Point names: ``file.open file.read file.write file.pwrite file.sync file.truncate file.rename file.unlink file.lock
-dir.make dir.sync lmdb.open lmdb.begin lmdb.put lmdb.commit lmdb.sync lmdb.resize lmdb.copy lmdb.close``.
+Point names: ``file.open file.read file.write file.pwrite file.sync file.truncate file.rename file.link file.unlink
+file.lock dir.make dir.sync lmdb.open lmdb.begin lmdb.put lmdb.commit lmdb.sync lmdb.resize lmdb.copy lmdb.close``.
 """
 
 from __future__ import annotations

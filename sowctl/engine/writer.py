@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import check_position, definition_of, not_covered, open_log, refuse_unlogged_past
 from sowctl.engine.sources import merged
 from sowctl.engine.timeline import retention
-from sowctl.errors import MissingError, RefusedError
+from sowctl.errors import RefusedError
 from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store, create_store
 
@@ -39,7 +41,12 @@ class TopicWriter:
         self.last_txid = 0
         self.last_time = 0
         self.remove_expired_at: int | None = None
+        self.held = ExitStack()
         self.reload()
+
+    def close(self) -> None:
+        """Close the store; what is only in the overlay is in the journal too."""
+        self.held.close()
 
     def reload(self) -> None:
         """Read position and time from the store; others may have written."""
@@ -92,19 +99,27 @@ class TopicWriter:
         self.remove_expired_at = None
 
 
-def open_writer(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> TopicWriter:
+def open_writer(
+    instance: Instance, config: TopicConfig, journal: JournalWriter | None, *, volatile: bool = False
+) -> TopicWriter:
     """Open ``config`` for writing; with a journal, its lock is held by the caller.
 
-    Raises RefusedError ``SOW-ENG-021`` (nothing would retain the write), MissingError ``SOW-ENG-011`` (a missing store
-    that the journals do not cover), DamageError.
+    A transient topic lives in a temporary store, made from the journal, for as long as the writer does. Raises
+    RefusedError ``SOW-ENG-021`` (nothing would retain the write, and it is not to be ``volatile``), MissingError
+    ``SOW-ENG-011`` (a missing store that the journals do not cover), DamageError.
     """
-    if config.file is None or instance.config is None:
-        raise RefusedError(
-            "SOW-ENG-021",
-            f"topic {config.name!r} is transient: no file keeps what is published to it",
-            hint="give the topic a FileName and persistent Durability",
-            topic=config.name,
-        )
+    assert instance.config is not None
+    with ExitStack() as held:
+        if config.file is None:
+            config = _temporary(config, journal, volatile, held)
+        return _open_writer(instance, config, journal, held)
+
+
+def _open_writer(
+    instance: Instance, config: TopicConfig, journal: JournalWriter | None, held: ExitStack
+) -> TopicWriter:
+    assert instance.config is not None
+    assert config.file is not None
     definition = definition_of(instance.config.name, config)
     durable = journal is None
     if not config.file.exists():
@@ -118,17 +133,30 @@ def open_writer(instance: Instance, config: TopicConfig, journal: JournalWriter 
         definition=definition,
         command=instance.holder,
     )
-    try:
-        if journal is not None:
-            refuse_unlogged_past(config, store.meta(), journal.journal)
-        overlay = caught_up(instance, config, store, journal)
-        writer = TopicWriter(config, store, overlay)
-    except BaseException:
-        store.close()
-        raise
+    held.callback(store.close)
+    if journal is not None:
+        refuse_unlogged_past(config, store.meta(), journal.journal)
+    writer = TopicWriter(config, store, caught_up(instance, config, store, journal))
     if writer.expires:
         writer.remove_expired_at = instance.now
+    writer.held = held.pop_all()
     return writer
+
+
+def _temporary(config: TopicConfig, journal: JournalWriter | None, volatile: bool, held: ExitStack) -> TopicConfig:
+    """A transient topic with a file for the time being."""
+    import tempfile
+
+    if journal is None and not volatile:
+        raise RefusedError(
+            "SOW-ENG-021",
+            f"topic {config.name!r} is transient and not journalled: nothing keeps what is published to it",
+            hint="give it a FileName or a place in the TransactionLog; --allow-volatile publishes for nobody to see",
+            topic=config.name,
+        )
+    place = tempfile.TemporaryDirectory(prefix="sowctl-")
+    held.callback(place.cleanup)
+    return replace(config, file=Path(place.name) / "transient.sow")
 
 
 def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
@@ -156,32 +184,28 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
     config.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     ref = config.name, config.message_type
     if journal is None or journal.topic_state(ref).last_txid == 0:
-        create_store(
-            config.file,
-            definition,
-            seam=instance.seam,
-            now=instance.now,
-            lineage=journal.lineage if journal is not None else bytes(16),
-            applied=journal.last_txid if journal is not None else 0,
-            lock_wait=instance.lock_wait,
-            command=instance.holder,
-        )
+        try:
+            create_store(
+                config.file,
+                definition,
+                seam=instance.seam,
+                now=instance.now,
+                lineage=journal.lineage if journal is not None else bytes(16),
+                applied=journal.last_txid if journal is not None else 0,
+                lock_wait=instance.lock_wait,
+                command=instance.holder,
+            )
+        except RefusedError:
+            if not config.file.exists():  # else another process was faster, and its store is as good
+                raise
         return
     from sowctl.engine.rebuild import rebuild, recovery_start
 
     with open_log(instance) as log:
-        if not log.covers(ref):
+        if config.durability == "persistent" and not log.covers(ref):
             raise not_covered(config, log.first_txid)
         start = recovery_start(config, log, instance)
-        instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
+        if config.durability == "persistent":
+            instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
         rebuild(instance, log, [config], after={ref: start})
 
-
-def missing_topic(name: str) -> MissingError:
-    """The error for a topic that the configuration does not name."""
-    return MissingError(
-        "SOW-ENG-012",
-        f"there is no topic {name!r} in this configuration",
-        hint="sowctl info lists the topics",
-        topic=name,
-    )

@@ -79,7 +79,11 @@ class Journal:
 
         Raises DamageError ``SOW-JRN-004``.
         """
-        return topic not in self._folder.checkpoint(self._folder.numbers[0]).topics
+        return self.before(topic).last_txid == 0
+
+    def before(self, topic: Topic) -> TopicState:
+        """The last entry of a topic before the oldest file, txid 0 for none. Raises DamageError ``SOW-JRN-004``."""
+        return self._folder.checkpoint(self._folder.numbers[0]).topics.get(topic, NO_TOPIC)
 
     def highest_sequence(self, publisher: int) -> int:
         """Highest sequence of a publisher (hash of its client name), 0 for none."""

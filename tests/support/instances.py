@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sowctl.engine.check import check
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions
+from sowctl.engine.records import StoredRecord
 from sowctl.engine.reports import PublishReport
 from sowctl.findings import Finding, Level
 from sowctl.seam import SEAM, Seam
@@ -65,13 +66,17 @@ class Numbers:
 
 @dataclass
 class Lab:
-    """An instance in a directory of its own, with a hand on its clock."""
+    """An instance in a directory of its own, with a hand on its clock.
+
+    ``journal_size`` bytes make journals roll sooner than a configuration may ask for.
+    """
 
     directory: Path
     xml: str
     clock: Clock = field(default_factory=Clock)
     seam: Seam = SEAM
     notes: list[str] = field(default_factory=list)
+    journal_size: int | None = None
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -83,7 +88,7 @@ class Lab:
         return self.directory / "sowctl.xml"
 
     def open(self, seam: Seam | None = None, lock_wait: float = 5.0) -> Instance:
-        return Instance.open(
+        instance = Instance.open(
             self.config,
             environment={},
             clock=self.clock,
@@ -92,6 +97,11 @@ class Lab:
             random=self._random,
             notify=self.notes.append,
         )
+        config = instance.config
+        if self.journal_size is None or config is None or config.transaction_log is None:
+            return instance
+        log = replace(config.transaction_log, journal_size=self.journal_size)
+        return replace(instance, config=replace(config, transaction_log=log))
 
     def publish(self, topic: str, *messages: str | bytes, **options: object) -> PublishReport:
         payloads = [m.encode() if isinstance(m, str) else m for m in messages]
@@ -101,6 +111,10 @@ class Lab:
         """The payloads of a query."""
         result = self.open().topic(topic).query(filter, **options)
         return [record.payload.decode() for record in result.records()]
+
+    def records(self, topic: str, filter: str | None = None, **options: object) -> list[StoredRecord]:
+        """The records of a query."""
+        return list(self.open().topic(topic).query(filter, **options).records())
 
     def digest(self, topic: str) -> str:
         return self.open().topic(topic).digest().digest

@@ -1,0 +1,171 @@
+"""delete: selectors, counts, what the journal gets, what stays (semantics C27-C33, section 1.4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sowctl.engine.delete import delete
+from sowctl.engine.journals import EntryFilter, dump
+from sowctl.engine.options import DeleteOptions
+from sowctl.engine.targets import resolve
+from sowctl.errors import InputError, MissingError, UsageError
+from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
+
+
+@pytest.fixture(params=["t", "alone", "past"])
+def topic(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def _five(lab: Lab, topic: str) -> None:
+    lab.publish(topic, *('{"id":%d,"s":"%s"}' % (n, "ab"[n % 2]) for n in range(1, 6)))
+
+
+def _entries(lab: Lab, **wanted: object) -> list[tuple[int, str, bytes]]:
+    found = dump(lab.open(), EntryFilter(**wanted))  # type: ignore[arg-type]
+    return [(r.txid, str(r.extra["operation"]), r.payload) for batch in found for r in batch.records]
+
+
+def test_a_filter_deletes_what_it_matches(lab: Lab, topic: str) -> None:  # C27
+    _five(lab, topic)
+    report = lab.open().topic(topic).delete(filter="/s = 'a'")
+    assert (report.examined, report.matched, report.deleted) == (5, 2, 2)
+    assert len(lab.query(topic)) == 3
+    assert lab.open().topic(topic).info().records == 3
+
+
+def test_everything_goes_and_the_file_keeps_its_size(lab: Lab) -> None:  # C28
+    _five(lab, "t")
+    size = lab.store("t").stat().st_size
+    assert lab.open().topic("t").delete(filter="1=1").deleted == 5
+    assert lab.query("t") == []
+    assert lab.store("t").stat().st_size >= size
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_filter_is_refused(lab: Lab, text: str) -> None:
+    _five(lab, "t")
+    with pytest.raises(UsageError):
+        lab.open().topic("t").delete(filter=text)
+    assert len(lab.query("t")) == 5
+
+
+def test_data_deletes_the_record_with_its_key(lab: Lab, topic: str) -> None:  # C29
+    _five(lab, topic)
+    report = lab.open().topic(topic).delete(data=[b'{"id":1,"foo":9}', b'{"id":1}', b'{"id":77}'])
+    assert (report.matched, report.deleted) == (1, 1)
+    assert len(lab.query(topic)) == 4
+
+
+def test_data_without_a_key_is_refused(lab: Lab) -> None:
+    _five(lab, "t")
+    for data in (b'{"x":1}', b"{bad"):
+        with pytest.raises(InputError) as caught:
+            lab.open().topic("t").delete(data=[b'{"id":1}', data])
+        assert caught.value.code == "SOW-DEL-004"
+    lab.publish("own", '{"x":1}', sow_key="AAA")
+    with pytest.raises(UsageError):
+        lab.open().topic("own").delete(data=[b'{"x":1}'])
+    assert (len(lab.query("t")), len(lab.query("own"))) == (5, 1)
+
+
+def test_unknown_keys_are_no_error(lab: Lab, topic: str) -> None:  # C30
+    _five(lab, topic)
+    key = lab.records(topic, "/id = 1")[0].sow_key
+    report = lab.open().topic(topic).delete(sow_keys=[str(key), "12345", str(key)])
+    assert (report.matched, report.deleted) == (1, 1)
+    assert len(lab.query(topic)) == 4
+    assert lab.open().topic(topic).delete(sow_keys=[str(key)]).deleted == 0
+
+
+def test_user_keys_delete_by_their_own_text(lab: Lab) -> None:
+    lab.publish("own", '{"x":1}', sow_key="AAA")
+    lab.publish("own", '{"x":2}', sow_key="BBB")
+    assert lab.open().topic("own").delete(sow_keys=["AAA", "CCC"]).deleted == 1
+    assert lab.query("own") == ['{"x":2}']
+
+
+def test_exactly_one_selector(lab: Lab) -> None:  # C31
+    _five(lab, "t")
+    handle = lab.open().topic("t")
+    for selectors in ({}, {"filter": "1=1", "sow_keys": ["1"]}, {"filter": "1=1", "data": [b"{}"]}):
+        with pytest.raises(UsageError) as caught:
+            handle.delete(**selectors)  # type: ignore[arg-type]
+        assert caught.value.code == "SOW-DEL-001"
+    assert len(lab.query("t")) == 5
+
+
+def test_a_pattern_names_several_topics(make_lab) -> None:  # type: ignore[no-untyped-def]  # C32
+    names = ("T1", "T2", "T30")
+    lab = make_lab(config_xml("".join(map(topic_xml, names)), names))
+    for name in names:
+        lab.publish(name, '{"id":1}', '{"id":2}')
+    instance = lab.open()
+    reports = delete(instance, resolve(instance, "^T.$"), DeleteOptions(filter="/id = 1"))
+    assert [(r.topic, r.deleted) for r in reports] == [("T1", 1), ("T2", 1)]
+    assert [len(lab.query(name)) for name in names] == [1, 1, 2]
+
+
+def test_the_journal_keeps_the_publish_and_gains_a_delete(lab: Lab) -> None:  # C33
+    lab.publish("t", '{"id":1}')
+    lab.clock.tick(5)
+    lab.open().topic("t").delete(filter="/id = 1")
+    assert _entries(lab) == [(1, "publish", b'{"id":1}'), (2, "delete", b"")]
+
+
+def test_a_delete_of_many_is_one_group_of_keys(lab: Lab) -> None:
+    _five(lab, "t")
+    lab.open().topic("t").delete(filter="/s = 'b'")
+    rows = _entries(lab, from_txid=6)
+    assert [operation for _, operation, _ in rows] == ["delete"] * 3
+    lab.publish("t", '{"id":6,"s":"b"}')
+    lab.forget("t")
+    assert len(lab.query("t")) == 3, "a replay deletes the keys, it does not filter again"
+
+
+def test_deleting_nothing_writes_nothing(lab: Lab, topic: str) -> None:
+    _five(lab, topic)
+    before = lab.open().topic(topic).info().last_txid
+    assert lab.open().topic(topic).delete(filter="/id = 77").deleted == 0
+    assert lab.open().topic(topic).info().last_txid == before
+
+
+def test_a_dry_run_counts_only(lab: Lab, topic: str) -> None:
+    _five(lab, topic)
+    report = lab.open().topic(topic).delete(filter="/s = 'a'", dry_run=True)
+    assert (report.matched, report.deleted, report.dry_run) == (2, 0, True)
+    key = lab.records(topic, "/id = 1")[0].sow_key
+    assert lab.open().topic(topic).delete(sow_keys=[str(key), "5"], dry_run=True).matched == 1
+    assert len(lab.query(topic)) == 5
+
+
+def test_a_bad_filter_fails_before_anything_is_opened(lab: Lab) -> None:
+    with pytest.raises(UsageError):
+        lab.open().topic("t").delete(filter="/id = = 1")
+    assert not lab.store("t").exists()
+
+
+def test_a_bare_file_cannot_be_changed(lab: Lab) -> None:
+    _five(lab, "t")
+    instance = lab.open()
+    with pytest.raises(UsageError):
+        delete(instance, resolve(instance, str(lab.store("t"))), DeleteOptions(filter="1=1"))
+    with pytest.raises(MissingError):
+        instance.topic("nowhere")
+
+
+def test_a_deleted_record_is_new_when_it_comes_again(lab: Lab, topic: str) -> None:
+    _five(lab, topic)
+    lab.open().topic(topic).delete(filter="/id = 1")
+    assert lab.publish(topic, '{"id":1,"s":"b"}').inserted == 1
+    assert len(lab.query(topic)) == 5
+
+
+def test_a_delete_at_an_earlier_clock_gets_the_topics_last_time(lab: Lab) -> None:
+    _five(lab, "past")
+    lab.clock.tick(-3600)
+    lab.open().topic("past").delete(filter="/id = 1")
+    assert len(lab.query("past")) == 4
+    lab.clock.at = START + 10 * SECOND
+    assert len(lab.query("past", at=START - 1)) == 0
+    assert len(lab.query("past", at=START)) == 4
