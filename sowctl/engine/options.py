@@ -32,6 +32,7 @@ class PublishOptions:
     timestamp: str | None = None
     timestamp_field: str | None = None
     allow_null_key: bool = False
+    allow_volatile: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class _Run:
             raise UsageError("SOW-PUB-014", f"a batch of {options.batch} messages is not possible")
         self.instance = instance
         self.options = options
-        self.session = WriteSession(instance, dry_run=options.dry_run)
+        self.session = WriteSession(instance, dry_run=options.dry_run, volatile=options.allow_volatile)
         self.report = PublishReport(dry_run=options.dry_run)
         self.on_acknowledged = on_acknowledged
         self.on_reject = on_reject

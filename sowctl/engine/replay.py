@@ -172,7 +172,7 @@ def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) ->
             writer.apply(journal.lineage, journal.last_txid)
             meta = writer.store.meta()
         finally:
-            writer.store.close()
+            writer.close()
     counts = {"records": meta.records, "versions": meta.versions, "applied": meta.applied}
     return _report(topic, "caught up", entries=entries, **counts)
 

@@ -29,8 +29,9 @@ APPLY_CHANGES = 400_000
 class WriteSession:
     """Topics opened for writing. Use as a context manager; :meth:`batch` around every batch."""
 
-    def __init__(self, instance: Instance, *, dry_run: bool = False) -> None:
+    def __init__(self, instance: Instance, *, dry_run: bool = False, volatile: bool = False) -> None:
         self.instance = instance
+        self.volatile = volatile
         self.dry_run = dry_run
         self.topics: dict[tuple[str, str], TopicWriter] = {}
         self._journal: JournalWriter | None = None
@@ -57,7 +58,7 @@ class WriteSession:
                     self._refresh()
                     found = open_writer(self.instance, config, self.journal)
             else:
-                found = open_writer(self.instance, config, None)
+                found = open_writer(self.instance, config, None, volatile=self.volatile)
             self.topics[ref] = found
         return found
 
@@ -119,7 +120,7 @@ class WriteSession:
         """Close stores and journal; what was acknowledged stays in the journal."""
         for topic in self.topics.values():
             if not self.dry_run:
-                topic.store.close()
+                topic.close()
         if self._journal is not None:
             self._journal.close()
 

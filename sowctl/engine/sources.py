@@ -205,7 +205,7 @@ def _rebuilt(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
     with open_log(instance) as log:
         if log.topic_state(ref).last_txid == 0:
             raise no_store(topic)
-        if not log.covers(ref):
+        if topic.durability == "persistent" and not log.covers(ref):
             raise not_covered(topic, log.first_txid)
         if topic.file is not None:
             instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")

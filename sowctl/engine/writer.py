@@ -208,4 +208,3 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
         if config.durability == "persistent":
             instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
         rebuild(instance, log, [config], after={ref: start})
-

@@ -78,6 +78,9 @@ def run(
     allow_null_key: Annotated[
         bool, option("--allow-null-key", help="accept messages whose key fields are all null")
     ] = False,
+    allow_volatile: Annotated[
+        bool, option("--allow-volatile", help="accept messages that neither a store nor a journal keeps")
+    ] = False,
     tee: Annotated[bool, option("--tee", help="write each acknowledged message to standard output")] = False,
     summary: Summary = None,
 ) -> int:
@@ -104,6 +107,7 @@ def run(
         timestamp=timestamp,
         timestamp_field=timestamp_field,
         allow_null_key=allow_null_key,
+        allow_volatile=allow_volatile,
     )
     watcher = Publishing(invocation, "nul" if null else framing, rejects, tee=tee, skips=on_error == "skip")
     with watcher, invocation.open_instance() as instance:

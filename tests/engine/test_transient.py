@@ -1,0 +1,57 @@
+"""Transient topics: nothing of them lies on disk but the journal (semantics 1.6, C46, C47)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sowctl.errors import MissingError, RefusedError
+from tests.support.instances import Lab, config_xml, topic_xml
+
+TRANSIENT = "<Durability>transient</Durability>"
+
+
+@pytest.fixture
+def lab(make_lab) -> Lab:  # type: ignore[no-untyped-def]
+    topics = (
+        topic_xml("logged", TRANSIENT, file=None)
+        + topic_xml("fresh", TRANSIENT, "<RecoveryPoint>now</RecoveryPoint>", file=None)
+        + topic_xml("gone", TRANSIENT, file=None)
+    )
+    made: Lab = make_lab(config_xml(topics, ("logged", "fresh")))
+    return made
+
+
+def test_a_logged_one_is_made_again_from_the_journal(lab: Lab) -> None:  # C46
+    assert lab.publish("logged", '{"id":1,"a":1}', '{"id":2}').inserted == 2
+    assert lab.publish("logged", '{"id":1,"a":2}').updated == 1
+    assert sorted(lab.query("logged")) == ['{"id":1,"a":2}', '{"id":2}']
+    assert lab.open().topic("logged").delete(filter="/id = 2").deleted == 1
+    assert lab.query("logged") == ['{"id":1,"a":2}']
+    assert not list(lab.directory.glob("**/*.sow"))
+
+
+def test_one_that_recovers_from_now_begins_empty(lab: Lab) -> None:
+    lab.publish("fresh", '{"id":1}')
+    assert lab.query("fresh") == []
+    assert lab.publish("fresh", '{"id":1}').inserted == 1
+
+
+def test_one_that_nothing_retains_takes_messages_only_when_told(lab: Lab) -> None:  # C47
+    with pytest.raises(RefusedError) as caught:
+        lab.publish("gone", '{"id":1}')
+    assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-021", 8)
+    assert lab.publish("gone", '{"id":1}', allow_volatile=True).published == 1
+    with pytest.raises(MissingError):
+        lab.query("gone")
+
+
+def test_nothing_is_left_behind_in_the_temporary_directory(lab: Lab, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = set(tmp_path.iterdir())
+    lab.publish("logged", '{"id":1}')
+    lab.query("logged")
+    assert set(tmp_path.iterdir()) == before
