@@ -9,7 +9,7 @@ from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.options import DeleteOptions
 from sowctl.engine.targets import resolve
 from sowctl.errors import InputError, MissingError, UsageError
-from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
+from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 
 @pytest.fixture(params=["t", "alone", "past"])
@@ -18,7 +18,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def _five(lab: Lab, topic: str) -> None:
-    lab.publish(topic, *('{"id":%d,"s":"%s"}' % (n, "ab"[n % 2]) for n in range(1, 6)))
+    lab.publish(topic, *(message(id=n, s="ab"[n % 2]) for n in range(1, 6)))
 
 
 def _entries(lab: Lab, **wanted: object) -> list[tuple[int, str, bytes]]:

@@ -9,7 +9,7 @@ import pytest
 from sowctl.engine.journals import EntryFilter, dump
 from sowctl.errors import MissingError
 from sowctl.values.times import parse_time
-from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
+from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MINUTE = 60 * SECOND
 PAST = "<History><Window>%s</Window><Granularity>%s</Granularity></History>"
@@ -27,7 +27,7 @@ def _play(lab: Lab, *steps: tuple[int, str | None], topic: str = "h") -> None:
         if value is None:
             lab.open().topic(topic).delete(filter="/id = 1")
         else:
-            lab.publish(topic, '{"id":1,"v":"%s"}' % value)
+            lab.publish(topic, message(id=1, v=value))
 
 
 def _at(lab: Lab, minute: float, topic: str = "h") -> str:
@@ -88,7 +88,7 @@ def test_timeline_b(make_lab, kept: str) -> None:  # type: ignore[no-untyped-def
         if value is None:
             lab.open().topic("h").delete(filter="1=1")
         else:
-            lab.publish("h", '{"id":1,"v":"%s"}' % value)
+            lab.publish("h", message(id=1, v=value))
     _as(lab, kept)
     lab.clock.at = START + 6 * MINUTE
     asked = {-60: "", 10: "A", 25: "A", 30: "", 240: "", 300: "C"}
@@ -143,9 +143,9 @@ def test_lookup_and_get_answer_as_the_scan_does(make_lab, kept: str) -> None:  #
 
 def test_filter_order_and_select_apply_to_the_past(make_lab) -> None:  # type: ignore[no-untyped-def]
     lab = _lab(make_lab, "1h", "0s")
-    lab.publish("h", *('{"id":%d,"v":%d}' % (n, 10 - n) for n in range(5)))
+    lab.publish("h", *(message(id=n, v=10 - n) for n in range(5)))
     lab.clock.tick(60)
-    lab.publish("h", *('{"id":%d,"v":0}' % n for n in range(5)))
+    lab.publish("h", *(message(id=n, v=0) for n in range(5)))
     assert lab.query("h", "/v > 7", order_by="/v DESC", top_n=2, at=START) == ['{"id":0,"v":10}', '{"id":1,"v":9}']
     assert lab.query("h", "/v = 9", select="-/,+/id", at=START) == ['{"id":1}']
     assert lab.query("h", "/v > 7") == []
@@ -200,7 +200,7 @@ def test_pruned_journals_answer_right_or_name_the_first_instant(make_lab) -> Non
         if minute == 5:
             lab.open().topic("t").delete(filter="/id = 4")
         else:
-            lab.publish("t", '{"id":%d,"v":%d,"x":"%s"}' % (minute % 7, minute, "x" * 60))
+            lab.publish("t", message(id=minute % 7, v=minute, x="x" * 60))
         if minute == 3:
             lab.publish("t", '{"id":100}')
         if minute == 6:
@@ -230,7 +230,7 @@ def test_pruned_journals_do_not_forget_who_was_deleted_before(make_lab) -> None:
     lab.journal_size = 1024
     for minute in range(6, 16):
         lab.clock.at = START + minute * MINUTE
-        lab.publish("u", '{"id":1,"x":"%s"}' % ("%d" % minute * 300))
+        lab.publish("u", message(id=1, x=f"{minute}" * 300))
     _play(lab, (20, "b"), topic="t")
     for file in lab.journals()[:-1]:
         file.unlink()

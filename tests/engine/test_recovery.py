@@ -1,4 +1,4 @@
-"""What opening does to stores that are behind, ahead, missing, or without a journal (semantics C42-C48, section 1.6)."""
+"""What opening does to stores that are behind, ahead, missing, or without a journal (semantics C42-C48, 1.6)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sowctl.engine.check import check
 from sowctl.errors import DamageError, MissingError, RefusedError, SowError
 from sowctl.findings import Level
 from tests.support.damage import overwrite
-from tests.support.instances import Lab, config_xml, topic_xml
+from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
 def _numbered(lab: Lab, topic: str, first: int, last: int) -> None:
     for number in range(first, last + 1):
-        lab.publish(topic, '{"id":%d}' % number)
+        lab.publish(topic, message(id=number))
 
 
 def _keep(lab: Lab, topic: str, place: Path) -> None:
@@ -115,7 +115,7 @@ def test_recovery_point_now_starts_empty(make_lab) -> None:  # type: ignore[no-u
 def test_recovery_point_of_an_instant(make_lab) -> None:  # type: ignore[no-untyped-def]
     lab = make_lab(config_xml(topic_xml("t", "<RecoveryPoint>2026-01-05T08:00:02Z</RecoveryPoint>"), ("t",)))
     for number in range(4):
-        lab.publish("t", '{"id":%d}' % number)
+        lab.publish("t", message(id=number))
         lab.clock.tick(1)
     lab.forget("t")
     assert sorted(lab.query("t")) == ['{"id":2}', '{"id":3}']
@@ -126,7 +126,7 @@ def test_recovery_point_of_a_bookmark(make_lab) -> None:  # type: ignore[no-unty
 
     point = f"{client_hash('c')}|2|"
     lab = make_lab(config_xml(topic_xml("t", f"<RecoveryPoint>{point}</RecoveryPoint>"), ("t",)))
-    lab.publish("t", *('{"id":%d}' % number for number in range(4)), client="c", sequence=1)
+    lab.publish("t", *(message(id=number) for number in range(4)), client="c", sequence=1)
     lab.forget("t")
     assert sorted(lab.query("t")) == ['{"id":2}', '{"id":3}']
 
@@ -155,7 +155,7 @@ def test_a_transient_topic_without_a_journal_is_refused_and_empty(make_lab) -> N
 def _pruned(lab: Lab, topic: str = "t") -> int:
     """Several journal files of one topic, the oldest ones removed; the first txid that is left."""
     for number in range(60):
-        lab.publish(topic, '{"id":%d,"v":"%s"}' % (number % 20, "x" * 100))
+        lab.publish(topic, message(id=number % 20, v="x" * 100))
         lab.clock.tick(1)
     files = lab.journals()
     assert len(files) > 3
@@ -368,7 +368,7 @@ def test_replay_leaves_a_store_alone_that_the_journals_cannot_explain(small: Lab
 
 
 def test_replay_leaves_the_store_in_place_when_the_journal_is_damaged(lab: Lab) -> None:
-    lab.publish("t", *('{"id":%d}' % number for number in range(50)))
+    lab.publish("t", *(message(id=number) for number in range(50)))
     lab.publish("t", '{"id":99}')
     journal = lab.journals()[0]
     good = journal.read_bytes()

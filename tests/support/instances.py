@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,11 @@ def config_xml(topics: str, logged: tuple[str, ...], name: str = "test", size: s
         else ""
     )
     return f"<AMPSConfig><Name>{name}</Name><SOW>{topics}</SOW>{journal}</AMPSConfig>"
+
+
+def message(**fields: object) -> str:
+    """A compact JSON message."""
+    return json.dumps(fields, separators=(",", ":"))
 
 
 @dataclass

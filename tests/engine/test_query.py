@@ -1,0 +1,264 @@
+"""query: order, bounds, lookups, select lists, statistics, consistency (semantics C56, C58-C69, section 3)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+
+import pytest
+
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.query import query
+from sowctl.engine.targets import resolve
+from sowctl.errors import MissingError, UsageError
+from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
+
+
+def _ids(payloads: list[str]) -> list[object]:
+    return [json.loads(payload)["id"] for payload in payloads]
+
+
+def test_a_topic_that_nobody_defined(lab: Lab) -> None:  # C56
+    with pytest.raises(MissingError) as caught:
+        lab.open().topic("nowhere")
+    assert caught.value.exit_status == 10
+    with pytest.raises(MissingError) as caught:
+        lab.query("t")
+    assert caught.value.code == "SOW-ENG-010"
+
+
+def test_order_by_two_fields(lab: Lab) -> None:  # C58
+    rows = [(1, "d1", "c3"), (2, "d2", "c2"), (3, "d2", "c1"), (4, "d1", "c1")]
+    lab.publish("t", *(message(id=i, d=d, c=c) for i, d, c in rows))
+    assert _ids(lab.query("t", order_by="/d DESC, /c")) == [3, 2, 4, 1]
+
+
+def test_paging(lab: Lab) -> None:  # C59
+    lab.publish("t", *(message(id=i, orderId=i) for i in (204, 194, 72, 102)))
+    assert _ids(lab.query("t", order_by="/orderId", top_n=2, skip_n=0)) == [72, 102]
+    assert _ids(lab.query("t", order_by="/orderId", top_n=2, skip_n=2)) == [194, 204]
+    assert _ids(lab.query("t", order_by="/orderId", top_n=2, skip_n=3)) == [204]
+    assert _ids(lab.query("t", order_by="/orderId", top_n=2, skip_n=9)) == []
+
+
+def test_order_as_text(lab: Lab) -> None:  # C60
+    lab.publish("t", *(message(id=i, orderId=str(i)) for i in (204, 194, 72, 102)))
+    assert _ids(lab.query("t", order_by="/orderId TEXT")) == [102, 194, 204, 72]
+
+
+def test_skip_needs_top(lab: Lab) -> None:  # C61
+    with pytest.raises(UsageError) as caught:
+        lab.query("t", skip_n=2)
+    assert caught.value.code == "SOW-QRY-010"
+
+
+@pytest.mark.parametrize(("size", "fits"), [(0, False), (1, True), (10_000, True), (10_001, False)])
+def test_batch_sizes(lab: Lab, size: int, fits: bool) -> None:  # C62
+    lab.publish("t", message(id=1))
+    if fits:
+        assert len(lab.query("t", batch_size=size)) == 1
+    else:
+        with pytest.raises(UsageError):
+            lab.query("t", batch_size=size)
+
+
+@pytest.mark.parametrize("order", [None, "/id"])
+def test_no_rows_but_statistics(lab: Lab, order: str | None) -> None:  # C63, 3.3
+    lab.publish("t", *(message(id=i, s="ab"[i % 2]) for i in range(5)))
+    result = lab.open().topic("t").query("/s = 'a'", top_n=0, order_by=order)
+    assert list(result.records()) == []
+    numbers = result.statistics[0]
+    assert (numbers.examined, numbers.matched, numbers.returned) == (5, 3, 0)
+    result = lab.open().topic("t").query("/s = 'a'", top_n=2, order_by=order)
+    assert len(list(result.records())) == 2
+    numbers = result.statistics[0]
+    assert (numbers.examined, numbers.matched, numbers.returned) == (5, 3, 2)
+
+
+def test_a_pattern_visits_topics_in_configuration_order(make_lab) -> None:  # type: ignore[no-untyped-def]  # C64, C65
+    names = ("Topic_B", "Other", "Topic_A", "Topic_C")
+    lab = make_lab(config_xml("".join(map(topic_xml, names)), names))
+    for name in names:
+        lab.publish(name, *(message(id=f"{name}{i}") for i in range(3)))
+    instance = lab.open()
+    result = query(instance, resolve(instance, "^Topic_"), QueryOptions())
+    found = [batch.topic for batch in result for _ in batch.records]
+    assert found == ["Topic_B"] * 3 + ["Topic_A"] * 3 + ["Topic_C"] * 3
+    result = query(instance, resolve(instance, "^Topic_"), QueryOptions(order_by="/id DESC", top_n=4, skip_n=1))
+    assert _ids([r.payload.decode() for r in result.records()]) == ["Topic_C1", "Topic_C0", "Topic_B2", "Topic_B1"]
+    assert [(n.topic, n.matched, n.returned) for n in result.statistics] == [
+        ("Topic_B", 3, 2), ("Topic_A", 3, 0), ("Topic_C", 3, 2),
+    ]  # fmt: skip
+    result = query(instance, resolve(instance, "^Topic_"), QueryOptions(top_n=4, skip_n=2))
+    assert [batch.topic for batch in result for _ in batch.records] == ["Topic_B", "Topic_A", "Topic_A", "Topic_A"]
+
+
+def test_names_match_as_patterns_unanchored(make_lab) -> None:  # type: ignore[no-untyped-def]  # C64
+    names = ("order-na", "order_northamerica", "my-order-nx", "rollup-orders-northamerica")
+    lab = make_lab(config_xml("".join(map(topic_xml, names)), names))
+    assert [target.topic.name for target in resolve(lab.open(), "order.n")] == list(names[:3])
+    with pytest.raises(MissingError):
+        resolve(lab.open(), "order.n", literal=True)
+
+
+SAMPLE = '{"name":"Bob","age":5,"pocket_contents":{"left":"frog","right":"key"},"event":{"id":4,"description":"d"}}'
+
+
+@pytest.mark.parametrize(
+    ("select", "expected"),
+    [
+        ("-/,+/name,+/pocket_contents/left", {"name": "Bob", "pocket_contents": {"left": "frog"}}),  # C66
+        (
+            "-/event,+/event/description",  # C67
+            {
+                "name": "Bob",
+                "age": 5,
+                "pocket_contents": {"left": "frog", "right": "key"},
+                "event": {"description": "d"},
+            },
+        ),
+        ("-/,+/zz", {}),  # C68
+        ("-/,+/age", {"age": 5}),  # C69
+    ],
+)
+def test_select_lists(lab: Lab, select: str, expected: dict[str, object]) -> None:
+    lab.publish("t", SAMPLE.replace("{", '{"id":1,', 1))
+    found = lab.query("t", "/name = 'Bob' AND /id = 1", select=select)
+    keep = {"id": 1} if not select.startswith("-/,") else {}
+    assert [json.loads(text) for text in found] == [keep | expected]
+
+
+MIXED = [10, "9", 2.5, "b", "a", "-3", None, True, "", 1e300, "1e3", -0.5, "B", "10"]
+
+
+def test_mixed_types_sort_by_the_rules(lab: Lab) -> None:  # 3.2; section 11, 6
+    """Numbers among themselves, before texts that are none; NULL first when ascending, last when descending."""
+    for _ in range(6):
+        order = random.Random(_).sample(MIXED, len(MIXED))
+        lab.open().topic("t").delete(filter="1=1") if lab.store("t").exists() else None
+        lab.publish("t", *(message(id=i, v=v) for i, v in enumerate(order)), message(id=99))
+        up = [json.loads(text).get("v") for text in lab.query("t", order_by="/v")]
+        down = [json.loads(text).get("v") for text in lab.query("t", order_by="/v DESC")]
+        numbers = [float(v) for v in up if _is_number(v)]
+        assert numbers == sorted(numbers)
+        assert [_is_null(v) for v in up] == sorted(map(_is_null, up), reverse=True)
+        assert [_is_null(v) for v in down] == sorted(map(_is_null, down))
+        texts = [v for v in up if v in ("a", "b", "B")]
+        assert texts == ["B", "a", "b"]
+        last_number = max(i for i, v in enumerate(up) if _is_number(v))
+        assert all(up.index(text) > last_number for text in texts)
+        assert [float(v) for v in down if _is_number(v)] == numbers[::-1]
+
+
+def _is_null(value: object) -> bool:
+    return value is None or value == ""
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or value is None:
+        return False
+    try:
+        float(value)  # type: ignore[arg-type]
+    except ValueError:
+        return False
+    return True
+
+
+def test_ties_come_in_key_order_and_the_order_is_the_same_every_time(lab: Lab) -> None:
+    lab.publish("t", *(message(id=i, g=i % 3) for i in range(60)))
+    keys = [record.key for record in lab.records("t", order_by="/g")]
+    groups = [json.loads(record.payload)["g"] for record in lab.records("t", order_by="/g DESC")]
+    assert groups == [2] * 20 + [1] * 20 + [0] * 20
+    assert all(list(part) == sorted(part) for part in (keys[:20], keys[20:40], keys[40:]))
+    down = [record.key for record in lab.records("t", order_by="/g DESC")]
+    assert down == keys[40:] + keys[20:40] + keys[:20]
+
+
+@pytest.mark.parametrize("top", [None, 0, 1, 50, 399, 400, 500])
+@pytest.mark.parametrize("memory", [1, 5_000, 64 << 20])
+def test_sorting_in_little_memory_gives_the_same(lab: Lab, top: int | None, memory: int) -> None:
+    numbers = random.Random(7).sample(range(400), 400)
+    lab.publish("t", *(message(id=i, v=n if n % 5 else None, s=str(n % 13)) for i, n in enumerate(numbers)))
+    plain = lab.query("t", order_by="/s DESC, /v")
+    found = lab.query("t", order_by="/s DESC, /v", sort_memory=memory, top_n=top, batch_size=7)
+    assert found == (plain if top is None else plain[:top])
+
+
+def test_a_number_late_in_the_scan_changes_the_reading(lab: Lab) -> None:
+    """Digits in texts sort as numbers as soon as one number is there, wherever it is met."""
+    lab.publish("t", *(message(id=i, v=str(i)) for i in range(3000)))
+    up = [json.loads(text)["v"] for text in lab.query("t", order_by="/v", batch_size=100, sort_memory=20_000)]
+    assert up == sorted(up)
+    lab.publish("t", message(id=3000, v=2.5))
+    up = [json.loads(text)["v"] for text in lab.query("t", order_by="/v", batch_size=100, sort_memory=20_000)]
+    assert [float(v) for v in up] == sorted(float(v) for v in up)
+
+
+def test_user_keys_and_decimal_keys(lab: Lab) -> None:
+    lab.publish("own", message(x=1), sow_key="AAA")
+    lab.publish("own", message(x=2), sow_key="123")
+    assert lab.query("own", sow_keys=("AAA", "123", "zzz")) == sorted(
+        lab.query("own"), key=lambda text: lab.query("own").index(text)
+    )
+    lab.publish("t", message(id=1), message(id=2))
+    keys = {r.payload: str(r.sow_key) for r in lab.records("t")}
+    assert lab.query("t", sow_keys=(keys[b'{"id":2}'], "7")) == ['{"id":2}']
+    assert lab.query("t", "/id = 1", sow_keys=tuple(keys.values())) == ['{"id":1}']
+    for bad in ("x", "-1", "1.0", str(1 << 64), "", "9" * 30):
+        with pytest.raises(UsageError):
+            lab.query("t", sow_keys=(bad,))
+
+
+def test_records_in_the_order_of_updates(lab: Lab) -> None:
+    for number in (5, 3, 9, 3, 1):
+        lab.clock.tick(1)
+        lab.publish("t", message(id=number))
+    assert _ids(lab.query("t", by_time=True)) == [5, 9, 3, 1]
+    assert _ids(lab.query("t", by_time=True, top_n=2)) == [5, 9]
+
+
+def test_a_query_sees_one_state_while_others_write(lab: Lab) -> None:
+    """Batches of one query belong to one snapshot, however slowly they are taken."""
+    lab.publish("t", *(message(id=i, v=0) for i in range(50)))
+    result = lab.open().topic("t").query(batch_size=5)
+    first = next(iter(result))
+    rest = [record for batch in result for record in batch.records]
+    assert {json.loads(r.payload)["v"] for r in [*first.records, *rest]} == {0}
+
+
+def test_a_query_given_up_early_holds_nothing(lab: Lab) -> None:
+    lab.publish("t", *(message(id=i) for i in range(50)))
+    for order in (None, "/id"):
+        result = lab.open().topic("t").query(batch_size=5, order_by=order)
+        next(iter(result))
+        result.close()
+        assert lab.publish("t", message(id=1)).unchanged == 1
+
+
+def test_bad_texts_are_found_before_a_store_is_opened(lab: Lab) -> None:
+    for options in ({"filter": "/id = = 1"}, {"order_by": "/id UP"}, {"select": "id"}, {"top_n": -1}):
+        with pytest.raises(UsageError):
+            lab.open().topic("t").query(**options)  # type: ignore[arg-type]
+
+
+def test_every_subset_of_options_agrees_with_plain_python(lab: Lab) -> None:
+    rows = [{"id": i, "v": (i * 7) % 10} for i in range(40)]
+    lab.publish("t", *(message(**row) for row in rows))
+    for low, descending, skip, top in itertools.product((0, 4, 20), (False, True), (0, 3), (None, 1, 5, 100)):
+        order = "/v DESC, /id" if descending else "/v, /id"
+        wanted = sorted(
+            (r for r in rows if r["v"] >= low),
+            key=lambda r: (-r["v"] if descending else r["v"], r["id"]),
+        )
+        expected = wanted if top is None else wanted[skip : skip + top]
+        found = lab.query("t", f"/v >= {low}", order_by=order, top_n=top, skip_n=skip if top is not None else None)
+        assert [json.loads(text) for text in found] == expected
+
+
+def test_the_clock_of_a_query_hides_what_expired(lab: Lab) -> None:
+    lab.publish("quotes", message(id=1))
+    lab.clock.at += 30 * SECOND
+    result = lab.open().topic("quotes").query()
+    assert list(result.records()) == []
+    assert result.statistics[0].examined == 0
