@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
 
 import sowctl.journal.group as group_module
-from sowctl.errors import MissingError, SowError
+from sowctl.errors import MissingError, SowError, StorageError
 from sowctl.findings import Level
 from sowctl.journal.check import check_journal
 from sowctl.journal.format import CODEC_NONE, CODEC_ZSTD
+from sowctl.journal.writer import JournalWriter
 from sowctl.seam import Seam
 from tests.support.crashstates import CrashState, Recorder
 from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish, texts
@@ -31,7 +33,7 @@ class Workload:
         self.ends: list[int] = [0]
         self.promised: list[int] = [0]
 
-    def writer(self, size: int = 1 << 20, seam: Seam | None = None):
+    def writer(self, size: int = 1 << 20, seam: Seam | None = None) -> JournalWriter:
         return open_writer(self.directory, seam or self.recorder, journal_size=size, codec=self.codec)
 
     def batch(self, writer, *sizes: int, width: int = 60) -> None:
@@ -96,22 +98,47 @@ def reopened(work: Workload) -> None:
             work.batch(writer, 4)
 
 
+def die(writer: JournalWriter, held: AbstractContextManager[JournalWriter]) -> None:
+    """Let go of everything as a killed process does: nothing is written, nothing is synced."""
+    writer._failed = StorageError("SOW-JRN-021", "dead")
+    writer._release()
+    with suppress(ValueError, OSError):
+        held.__exit__(None, None, None)
+
+
+def adopted(work: Workload) -> None:
+    """A writer dies between write and sync; what the next one finds and builds on has to stay."""
+    with work.writer() as writer:
+        work.batch(writer, 2)
+    for size in (3, 9):
+        victim = work.writer()
+        held = victim.lock()
+        held.__enter__()
+        payloads = texts(size, size=300)
+        first, _ = victim.append(group(payloads), 1000)
+        die(victim, held)
+        work.entries += [(first + index, payload) for index, payload in enumerate(payloads)]
+        work.ends.append(len(work.entries))
+        with work.writer() as writer:
+            assert writer.last_txid == len(work.entries)
+            work.recorder.acknowledge()
+            work.promised.append(len(work.entries))
+            work.batch(writer, 1)
+
+
 def repaired(work: Workload) -> None:
+    """An unfinished group and a torn block, put right by the next writer."""
     with work.writer() as writer:
         work.batch(writer, 3)
+    victim = work.writer()
+    held = victim.lock()
+    held.__enter__()
+    victim.append(group(texts(40)), 1000, last=False)
+    die(victim, held)
     file = work.directory / f"{INSTANCE}.0000000000.journal"
-    torn = group(texts(40))
-    with open_writer(work.directory, NO_SYNC) as writer, writer.lock():
-        writer.append(torn, 1000, last=False)
-        writer._file.synced = writer._file.offset
-        writer._failed = RuntimeError  # type: ignore[assignment]  # leaves everything as a killed process would
-        size = file.stat().st_size
-    file.write_bytes(file.read_bytes()[: size - 30])
-    recorder = Recorder(work.recorder.root, forget_syncs=work.recorder._forget)
-    recorder.acknowledged, before = 1, work.promised
-    work.recorder = recorder
-    recorder.operations.append(None)
-    work.promised = before
+    file.write_bytes(file.read_bytes()[:-30])
+    work.recorder = Recorder(work.recorder.root, forget_syncs=work.recorder._forget)
+    work.recorder.acknowledge()
     with work.writer() as writer:
         work.batch(writer, 2)
 
@@ -123,6 +150,7 @@ WORKLOADS = (
     rolling,
     two_writers,
     abandoned_group,
+    adopted,
     reopened,
     repaired,
 )
@@ -198,6 +226,22 @@ def test_every_state_holds_what_was_acknowledged(workload, codec: int, scratch: 
     COUNTS[workload.__name__, codec] = count
     assert wrong == []
     assert count > 20
+
+
+def test_a_cut_tail_is_on_the_disk_before_it_is_cut(scratch: Path) -> None:
+    work = Workload(scratch / "cut", CODEC_ZSTD)
+    repaired(work)
+    name = f"log/{INSTANCE}.0000000000.journal"
+    before = work.recorder._start.files()[name]
+    copies = [path for path in work.directory.iterdir() if path.name.endswith(".torn-1")]
+    torn = copies[0].read_bytes()
+    assert before is not None
+    assert before.endswith(torn)
+    for state in work.recorder.states():
+        now = state.files[name]
+        assert now is not None
+        if not now.startswith(before):
+            assert state.files.get(f"{name}.torn-1") == torn
 
 
 def test_there_are_enough_states() -> None:

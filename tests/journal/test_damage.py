@@ -253,6 +253,21 @@ def test_damage_names_file_offset_and_txids(memory: Path) -> None:
     assert sorted(found) == [txid for txid, _ in sample.entries if txid not in txids]
 
 
+def test_a_map_that_is_read_without_its_block_is_checked_too(memory: Path) -> None:
+    sample = build(memory, [6, 6, 6, 6], 300)
+    path = next(iter(sample.blocks))
+    start, end, _ = sample.blocks[path][1]
+    whole = sample.files[path]
+    size = whole[start:end].index(b"orders" if b"orders" in whole[start:end] else b"trades")
+    for position in range(start + 104, start + size + 12):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
+        with Journal.open(memory, INSTANCE) as journal:
+            with pytest.raises(DamageError):
+                list(journal.blocks(topic=("other", "json")))
+            with pytest.raises(DamageError):
+                journal.topics()
+
+
 def test_a_journal_inside_a_payload_is_no_journal(memory: Path) -> None:
     sample = build(memory, [3, 3], 60, codec=0)
     inner = sample.files[next(iter(sample.blocks))]

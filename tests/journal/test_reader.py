@@ -171,8 +171,8 @@ def test_a_topics_file_of_another_history_is_not_believed(directory: Path) -> No
     path.write_bytes(later)
     assert facts(directory) == expected
     with open_writer(directory, NO_SYNC) as writer:
-        publish(writer, group([b"y" * 300], topic=0, time=5000))
-        assert writer.end().txid == end.txid
+        publish(writer, group([b"y" * 299], topic=0, time=5000))
+        assert writer.end() == end
     path.write_bytes(later)
     with Journal.open(directory, INSTANCE) as journal:
         assert journal.topic_state(ORDERS).last_time == 5000
