@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.damage import naming_replay
 from sowctl.engine.history import Version, as_of
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.positions import open_log, refuse_unlogged_past
@@ -35,6 +36,7 @@ class VersionsSource:
     def __init__(self, base: CurrentSource, topic: TopicConfig | None, at: int) -> None:
         self.topic, self.message_type = base.topic, base.message_type
         self._base, self._at = base, at
+        self._config = topic
         self._rule = retention(topic.history) if topic is not None else None
         self._updates: dict[bytes, list[bytes]] = {}
         if base.overlay is not None:
@@ -45,14 +47,15 @@ class VersionsSource:
         """See :class:`~sowctl.engine.sources.Source`."""
         keys: list[bytes] = []
         values: list[bytes] = []
-        for key, versions in self.timelines(size):
-            chosen = as_of(versions, self._at)
-            if chosen is not None:
-                keys.append(key)
-                values.append(chosen.value)
-                if len(keys) >= size:
-                    yield keys, values
-                    keys, values = [], []
+        with naming_replay(self._config):
+            for key, versions in self.timelines(size):
+                chosen = as_of(versions, self._at)
+                if chosen is not None:
+                    keys.append(key)
+                    values.append(chosen.value)
+                    if len(keys) >= size:
+                        yield keys, values
+                        keys, values = [], []
         if keys:
             yield keys, values
 
@@ -196,7 +199,7 @@ def _folded(instance: Instance, topic: TopicConfig, log: Journal, at: int) -> So
         rebuild(instance, log, [replace(topic, file=path)], at=at)
         base = open_file(instance, path)
         stack.callback(base.close)
-        return CurrentSource(stack.pop_all(), base.snapshot, None, topic.expiration, at)
+        return CurrentSource(stack.pop_all(), base.snapshot, None, topic, at)
 
 
 def _pieced(

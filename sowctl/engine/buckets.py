@@ -10,15 +10,19 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from operator import itemgetter
+from itertools import accumulate, pairwise
 from pathlib import Path
 from struct import Struct
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 from sowctl.errors import StorageError
 
-_FRAME = Struct(">8sI")
+Pairs = tuple[list[bytes], list[bytes]]
+"""Keys of 8 bytes and stored values, in parallel."""
+
+_CHUNK = Struct("<QQ")
+"""Before every part of a file: the number of its pairs, and the bytes of its values."""
 WRITE_BYTES = 1 << 20
 
 
@@ -26,6 +30,9 @@ class Buckets:
     """Keys and values in, the same in key order out; ``expected`` bytes make buckets of about ``limit``."""
 
     def __init__(self, directory: Path, expected: int, limit: int) -> None:
+        import numpy
+
+        self._np = numpy
         self._count = max(1, -(-expected // limit))
         self._keys: list[list[bytes]] = [[] for _ in range(self._count)]
         self._values: list[list[bytes]] = [[] for _ in range(self._count)]
@@ -53,21 +60,40 @@ class Buckets:
             self._keys[0] += keys
             self._values[0] += values
             return
-        for key, value in zip(keys, values, strict=True):
-            bucket = int.from_bytes(key, "big") * self._count >> 64
-            self._keys[bucket].append(key)
-            self._values[bucket].append(value)
-            self._sizes[bucket] += len(value)
+        np = self._np
+        owners = (self._numbers(keys) >> np.uint64(32)) * np.uint64(self._count) >> np.uint64(32)
+        order = np.argsort(owners, kind="stable")
+        ends = np.searchsorted(owners[order], np.arange(self._count + 1, dtype=np.uint64))
+        for bucket, (start, end) in enumerate(pairwise(ends.tolist())):
+            if start == end:
+                continue
+            places = order[start:end].tolist()
+            chosen = [values[place] for place in places]
+            self._keys[bucket] += [keys[place] for place in places]
+            self._values[bucket] += chosen
+            self._sizes[bucket] += sum(map(len, chosen))
             if self._sizes[bucket] >= WRITE_BYTES:
                 self._spill(bucket)
 
+    def sorted(self, size: int) -> Iterator[Pairs]:
+        """Everything in key order, in parts of at most ``size`` pairs."""
+        for bucket in range(self._count):
+            keys, values = self._load(bucket)
+            order = self._np.argsort(self._numbers(keys), kind="stable").tolist()
+            for start in range(0, len(order), size):
+                part = order[start : start + size]
+                yield [keys[place] for place in part], [values[place] for place in part]
+
+    def _numbers(self, keys: list[bytes]) -> Any:
+        """Keys as an array of unsigned integers, which sort as they do."""
+        return self._np.frombuffer(b"".join(keys), dtype=">u8").astype(self._np.uint64)
+
     def _spill(self, bucket: int) -> None:
-        parts = []
-        for key, value in zip(self._keys[bucket], self._values[bucket], strict=True):
-            parts.append(_FRAME.pack(key, len(value)))
-            parts.append(value)
+        keys, values = self._keys[bucket], self._values[bucket]
+        lengths = self._np.fromiter(map(len, values), dtype="<u4", count=len(values))
+        head = _CHUNK.pack(len(keys), int(lengths.sum(dtype="u8")))
         try:
-            self._files[bucket].write(b"".join(parts))
+            self._files[bucket].write(b"".join([head, *keys, lengths.tobytes(), *values]))
         except OSError as problem:
             raise StorageError(
                 "SOW-ENG-040",
@@ -77,29 +103,21 @@ class Buckets:
             ) from problem
         self._keys[bucket], self._values[bucket], self._sizes[bucket] = [], [], 0
 
-    def sorted(self) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Everything in key order, a bucket at a time."""
-        for bucket in range(self._count):
-            if self._count > 1:
-                self._spill(bucket)
-                self._load(bucket)
-            keys, values = self._keys[bucket], self._values[bucket]
-            self._keys[bucket], self._values[bucket] = [], []
-            order = sorted(range(len(keys)), key=keys.__getitem__)
-            yield (
-                list(itemgetter(*order)(keys)) if len(order) > 1 else keys,
-                (list(itemgetter(*order)(values)) if len(order) > 1 else values),
-            )
-
-    def _load(self, bucket: int) -> None:
-        file = self._files[bucket]
-        file.seek(0)
-        raw = file.read()
-        file.close()
-        at = 0
-        while at < len(raw):
-            key, size = _FRAME.unpack_from(raw, at)
-            at += _FRAME.size
-            self._keys[bucket].append(key)
-            self._values[bucket].append(raw[at : at + size])
-            at += size
+    def _load(self, bucket: int) -> Pairs:
+        """All pairs of a bucket, which is empty then: those of its file, in order, and those not yet written."""
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        if self._count > 1:
+            file = self._files[bucket]
+            file.seek(0)
+            while head := file.read(_CHUNK.size):
+                count, size = _CHUNK.unpack(head)
+                raw = file.read(12 * count + size)
+                keys += [raw[at : at + 8] for at in range(0, 8 * count, 8)]
+                lengths = self._np.frombuffer(raw, dtype="<u4", count=count, offset=8 * count).tolist()
+                values += [raw[start:end] for start, end in pairwise(accumulate(lengths, initial=12 * count))]
+            file.close()
+        keys += self._keys[bucket]
+        values += self._values[bucket]
+        self._keys[bucket], self._values[bucket] = [], []
+        return keys, values

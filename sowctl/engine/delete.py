@@ -96,12 +96,13 @@ def _delete(session: WriteSession, writer: TopicWriter, matcher: Matcher, option
     if not keys_and_checks:
         return report
     at = max(now, writer.last_time)
-    if writer.journalled:
-        first = session.append(_group(writer, keys_and_checks, at), now)
-    else:
-        first = writer.last_txid + 1
-    for offset, (key, check) in enumerate(keys_and_checks):
-        writer.overlay.delete(key, tombstone(key, check, first + offset, at))
+    with session.noting():
+        if writer.journalled:
+            first = session.append(_group(writer, keys_and_checks, at), now)
+        else:
+            first = writer.last_txid + 1
+        for offset, (key, check) in enumerate(keys_and_checks):
+            writer.overlay.delete(key, tombstone(key, check, first + offset, at))
     writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
     if not writer.journalled:
         writer.apply(NO_LINEAGE, writer.last_txid)

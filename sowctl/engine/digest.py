@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sowctl.engine.asof import VersionsSource
+from sowctl.engine.damage import naming_replay
 from sowctl.engine.history import prune
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.reading import open_now, open_source
@@ -43,7 +44,7 @@ def digest(instance: Instance, target: Target, at: int | None = None) -> Digest:
     if at is not None:
         return _of_records(instance, target, at)
     source = open_now(instance, target)
-    with closing(source):
+    with closing(source), naming_replay(target.topic):
         history = target.topic.history if target.topic is not None else None
         if history is not None:
             total, records, versions = _with_versions(source, target, instance.now)

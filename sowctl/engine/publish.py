@@ -331,10 +331,11 @@ class _Run:
     def append(self, parts: list[Entries], publisher: Publisher | None, now: int) -> tuple[list[bytes], int]:
         """One group in the journal, then the overlays; returns its messages and its first txid."""
         group, ranks = group_of(parts, publisher)
-        first, _ = self.session.journal.append(group, now)
-        for part, rank in zip(parts, ranks, strict=True):
-            whole = isinstance(rank, range)
-            into_overlay(part, range(first, first + len(rank)) if whole else [first + r for r in rank])
+        with self.session.noting():
+            first, _ = self.session.journal.append(group, now)
+            for part, rank in zip(parts, ranks, strict=True):
+                whole = isinstance(rank, range)
+                into_overlay(part, range(first, first + len(rank)) if whole else [first + r for r in rank])
         return group.payloads, first
 
     def write_alone(self, part: Entries, publisher: Publisher | None) -> tuple[list[bytes], int]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.apply import into_store
-from sowctl.engine.buckets import Buckets
+from sowctl.engine.buckets import Buckets, Pairs
 from sowctl.engine.history import Retention
 from sowctl.engine.overlay import Overlay, values_of
 from sowctl.engine.positions import definition_of
@@ -39,6 +40,9 @@ BUCKET_BYTES = 96 << 20
 """Bytes of values sorted at once; what does not fit goes through temporary files beside the new store."""
 KEEP_BYTES = 64 << 20
 """Blocks of up to this many stored bytes are kept between the passes instead of being read again."""
+PART = 1000
+PARTS = 64
+"""Records appended at once, so that their bytes stay in the processor's cache; such parts in one transaction."""
 COMPACT_ENTRIES = 4_000_000
 """The first pass forgets superseded entries whenever it holds so many."""
 
@@ -209,10 +213,15 @@ def _fill(builder: Builder, log: Journal, topic: TopicConfig, span: Range, rule:
     with Buckets(directory, int(size * share) + 96 * len(winners), BUCKET_BYTES) as buckets:
         for block in blocks.again():
             buckets.add(*_taken(block, winners))
-        for keys, values in buckets.sorted():
-            for start in range(0, len(keys), 20_000):
-                builder.append(keys[start : start + 20_000], values[start : start + 20_000])
+        parts = buckets.sorted(PART)
+        while several := list(islice(parts, PARTS)):
+            builder.change(partial(_append, several), pending=sum(len(value) for _, part in several for value in part))
     return last.entries, last.latest
+
+
+def _append(several: list[Pairs], txn: WriteTxn) -> None:
+    for keys, values in several:
+        txn.bulk_append(keys, values)
 
 
 class _LastPerKey:
@@ -281,32 +290,42 @@ class _LastPerKey:
         return self._txids[0][self._publishes[0]]
 
 
-def _taken(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
-    """Keys and stored values of the entries of a block whose txids are among ``winners``."""
-    low, high = winners.searchsorted([block.first_txid, block.last_txid + 1])
+def _taken(block: Block, winners: Any) -> Pairs:
+    """Keys and stored values of the entries of a block whose txids are among ``winners``, a numpy array."""
+    first = block.first_txid
+    low, high = (
+        winners.searchsorted(winners.dtype.type(first)),
+        winners.searchsorted(winners.dtype.type(first + len(block))),
+    )
     if low == high:
         return [], []
-    places = [int(txid) - block.first_txid for txid in winners[low:high]]
-    columns = block.columns()
+    txids = winners[low:high].tolist()
+    columns = block.numpy_columns()
     if columns.user_keys is not None or columns.correlation_ids is not None or columns.logical_topics is not None:
-        wanted = {block.first_txid + place for place in places}
-        return _exactly(block, wanted)
-    raw_keys, raw_checks = bytes(columns.keys), bytes(columns.checks)
-    payloads = block.payloads()
-    whole = len(places) == len(payloads)
-    keys = [raw_keys[8 * place : 8 * place + 8] for place in places]
+        return _exactly(block, set(txids))
+    places = (winners[low:high] - winners.dtype.type(first)).astype("i8")
+    keys = _words(columns.keys[places])
+    ends = columns.lengths.cumsum(dtype="i8")
+    starts = (ends - columns.lengths)[places].tolist()
+    raw = bytes(block.payload_bytes())
     values = encode_plain(
         keys,
-        [raw_checks[8 * place : 8 * place + 8] for place in places],
-        [block.first_txid + place for place in places],
-        list(columns.times) if whole else [columns.times[place] for place in places],
-        list(columns.expirations) if whole else [columns.expirations[place] for place in places],
-        payloads if whole else [payloads[place] for place in places],
+        _words(columns.checks[places]),
+        txids,
+        columns.times[places].tolist(),
+        columns.expirations[places].tolist(),
+        [raw[start:end] for start, end in zip(starts, ends[places].tolist(), strict=True)],
     )
     return keys, values
 
 
-def _exactly(block: Block, wanted: set[int]) -> tuple[list[bytes], list[bytes]]:
+def _words(column: Any) -> list[bytes]:
+    """The 8-byte words of a numpy array."""
+    raw = column.tobytes()
+    return [raw[at : at + 8] for at in range(0, len(raw), 8)]
+
+
+def _exactly(block: Block, wanted: set[int]) -> Pairs:
     keys: list[bytes] = []
     values: list[bytes] = []
     for topic in block.topics:
@@ -331,12 +350,12 @@ def _fill_history(
                 entries += len(keys)
                 latest = int.from_bytes(values[-1][12:20], "little", signed=True)
                 buckets.add(keys, values)
-        for keys, values in buckets.sorted():
-            for key, rows in groupby(zip(keys, values, strict=True), key=itemgetter(0)):
-                versions = extend([], (value for _, value in rows), rule)
-                current = versions[-1]
-                older = versions if current.tombstone else versions[:-1]
-                if not current.tombstone:
-                    builder.append([key], [current.value])
-                builder.append_versions([(key, value_of(key, version)) for version in older])
+        entries_in_order = chain.from_iterable(zip(*part, strict=True) for part in buckets.sorted(PART))
+        for key, rows in groupby(entries_in_order, key=itemgetter(0)):
+            versions = extend([], (value for _, value in rows), rule)
+            current = versions[-1]
+            older = versions if current.tombstone else versions[:-1]
+            if not current.tombstone:
+                builder.append([key], [current.value])
+            builder.append_versions([(key, value_of(key, version)) for version in older])
     return entries, latest

@@ -35,6 +35,7 @@ class WriteSession:
         self.dry_run = dry_run
         self.topics: dict[tuple[str, str], TopicWriter] = {}
         self._journal: JournalWriter | None = None
+        self._complete = True
 
     @property
     def journal(self) -> JournalWriter:
@@ -92,6 +93,17 @@ class WriteSession:
                     highest = max(highest, snapshot.sequence(publisher) or 0)
         return highest
 
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Around reading or appending entries and folding them into the overlays.
+
+        If that is broken off, by a signal or by damage, the overlays lack entries: nothing is applied any more, because
+        a store would then claim a position that it has not got. The journal has the entries.
+        """
+        complete, self._complete = self._complete, False
+        yield
+        self._complete = complete
+
     def append(self, group: Group, now: int) -> int:
         """Append and sync one group at once; returns its first txid. From here on it is acknowledged."""
         first, _ = self.journal.append(group, now)
@@ -100,6 +112,8 @@ class WriteSession:
 
     def apply(self, *, force: bool = False) -> None:
         """Apply overlays that have grown large (``force``: all that hold anything). Locks must be held."""
+        if not self._complete:
+            return
         for topic in sorted(self.topics.values(), key=lambda t: t.store.path):
             if not topic.journalled or not topic.overlay.size:
                 continue
@@ -125,10 +139,11 @@ class WriteSession:
             self._journal.close()
 
     def _refresh(self) -> None:
-        for block in self.journal.refresh():
-            for ref, topic in self.topics.items():
-                if topic.journalled and block.map.has(ref):
-                    topic.overlay.fold(block, ref)
+        with self.noting():
+            for block in self.journal.refresh():
+                for ref, topic in self.topics.items():
+                    if topic.journalled and block.map.has(ref):
+                        topic.overlay.fold(block, ref)
 
     def __enter__(self) -> WriteSession:
         return self

@@ -14,23 +14,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from sowctl.config.model import Expiration, TopicConfig
 from sowctl.engine.apply import visible
+from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import check_position, no_store, not_covered, open_log
-from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
 from sowctl.store.read import Snapshot
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
 
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys and stored values, in parallel."""
-
-NO_EXPIRY = Expiration("disabled")
 
 
 class Source(Protocol):
@@ -56,8 +54,14 @@ class CurrentSource:
     """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store."""
 
     def __init__(
-        self, held: ExitStack, snapshot: Snapshot, overlay: Overlay | None, expiration: Expiration, now: int
+        self,
+        held: ExitStack,
+        snapshot: Snapshot,
+        overlay: Overlay | None,
+        config: TopicConfig | None,
+        now: int,
     ) -> None:
+        self.config = config
         definition = snapshot.meta.definition
         self.topic = definition.topic
         self.message_type = definition.message_type
@@ -66,7 +70,7 @@ class CurrentSource:
         self._held = held
         self._snapshot = snapshot
         self._now = now
-        self._hides = expires(expiration)
+        self._hides = config is not None and expires(config.expiration)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -83,14 +87,16 @@ class CurrentSource:
         pairs = self._snapshot.scan(batch=size)
         if self.overlay is not None and self.overlay.current:
             pairs = merged(pairs, self.overlay.current, size)
-        for keys, values in pairs:
-            yield self._visible(keys, values)
+        with naming_replay(self.config):
+            for keys, values in pairs:
+                yield self._visible(keys, values)
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
         """See :class:`Source`."""
         wanted = sorted(set(keys))
         current = self.overlay.current if self.overlay is not None else {}
-        found = self._snapshot.get_many([key for key in wanted if key not in current])
+        with naming_replay(self.config):
+            found = self._snapshot.get_many([key for key in wanted if key not in current])
         found.update((key, value) for key in wanted if (value := current.get(key)) is not None)
         chosen = [key for key in wanted if key in found]
         return self._visible(chosen, [found[key] for key in chosen])
@@ -149,15 +155,13 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
         path = topic.file
         if path is None or not path.exists():
             path = _rebuilt(instance, topic, stack)
-        try:
+        with naming_replay(topic):
             store = Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait)
             stack.callback(store.close)
             snapshot = store.snapshot()
             stack.callback(snapshot.close)
-        except DamageError as error:
-            raise pointing_to_replay(error, topic) from error
         overlay = read_overlay(instance, topic, snapshot.meta, path)
-        return CurrentSource(stack.pop_all(), snapshot, overlay, topic.expiration, at)
+        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at)
 
 
 def open_file(instance: Instance, path: Path) -> CurrentSource:
@@ -165,7 +169,7 @@ def open_file(instance: Instance, path: Path) -> CurrentSource:
     with ExitStack() as stack:
         store = stack.enter_context(Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait))
         snapshot = stack.enter_context(store.snapshot())
-        return CurrentSource(stack.pop_all(), snapshot, None, NO_EXPIRY, 0)
+        return CurrentSource(stack.pop_all(), snapshot, None, None, 0)
 
 
 def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: Path) -> Overlay | None:
@@ -215,20 +219,3 @@ def _rebuilt(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
         rebuild(instance, log, [moved], after={ref: recovery_start(topic, log, instance)})
         assert moved.file is not None
         return moved.file
-
-
-def pointing_to_replay(error: DamageError, topic: TopicConfig) -> SowError:
-    """The same damage, with the command that helps."""
-    hint = error.hint
-    if topic.journalled:
-        hint = f"sowctl replay {topic.name} rebuilds the store from the journals; the damaged file is kept beside it"
-    return DamageError(error.code, error.message, place=error.place, hint=hint, **error.facts)
-
-
-def exists(instance: Instance, topic: TopicConfig) -> bool:
-    """Whether there is anything to read for a topic."""
-    try:
-        open_current(instance, topic).close()
-    except MissingError:
-        return False
-    return True

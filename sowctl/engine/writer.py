@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.apply import apply, visible
+from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import check_position, definition_of, not_covered, open_log, refuse_unlogged_past
@@ -67,7 +68,7 @@ class TopicWriter:
         wanted = asked.difference(current)
         found = {key: value for key in asked - wanted if (value := current[key]) is not None}
         if wanted:
-            with self.store.snapshot() as snapshot:
+            with naming_replay(self.config), self.store.snapshot() as snapshot:
                 if snapshot.count:
                     found.update(snapshot.get_many(sorted(wanted)))
         if self.expires:
@@ -77,7 +78,7 @@ class TopicWriter:
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All live records, overlay included, in key order. The store must not be written meanwhile."""
-        with self.store.snapshot() as snapshot:
+        with naming_replay(self.config), self.store.snapshot() as snapshot:
             pairs = snapshot.scan(batch=size)
             if self.overlay.current:
                 pairs = merged(pairs, self.overlay.current, size)
@@ -87,15 +88,16 @@ class TopicWriter:
 
     def apply(self, lineage: bytes, upto: int, sequences: dict[int, int] | None = None) -> None:
         """Put the overlay into the store; the first time also remove what had expired when the session began."""
-        apply(
-            self.store,
-            self.overlay,
-            lineage=lineage,
-            upto=upto,
-            rule=self.rule,
-            remove_expired_at=self.remove_expired_at,
-            sequences=sequences,
-        )
+        with naming_replay(self.config):
+            apply(
+                self.store,
+                self.overlay,
+                lineage=lineage,
+                upto=upto,
+                rule=self.rule,
+                remove_expired_at=self.remove_expired_at,
+                sequences=sequences,
+            )
         self.remove_expired_at = None
 
 
@@ -112,7 +114,8 @@ def open_writer(
     with ExitStack() as held:
         if config.file is None:
             config = _temporary(config, journal, volatile, held)
-        return _open_writer(instance, config, journal, held)
+        with naming_replay(config):
+            return _open_writer(instance, config, journal, held)
 
 
 def _open_writer(

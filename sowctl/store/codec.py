@@ -178,7 +178,7 @@ def damaged_record(key: bytes, place: str | None = None) -> DamageError:
         "SOW-STO-001",
         f"record {int.from_bytes(key[:8], 'big')} is damaged: its checksum does not match",
         place=place,
-        hint="run sowctl replay for this topic, or sowctl store repair",
+        hint="run sowctl replay for this topic, or restore the file from a copy",
         sow_key=int.from_bytes(key[:8], "big"),
     )
 

@@ -151,7 +151,7 @@ def _damaged(place: str) -> DamageError:
         "SOW-STO-012",
         "the meta record is damaged: its checksum does not match",
         place=place,
-        hint="run sowctl replay for this topic, or sowctl store repair",
+        hint="run sowctl replay for this topic, or restore the file from a copy",
     )
 
 

@@ -15,7 +15,7 @@ import lmdb
 
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
 
-REBUILD = "run sowctl replay for this topic, or sowctl store check to see what is left"
+REBUILD = "run sowctl replay for this topic, or restore the file from a copy"
 _DAMAGE = (
     lmdb.InvalidError,
     lmdb.CorruptedError,
