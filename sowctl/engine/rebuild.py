@@ -215,7 +215,7 @@ def _fill(builder: Builder, log: Journal, topic: TopicConfig, span: Range, rule:
             buckets.add(*_taken(block, winners))
         parts = buckets.sorted(PART)
         while several := list(islice(parts, PARTS)):
-            builder.change(partial(_append, several), pending=sum(len(value) for _, part in several for value in part))
+            builder.change(partial(_append, several), pending=sum(sum(map(len, values)) for _, values in several))
     return last.entries, last.latest
 
 
