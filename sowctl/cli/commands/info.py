@@ -8,7 +8,7 @@ from sowctl.cli.options import Columns, Format, Targets
 EXAMPLES = (
     "sowctl info",
     "sowctl info orders --format json",
-    "sowctl info sow/orders.sow",
+    "sowctl info sow/orders.json.sow",
 )
 
 

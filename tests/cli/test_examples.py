@@ -1,0 +1,80 @@
+"""Every example of every command, and so of every manual page, run by a shell in a fresh copy of the demo."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sowctl.cli.dispatch import load
+from sowctl.cli.table import COMMANDS
+from tests.support.instances import topic_xml
+
+ROOT = Path(__file__).parents[2]
+LINES = [(command.name, line) for command in COMMANDS for line in load(command).examples]
+OTHER_STATUS = {
+    "sowctl publish orders in.ndjson --on-error skip --rejects bad.ndjson": 3,
+    "sowctl hash orders --expect 9f3c0e6a1d5b48e7a2c4f06b8d917e35": 1,
+}
+"""Examples that show a status other than 0."""
+FILES = {
+    "fills.ndjson": '{"orderId":10001,"status":"filled"}\n',
+    "in.ndjson": '{"orderId":10001}\nnonsense\n',
+    "done.ndjson": '{"orderId":10002}\n',
+    "topics.xml": topic_xml("t"),
+    "bin/producer": "#!/bin/sh\necho '{\"orderId\":1}'\n",
+    "bin/sowctl": f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m sowctl "$@"\n',
+}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A demo instance with the files that the examples name."""
+    place = tmp_path_factory.mktemp("examples") / "demo"
+    command = [sys.executable, "-m", "sowctl", "demo", str(place)]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=120)
+    config = (place / "sowctl.xml").read_text(encoding="utf-8")
+    (place / "amps.xml").write_text(config, encoding="utf-8")
+    (place / "other.xml").write_text(
+        config.replace(">sow/", ">sow2/").replace(">journal<", ">journal2<"), encoding="utf-8"
+    )
+    for name, text in FILES.items():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    for directory in (".zfunc", ".config/fish/completions", ".local/share/bash-completion/completions"):
+        (place / directory).mkdir(parents=True)
+    return place
+
+
+@pytest.mark.parametrize("line", [line for _, line in LINES], ids=[f"{name}-{n}" for n, (name, _) in enumerate(LINES)])
+def test_an_example_does_what_it_says(demo: Path, tmp_path: Path, line: str) -> None:
+    here = shutil.copytree(demo, tmp_path / "here")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SOWCTL")}
+    environment = kept | {
+        "PATH": f"{here / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(here),
+        "SOWCTL_CONFIG": "sowctl.xml",
+        "SOWCTL_NOW": "2026-01-05T11:40:00Z",
+    }
+    words = line.replace("/tmp/morning", str(tmp_path / "morning"))
+    if line == "sowctl demo":
+        shutil.rmtree(here / "demo", ignore_errors=True)
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {words}"],
+        cwd=here,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == OTHER_STATUS.get(line, 0), done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+
+
+def test_the_exceptions_are_examples() -> None:
+    assert set(OTHER_STATUS) <= {line for _, line in LINES}
