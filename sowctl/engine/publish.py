@@ -296,14 +296,26 @@ class _Run:
         self.publishers[client].number(len(batch.payloads), own)
         return self.publishers[client]
 
+    def logs(self, shares: list[_Share], publisher: Publisher) -> list[tuple[list[int], int]]:
+        """Places by where their numbers are kept, with the highest number there."""
+        together = [share for share in shares if share.writer.journalled]
+        groups = [together] if together else []
+        groups += [[share] for share in shares if not share.writer.journalled]
+        return [
+            (
+                [place for share in group for place in share.ready.places],
+                self.session.highest_sequence(publisher.identity[0], [share.writer for share in group]),
+            )
+            for group in groups
+        ]
+
     def commit(self, batch: Batch, shares: list[_Share], publisher: Publisher | None, rejected: list[Rejected]) -> None:
         """Under the locks: decide what becomes of each message, append one group, and start syncing it."""
         session = self.session
         with ExitStack() as locks:
             locks.enter_context(session.batch([share.writer for share in shares]))
             now = self.instance.now
-            good = sorted(place for share in shares for place in share.ready.places)
-            duplicates = publisher.admit(good) if publisher is not None else set()
+            duplicates = publisher.admit(self.logs(shares, publisher)) if publisher is not None else set()
             parts: list[Entries] = []
             refusals: list[Refusal] = []
             for share in shares:

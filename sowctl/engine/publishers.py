@@ -36,16 +36,22 @@ class Publisher:
                 self._numbers[place] = self._first + self._base + place
         self._base += count
 
-    def admit(self, places: list[int]) -> set[int]:
-        """Number those of the batch's ``places`` (ascending) that have none; returns the places of duplicates."""
+    def admit(self, logs: list[tuple[list[int], int]]) -> set[int]:
+        """Number those messages of the batch that have no number; returns the places of duplicates.
+
+        ``logs`` are the places that go to the journal, and to each store without one, with the highest number that is
+        known there: a run that died between the two is repeated, and only what was written is a duplicate.
+        """
         last = self._highest(self.identity[0])
+        for place in sorted(place for places, _ in logs for place in places):
+            last = max(last, self._numbers.setdefault(place, last + 1))
         duplicates = set()
-        for place in places:
-            number = self._numbers.setdefault(place, last + 1)
-            if number <= last:
-                duplicates.add(place)
-            else:
-                last = number
+        for places, highest in logs:
+            for place in sorted(places):
+                number = self._numbers[place]
+                if number <= highest:
+                    duplicates.add(place)
+                highest = max(highest, number)
         return duplicates
 
     def sequences(self, places: list[int]) -> list[int]:

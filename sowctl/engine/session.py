@@ -6,7 +6,7 @@ entries synced, then the overlay, then, in larger transactions, the stores (desi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -81,13 +81,17 @@ class WriteSession:
                 topic.reload()
             yield
 
-    def highest_sequence(self, publisher: int) -> int:
-        """The highest sequence number of a publisher in the journal and in the stores of topics without one."""
-        journalled = any(topic.journalled for topic in self.topics.values())
+    def highest_sequence(self, publisher: int, topics: Iterable[TopicWriter] | None = None) -> int:
+        """The highest sequence number of a publisher where ``topics`` (default: all of the session) keep it.
+
+        That is the journal, or the store of a topic without one.
+        """
+        chosen = list(self.topics.values() if topics is None else topics)
+        journalled = any(topic.journalled for topic in chosen)
         if self.dry_run:
             return recorded_sequence(self.instance, publisher) if journalled else 0
         highest = self.journal.highest_sequence(publisher) if journalled else 0
-        for topic in self.topics.values():
+        for topic in chosen:
             if not topic.journalled:
                 with topic.store.snapshot() as snapshot:
                     highest = max(highest, snapshot.sequence(publisher) or 0)

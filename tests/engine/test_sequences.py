@@ -1,0 +1,46 @@
+"""Sequence numbers when a run dies between journal and stores: a repetition brings what is missing, nothing twice."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+
+import pytest
+
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.publish import publish
+from sowctl.errors import StorageError
+from sowctl.messages.framing import FrameReader
+from sowctl.seam import SEAM, Seam
+from tests.support.faults import FailAt
+from tests.support.instances import Lab
+
+
+def _send(lab: Lab, seam: Seam, topics: str) -> tuple[int, int]:
+    """One numbered message per letter, to t or to alone; published and duplicates."""
+    names = {"t": "t", "a": "alone"}
+    rows = [{"topic": names[letter], "sequence": n, "data": {"id": n}} for n, letter in enumerate(topics, start=1)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    source = FrameReader(io.BytesIO(lines), "envelope")
+    report = publish(lab.open(seam=seam), None, [("in", source)], PublishOptions(client="c", batch=4))
+    return report.published, report.duplicates
+
+
+def _ids(lab: Lab, topic: str) -> list[int]:
+    return sorted(json.loads(text)["id"] for text in lab.query(topic))
+
+
+@pytest.mark.parametrize("call", range(1, 7))
+@pytest.mark.parametrize("topics", ["tata", "atta", "aatt", "ttaa", "tatatata"])
+def test_a_failure_between_journal_and_store_loses_nothing_on_repetition(lab: Lab, topics: str, call: int) -> None:
+    lab.publish("t", '{"id":99}')
+    lab.publish("alone", '{"id":99}')
+    try:
+        _send(lab, FailAt(call, errno.EIO, points=("lmdb.commit", "file.sync")), topics)
+    except StorageError:
+        published, duplicates = _send(lab, SEAM, topics)
+        assert published + duplicates == len(topics)
+    expected = [[n for n, letter in enumerate(topics, start=1) if letter == which] + [99] for which in "ta"]
+    assert [_ids(lab, "t"), _ids(lab, "alone")] == expected
+    assert _send(lab, SEAM, topics) == (0, len(topics))
