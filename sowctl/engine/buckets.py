@@ -54,22 +54,23 @@ class Buckets:
     ) -> None:
         self._stack.close()
 
-    def add(self, keys: list[bytes], values: list[bytes]) -> None:
-        """Add pairs."""
+    def add(self, keys: bytes, values: list[bytes]) -> None:
+        """Add values; ``keys`` are theirs, of 8 bytes each, back to back."""
         if self._count == 1:
-            self._keys[0] += keys
+            self._keys[0].append(keys)
             self._values[0] += values
             return
         np = self._np
-        owners = (self._numbers(keys) >> np.uint64(32)) * np.uint64(self._count) >> np.uint64(32)
+        numbers = np.frombuffer(keys, dtype=">u8")
+        owners = (numbers >> np.uint64(32)) * np.uint64(self._count) >> np.uint64(32)
         order = np.argsort(owners, kind="stable")
         ends = np.searchsorted(owners[order], np.arange(self._count + 1, dtype=np.uint64))
         for bucket, (start, end) in enumerate(pairwise(ends.tolist())):
             if start == end:
                 continue
-            places = order[start:end].tolist()
-            chosen = [values[place] for place in places]
-            self._keys[bucket] += [keys[place] for place in places]
+            places = order[start:end]
+            chosen = [values[place] for place in places.tolist()]
+            self._keys[bucket].append(numbers[places].tobytes())
             self._values[bucket] += chosen
             self._sizes[bucket] += sum(map(len, chosen))
             if self._sizes[bucket] >= WRITE_BYTES:
@@ -78,20 +79,23 @@ class Buckets:
     def sorted(self, size: int) -> Iterator[Pairs]:
         """Everything in key order, in parts of at most ``size`` pairs."""
         for bucket in range(self._count):
-            keys, values = self._load(bucket)
-            order = self._np.argsort(self._numbers(keys), kind="stable").tolist()
+            raw, values = self._load(bucket)
+            keys = self._np.frombuffer(raw, dtype=">u8")
+            order = self._order(keys.astype(self._np.uint64))
             for start in range(0, len(order), size):
                 part = order[start : start + size]
-                yield [keys[place] for place in part], [values[place] for place in part]
+                yield words(keys[part]), [values[place] for place in part.tolist()]
 
-    def _numbers(self, keys: list[bytes]) -> Any:
-        """Keys as an array of unsigned integers, which sort as they do."""
-        return self._np.frombuffer(b"".join(keys), dtype=">u8").astype(self._np.uint64)
+    def _order(self, numbers: Any) -> Any:
+        """The places of ``numbers`` in ascending order; equal ones stay in theirs, which takes a slower sort."""
+        order = numbers.argsort()
+        ascending = numbers[order]
+        return numbers.argsort(kind="stable") if (ascending[1:] == ascending[:-1]).any() else order
 
     def _spill(self, bucket: int) -> None:
         keys, values = self._keys[bucket], self._values[bucket]
         lengths = self._np.fromiter(map(len, values), dtype="<u4", count=len(values))
-        head = _CHUNK.pack(len(keys), int(lengths.sum(dtype="u8")))
+        head = _CHUNK.pack(len(values), int(lengths.sum(dtype="u8")))
         try:
             self._files[bucket].write(b"".join([head, *keys, lengths.tobytes(), *values]))
         except OSError as problem:
@@ -103,8 +107,8 @@ class Buckets:
             ) from problem
         self._keys[bucket], self._values[bucket], self._sizes[bucket] = [], [], 0
 
-    def _load(self, bucket: int) -> Pairs:
-        """All pairs of a bucket, which is empty then: those of its file, in order, and those not yet written."""
+    def _load(self, bucket: int) -> tuple[bytes, list[bytes]]:
+        """Keys and values of a bucket, which is empty then: those of its file, and those not yet written."""
         keys: list[bytes] = []
         values: list[bytes] = []
         if self._count > 1:
@@ -112,12 +116,18 @@ class Buckets:
             file.seek(0)
             while head := file.read(_CHUNK.size):
                 count, size = _CHUNK.unpack(head)
-                raw = file.read(12 * count + size)
-                keys += [raw[at : at + 8] for at in range(0, 8 * count, 8)]
-                lengths = self._np.frombuffer(raw, dtype="<u4", count=count, offset=8 * count).tolist()
-                values += [raw[start:end] for start, end in pairwise(accumulate(lengths, initial=12 * count))]
+                keys.append(file.read(8 * count))
+                lengths = self._np.frombuffer(file.read(4 * count), dtype="<u4").tolist()
+                raw = file.read(size)
+                values += [raw[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
             file.close()
         keys += self._keys[bucket]
         values += self._values[bucket]
         self._keys[bucket], self._values[bucket] = [], []
-        return keys, values
+        return b"".join(keys), values
+
+
+def words(column: Any) -> list[bytes]:
+    """The 8-byte words of a numpy array."""
+    raw = column.tobytes()
+    return [raw[at : at + 8] for at in range(0, len(raw), 8)]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.apply import into_store
-from sowctl.engine.buckets import Buckets, Pairs
+from sowctl.engine.buckets import Buckets, Pairs, words
 from sowctl.engine.history import Retention
 from sowctl.engine.overlay import Overlay, values_of
 from sowctl.engine.positions import definition_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.write import WriteTxn
 
-BUCKET_BYTES = 96 << 20
+BUCKET_BYTES = 144 << 20
 """Bytes of values sorted at once; what does not fit goes through temporary files beside the new store."""
 KEEP_BYTES = 64 << 20
 """Blocks of up to this many stored bytes are kept between the passes instead of being read again."""
@@ -212,7 +212,8 @@ def _fill(builder: Builder, log: Journal, topic: TopicConfig, span: Range, rule:
     share = len(winners) / max(last.entries, 1)
     with Buckets(directory, int(size * share) + 96 * len(winners), BUCKET_BYTES) as buckets:
         for block in blocks.again():
-            buckets.add(*_taken(block, winners))
+            keys, values = _taken(block, winners)
+            buckets.add(b"".join(keys), values)
         parts = buckets.sorted(PART)
         while several := list(islice(parts, PARTS)):
             builder.change(partial(_append, several), pending=sum(sum(map(len, values)) for _, values in several))
@@ -271,11 +272,10 @@ class _LastPerKey:
         if len(self._keys) <= 1 and self._held <= COMPACT_ENTRIES:
             return
         keys = np.concatenate(self._keys)
-        order = np.argsort(keys, kind="stable")
+        order = keys.argsort()
         ordered = keys[order]
-        is_last = np.ones(len(ordered), dtype=bool)
-        is_last[:-1] = ordered[1:] != ordered[:-1]
-        kept = np.sort(order[is_last])
+        begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        kept = np.sort(np.maximum.reduceat(order, begins))
         self._txids = [np.concatenate(self._txids)[kept]]
         self._publishes = [np.concatenate(self._publishes)[kept]]
         self._keys = [keys[kept]]
@@ -304,25 +304,19 @@ def _taken(block: Block, winners: Any) -> Pairs:
     if columns.user_keys is not None or columns.correlation_ids is not None or columns.logical_topics is not None:
         return _exactly(block, set(txids))
     places = (winners[low:high] - winners.dtype.type(first)).astype("i8")
-    keys = _words(columns.keys[places])
+    keys = words(columns.keys[places])
     ends = columns.lengths.cumsum(dtype="i8")
     starts = (ends - columns.lengths)[places].tolist()
     raw = bytes(block.payload_bytes())
     values = encode_plain(
         keys,
-        _words(columns.checks[places]),
+        words(columns.checks[places]),
         txids,
         columns.times[places].tolist(),
         columns.expirations[places].tolist(),
         [raw[start:end] for start, end in zip(starts, ends[places].tolist(), strict=True)],
     )
     return keys, values
-
-
-def _words(column: Any) -> list[bytes]:
-    """The 8-byte words of a numpy array."""
-    raw = column.tobytes()
-    return [raw[at : at + 8] for at in range(0, len(raw), 8)]
 
 
 def _exactly(block: Block, wanted: set[int]) -> Pairs:
@@ -349,7 +343,7 @@ def _fill_history(
             if keys:
                 entries += len(keys)
                 latest = int.from_bytes(values[-1][12:20], "little", signed=True)
-                buckets.add(keys, values)
+                buckets.add(b"".join(keys), values)
         entries_in_order = chain.from_iterable(zip(*part, strict=True) for part in buckets.sorted(PART))
         for key, rows in groupby(entries_in_order, key=itemgetter(0)):
             versions = extend([], (value for _, value in rows), rule)
