@@ -41,6 +41,19 @@ def walk(node: Node) -> Iterator[Node]:
         stack.extend(reversed(current.children()))
 
 
+def walk_up(node: Node) -> Iterator[Node]:
+    """Every node of the tree, operands from left to right before what they belong to."""
+    stack = [(node, False)]
+    while stack:
+        current, visited = stack.pop()
+        below = () if visited else current.children()
+        if not below:
+            yield current
+            continue
+        stack.append((current, True))
+        stack.extend((child, False) for child in reversed(below))
+
+
 def transform(node: Node, change: Callable[[Node], Node | None]) -> Node:
     """A copy of the tree in which every node that ``change`` answers is replaced by the answer."""
     done: list[Node] = []
@@ -51,7 +64,7 @@ def transform(node: Node, change: Callable[[Node], Node | None]) -> Node:
         if visited:
             operands = done[len(done) - len(below) :]
             del done[len(done) - len(below) :]
-            done.append(_with_children(current, operands) if below else current)
+            done.append(replace_children(current, operands) if below else current)
             continue
         other = change(current)
         if other is not None:
@@ -62,7 +75,8 @@ def transform(node: Node, change: Callable[[Node], Node | None]) -> Node:
     return done[0]
 
 
-def _with_children(node: Node, operands: list[Node]) -> Node:
+def replace_children(node: Node, operands: list[Node]) -> Node:
+    """The same node with other operands, as many as it has."""
     rest = iter(operands)
     parts: list[Any] = []
     for part in node.parts:

@@ -1,0 +1,13 @@
+"""The columnar evaluator: compiled expressions over numpy columns (``sowctl-expressions(7)``, two evaluators).
+
+Whoever imports this package imports numpy. The row evaluator defines every result; what cannot be computed on columns
+with the very same result is handed back to it, node by node, and :meth:`ColumnProgram.explanation` says so.
+"""
+
+from __future__ import annotations
+
+from sowctl.expressions.columns.batch import Batch
+from sowctl.expressions.columns.column import Column, Kind
+from sowctl.expressions.columns.program import ColumnProgram
+
+__all__ = ["Batch", "Column", "ColumnProgram", "Kind"]

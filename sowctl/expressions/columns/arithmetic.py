@@ -1,0 +1,117 @@
+"""Arithmetic on columns, where it is exactly what ``expressions/arithmetic.py`` computes row by row."""
+
+from __future__ import annotations
+
+import operator as py
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sowctl.expressions.columns.build import over_words
+from sowctl.expressions.columns.column import EXACT, FLOATS, NULLS, Array, Column, Kind, Unsuited, either
+from sowctl.values.compare import number_of
+
+_I64 = (1 << 63) - 1
+_DOUBLE: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.fmod}
+_EXACT: dict[str, Callable[[int, int], int]] = {"+": py.add, "-": py.sub, "*": py.mul}
+
+
+def as_numbers(column: Column) -> Column:
+    """The column converted to numbers; of arrays the first values. Raises Unsuited for what stays mixed."""
+    column = column.scalars
+    if column.kind is Kind.STRING:
+        column = over_words(column, number_of)
+    if column.kind is Kind.BOOL:
+        return Column(Kind.I64, column.size, column.data.astype(np.int64), column.nulls, constant=column.constant)
+    if column.kind is Kind.ROWS:
+        raise Unsuited("values of several kinds")
+    return column
+
+
+def operate(operator: str, a: Column, b: Column) -> Column:
+    """``a operator b``. Raises Unsuited."""
+    a, b = as_numbers(a), as_numbers(b)
+    if Kind.NULL in (a.kind, b.kind):
+        return NULLS
+    if Kind.U64 in (a.kind, b.kind):
+        raise Unsuited("Integers from 2**63 on")
+    if a.kind is b.kind is Kind.I64:
+        return _whole(operator, a, b)
+    with np.errstate(all="ignore"):
+        if Kind.NUMBER in (a.kind, b.kind):
+            return _mixed(operator, a, b)
+        data = _DOUBLE[operator](_doubles(a), _doubles(b))
+    return _finished(Kind.DOUBLE, data, a, b)
+
+
+def _doubles(column: Column) -> Array:
+    return column.data if column.kind in FLOATS else column.data.astype(np.float64)
+
+
+def _finished(kind: Kind, data: Array, a: Column, b: Column, ints: Array | None = None) -> Column:
+    nulls = either(a.nulls, b.nulls)
+    if nulls is not None:
+        nulls = np.broadcast_to(nulls, data.shape)
+        data[nulls] = 0 if kind is Kind.I64 else np.nan
+    return Column(kind, len(data), data, nulls, ints=ints, constant=a.constant and b.constant)
+
+
+def _whole(operator: str, a: Column, b: Column) -> Column:
+    x, y = a.data, b.data
+    if operator in _EXACT:
+        if not _within(operator, a.bounds, b.bounds, _I64):
+            raise Unsuited("a result may leave the Integer range")
+        return _finished(Kind.I64, _DOUBLE[operator](x, y), a, b)
+    if b.nulls is not None:
+        y = np.where(b.nulls, 1, y)
+    if not y.all() or a.bounds[0] < -_I64 or b.bounds[0] < -_I64:
+        raise Unsuited("a divisor is zero, or an operand is -2**63")
+    rest = np.fmod(x, y)
+    return _finished(Kind.I64, rest if operator == "%" else (x - rest) // y, a, b)
+
+
+def _within(operator: str, a: tuple[int, int], b: tuple[int, int], limit: int) -> bool:
+    corners = [_EXACT[operator](x, y) for x in a for y in b]
+    return -limit <= min(corners) and max(corners) <= limit
+
+
+def _mixed(operator: str, a: Column, b: Column) -> Column:
+    """At least one column of both Integers and Doubles: Integers stay Integers where both operands are."""
+    if operator not in _EXACT or not _within(operator, _int_bounds(a), _int_bounds(b), EXACT):
+        raise Unsuited("Integers and Doubles together")
+    data = _DOUBLE[operator](_doubles(a), _doubles(b))
+    nulls = either(a.nulls, b.nulls)
+    ints = np.broadcast_to(_int_places(a) & _int_places(b), data.shape)
+    ints = ints if nulls is None else ints & ~nulls
+    data[ints] += 0.0  # no Integer is -0.0
+    return _finished(Kind.NUMBER, data, a, b, ints)
+
+
+def _int_places(column: Column) -> Array:
+    if column.kind is Kind.NUMBER:
+        assert column.ints is not None
+        return column.ints
+    return np.full(1, column.kind is Kind.I64)
+
+
+def _int_bounds(column: Column) -> tuple[int, int]:
+    if column.kind is Kind.I64:
+        return column.bounds
+    if column.kind is Kind.DOUBLE or column.ints is None or not column.ints.any():
+        return 0, 0
+    whole = column.data[column.ints]
+    return int(whole.min()), int(whole.max())
+
+
+def negate(column: Column) -> Column:
+    """Unary minus. Raises Unsuited."""
+    column = as_numbers(column)
+    if column.kind is Kind.NULL:
+        return NULLS
+    if column.kind is Kind.U64 or (column.kind is Kind.I64 and column.bounds[0] < -_I64):
+        raise Unsuited("a result may leave the Integer range")
+    data = -column.data
+    if column.ints is not None:
+        data[column.ints] += 0.0
+    return Column(column.kind, column.size, data, column.nulls, ints=column.ints, constant=column.constant)

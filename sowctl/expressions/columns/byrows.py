@@ -1,0 +1,81 @@
+"""Single nodes through the row evaluator: over the distinct texts of one column, or over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sowctl.expressions import nodes as n
+from sowctl.expressions.code import Operand, finish
+from sowctl.expressions.columns.build import column_of, spread
+from sowctl.expressions.columns.column import Column, Kind
+from sowctl.expressions.compile import Value
+from sowctl.expressions.emit import Emitter
+from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.functions import FUNCTIONS, Function
+from sowctl.expressions.trees import replace_children
+from sowctl.values.fields import SlotValue
+from sowctl.values.paths import Path, Step
+
+OPERAND = "\0operand"
+"""Qualifier of the fields that stand for operands; no topic has this name."""
+
+
+class OneNode:
+    """A node whose operands are given: compiled on its own when it is first needed."""
+
+    def __init__(self, node: n.Node, extra: Mapping[str, Function]) -> None:
+        self.node = node
+        self._extra = extra
+        self._value: Value | None = None
+        self._needs: list[int] = []
+        function = None
+        if isinstance(node, n.Call):
+            function = FUNCTIONS.get(node.name) or extra.get(node.name)
+        self.by_header = function is not None and function.gets == "header"
+        self.repeatable = function is None or (function.deterministic and not self.by_header)
+        """Whether equal operands give equal results, whatever the row."""
+
+    def value(self) -> Value:
+        """The compiled node over one slot per operand that is no pattern; ``_needs`` are their positions."""
+        if self._value is None:
+            operands: list[n.Node] = []
+            number = 0
+            for child in self.node.children():
+                given = isinstance(child, n.Pattern | n.Literal)
+                operands.append(child if given else n.Field(Path((Step(str(number)),)), (OPERAND,), None, 0))
+                number += not isinstance(child, n.Pattern)
+            emitter = Emitter("", self._extra)
+            node = replace_children(self.node, operands)
+            result: Operand = finish(emitter.value(node, True))
+            self._needs = [int(wanted.field.path.steps[0].name) for _, wanted in emitter.code.slots.values()]
+            final = f"append({emitter.as_scalar(result).code})"
+            self._value = Value("", node, emitter, final)
+        return self._value
+
+    def over_rows(
+        self, operands: Sequence[Column], size: int, env: Environment, headers: Sequence[Header] | None
+    ) -> Column:
+        """The node's values row by row; as a constant where nothing changes from row to row."""
+        value = self.value()
+        constant = self.repeatable and all(operand.constant for operand in operands)
+        count = 1 if constant else size
+        lists = [operands[place].repeated(count) for place in self._needs]
+        rows = list(zip(*lists, strict=True)) if lists else [()] * count
+        return column_of(value.values(rows, env, headers if self.by_header else None), constant=constant)
+
+    def over_words(self, operands: Sequence[Column], env: Environment) -> Column | None:
+        """The node's values over the texts of the one operand that varies, if it is a STRING column; else None."""
+        varying = [operand for operand in operands if not operand.constant]
+        if not self.repeatable or len(varying) != 1 or varying[0].kind is not Kind.STRING:
+            return None
+        column = varying[0]
+        if column.listed and isinstance(self.node, n.Call) and self.node.name.startswith("ARRAY_"):
+            return None  # an empty list differs from a list of one NULL
+        value = self.value()
+        words: Sequence[Any] = [*column.words, None]
+        lists: list[Sequence[SlotValue]] = [
+            words if operands[place] is column else operands[place].repeated(len(words)) for place in self._needs
+        ]
+        rows = list(zip(*lists, strict=True)) if lists else [()] * len(words)
+        return spread(column, value.values(rows, env))

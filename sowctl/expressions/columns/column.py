@@ -1,0 +1,173 @@
+"""One column of values: a kind, a numpy array, and where NULL stands.
+
+Invariants that the kernels rely on: NULL places hold NaN in DOUBLE and NUMBER, 0 in the other numeric kinds, False in
+BOOL, and the code ``len(words)`` in STRING. A constant is a column of size 1, which numpy broadcasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from functools import cached_property
+from itertools import repeat
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sowctl.values.fields import SlotValue
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+EXACT = 1 << 53
+"""Up to here every Integer is a Double and back."""
+
+
+class Kind(Enum):
+    """What a column holds besides NULLs."""
+
+    NULL = "nothing but NULL"
+    BOOL = "Booleans"
+    I64 = "Integers below 2**63"
+    U64 = "Integers, some from 2**63 on"
+    DOUBLE = "Doubles"
+    NUMBER = "Doubles, and Integers within 2**53"
+    STRING = "Strings"
+    ROWS = "values of several kinds, or arrays"
+
+
+FLOATS = frozenset((Kind.DOUBLE, Kind.NUMBER))
+WHOLE = frozenset((Kind.BOOL, Kind.I64, Kind.U64))
+NUMERIC = FLOATS | WHOLE
+
+
+class Unsuited(Exception):
+    """These columns do not allow a vectorised result; the words say why."""
+
+
+class Column:
+    """Values of one slot or sub-expression; ``size`` is 1 for a constant.
+
+    ``data``: the array, of STRING the codes into ``words``; ``ints``: of NUMBER, which places are Integers; ``source``:
+    the slot values themselves, kept for ROWS, where ``texts``: some number has an original text, and where ``listed``:
+    they are value lists of one value at most.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        size: int,
+        data: Array | None = None,
+        nulls: Array | None = None,
+        *,
+        ints: Array | None = None,
+        words: Sequence[bytes] = (),
+        source: Sequence[SlotValue] | None = None,
+        texts: bool = False,
+        listed: bool = False,
+        constant: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.size = size
+        self.array = data
+        self._nulls = nulls
+        self.ints = ints
+        self.words = words
+        self.source = source
+        self.texts = texts
+        self.listed = listed
+        self.constant = constant
+
+    @property
+    def data(self) -> Array:
+        """The array; NULL and ROWS have none."""
+        assert self.array is not None
+        return self.array
+
+    @cached_property
+    def nulls(self) -> Array | None:
+        """True where the value is NULL; None if no value is. ROWS columns do not know."""
+        if self.kind is Kind.NULL:
+            return np.ones(self.size, np.bool_)
+        if self.kind is Kind.STRING:
+            found = self.data == len(self.words)
+            return found if found.any() else None
+        return self._nulls
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest Integer of a whole kind, 0 among them where there are NULLs."""
+        if self.kind is Kind.BOOL or not self.data.size:
+            return 0, 1
+        return int(self.data.min()), int(self.data.max())
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every Integer of a whole kind is a Double."""
+        low, high = self.bounds
+        return low >= -EXACT and high <= EXACT
+
+    @cached_property
+    def scalars(self) -> Column:
+        """The column of the first values: itself, unless the slot values are lists."""
+        if self.kind is not Kind.ROWS and not self.listed:
+            return self
+        if self.kind is not Kind.ROWS and not self.texts:
+            return self.bare()
+        from sowctl.expressions.columns.build import column_of_firsts
+
+        assert self.source is not None
+        return column_of_firsts(self.source, constant=self.constant)
+
+    def bare(self) -> Column:
+        """The column without the slot values it was made of, so without original texts."""
+        if self.source is None:
+            return self
+        assert self.kind is not Kind.ROWS
+        own = Column(self.kind, self.size, self.array, self._nulls, ints=self.ints, words=self.words)
+        own.constant = self.constant
+        return own
+
+    def values(self) -> Sequence[SlotValue]:
+        """The slot values, one per row; a single one of a constant."""
+        if self.source is not None:
+            return self.source
+        if self.kind is Kind.NULL:
+            return [None] * self.size
+        if self.kind is Kind.STRING:
+            return list(map([*self.words, None].__getitem__, self.data.tolist()))
+        found: list[Any] = self.data.tolist()
+        if self.ints is not None:
+            found = [int(v) if whole else v for v, whole in zip(found, self.ints.tolist(), strict=True)]
+        if self.nulls is not None:
+            found = [None if null else value for value, null in zip(found, self.nulls.tolist(), strict=True)]
+        return found
+
+    def repeated(self, size: int) -> Sequence[SlotValue]:
+        """The slot values of ``size`` rows."""
+        return list(repeat(self.values()[0], size)) if self.constant else self.values()
+
+    def mask(self, size: int) -> Array:
+        """Of BOOL and NULL columns: where the value is TRUE, one place per row."""
+        found = np.zeros(1, np.bool_) if self.kind is Kind.NULL else self.data
+        return np.broadcast_to(found, (size,)) if len(found) != size else found
+
+
+def booleans(mask: Array, nulls: Array | None = None) -> Column:
+    """A column of truths. ``mask`` must be False where ``nulls``; an array of size 1 is a constant."""
+    size = len(mask)
+    if nulls is not None and not nulls.any():
+        nulls = None
+    if nulls is not None and len(nulls) != len(mask):
+        size = len(mask) * len(nulls)  # one of them is 1; the other may be 0
+        mask, nulls = np.broadcast_to(mask, (size,)), np.broadcast_to(nulls, (size,))
+    return Column(Kind.BOOL, size, mask, nulls, constant=size == 1)
+
+
+NULLS = Column(Kind.NULL, 1, constant=True)
+"""The constant NULL."""
+
+
+def either(a: Array | None, b: Array | None) -> Array | None:
+    """Where one of two is True; None stands for nowhere."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a | b

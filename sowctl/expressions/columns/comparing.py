@@ -1,0 +1,122 @@
+"""Comparisons and membership on columns: the scalar rule of ``values/compare.py`` for columns of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sowctl.expressions.columns.build import constant_of
+from sowctl.expressions.columns.column import FLOATS, NUMERIC, WHOLE, Array, Column, Kind, Unsuited
+from sowctl.expressions.comparing import COMPARISONS
+from sowctl.values.compare import numeric_reading
+
+_UFUNCS: dict[str, Any] = {
+    "=": np.equal,
+    "<>": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_NOTHING = np.zeros(1, np.bool_)
+
+
+def compare(operator: str, a: Column, b: Column) -> Array:
+    """Where ``a operator b`` holds. Raises Unsuited."""
+    if Kind.ROWS in (a.kind, b.kind):
+        raise Unsuited("values of several kinds, or arrays")
+    if Kind.NULL in (a.kind, b.kind):
+        return _NOTHING
+    if a.kind is Kind.STRING and b.kind is Kind.STRING:
+        return _texts(operator, a, b)
+    if a.kind is Kind.STRING:
+        a, b, operator = b, a, _TURNED[operator]
+    if b.kind is Kind.STRING:
+        return _against_text(operator, a, b)
+    return _numbers(operator, a, b)
+
+
+def _numbers(operator: str, a: Column, b: Column) -> Array:
+    x, y = _comparable(a, b)
+    mask: Array = _UFUNCS[operator](x, y)
+    for side in (a, b):
+        # NaN stands in the NULL places of Doubles, and only <> is true of it.
+        if side.nulls is not None and (operator == "<>" or side.kind not in FLOATS):
+            mask = mask & ~side.nulls
+    return mask
+
+
+def _comparable(a: Column, b: Column) -> tuple[Array, Array]:
+    """The arrays in one type in which both are exact."""
+    if a.kind in FLOATS or b.kind in FLOATS:
+        for side in (a, b):
+            if side.kind in WHOLE and not side.is_exact:
+                raise Unsuited("Integers beyond 2**53 against Doubles")
+        return a.data, b.data
+    if Kind.U64 in (a.kind, b.kind) and a.kind is not b.kind:
+        if a.bounds[0] < 0 or b.bounds[0] < 0:
+            raise Unsuited("negative Integers against some from 2**63 on")
+        return a.data.astype(np.uint64), b.data.astype(np.uint64)
+    return a.data, b.data
+
+
+def _texts(operator: str, a: Column, b: Column) -> Array:
+    if a.constant and not b.constant:
+        return _texts(_TURNED[operator], b, a)
+    if b.constant and operator in ("=", "<>"):
+        code = a.words.index(b.words[0]) if b.words[0] in a.words else -1
+        if operator == "=":
+            return a.data == code if code >= 0 else np.zeros(len(a.data), np.bool_)
+        mask = a.data != code if code >= 0 else np.ones(len(a.data), np.bool_)
+        return mask if a.nulls is None else mask & ~a.nulls
+    if b.constant:
+        holds = COMPARISONS[operator]
+        table = np.array([holds(word, b.words[0]) for word in a.words] + [False], np.bool_)
+        return table[a.data]
+    rank = {word: number for number, word in enumerate(sorted({*a.words, *b.words}))}
+    left, right = (np.array([*map(rank.__getitem__, side.words), 0], np.int64)[side.data] for side in (a, b))
+    ranked: Array = _UFUNCS[operator](left, right)
+    for side in (a, b):
+        if side.nulls is not None:
+            ranked = ranked & ~side.nulls
+    return ranked
+
+
+def _against_text(operator: str, numbers: Column, text: Column) -> Array:
+    """Numbers against one text: its numeric reading, or below it."""
+    if not text.constant:
+        raise Unsuited("texts against numbers")
+    reading = numeric_reading(text.words[0])
+    if reading is not None:
+        return _numbers(operator, numbers, constant_of(reading))
+    mask = np.full(len(numbers.data), operator in ("<", "<=", "<>"))
+    if numbers.nulls is not None:
+        mask &= ~numbers.nulls
+    return mask & ~np.isnan(numbers.data) if numbers.kind in FLOATS and operator != "<>" else mask
+
+
+def is_among(column: Column, values: Sequence[Any]) -> Array:
+    """Where a numeric column equals one of the literals ``values``. Raises Unsuited."""
+    if column.kind not in NUMERIC:
+        raise Unsuited("values of several kinds, or arrays")
+    wanted: set[int | float] = set()
+    for value in values:
+        number = numeric_reading(value) if isinstance(value, bytes) else value
+        if number is not None:
+            wanted.add(number)
+    # The members that the column's own type can hold; no value of the column equals any other.
+    if column.kind in FLOATS:
+        found = [float(number) for number in wanted if number == number and _is_double(number)]
+        return np.isin(column.data, np.array(found, np.float64)) if found else np.zeros(len(column.data), np.bool_)
+    dtype: Any = np.uint64 if column.kind is Kind.U64 else np.int64
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    whole = [int(number) for number in wanted if low <= number <= high and number == int(number)]
+    mask = np.isin(column.data, np.array(whole, dtype)) if whole else np.zeros(len(column.data), np.bool_)
+    return mask if column.nulls is None else mask & ~column.nulls
+
+
+def _is_double(number: int | float) -> bool:
+    return isinstance(number, float) or int(float(number)) == number

@@ -1,0 +1,132 @@
+"""Truth, AND, OR, NOT, IS NULL, IS NAN and choices on columns (``sowctl-expressions(7)``, logic)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sowctl.expressions.columns.build import column_of, over_words
+from sowctl.expressions.columns.column import FLOATS, Array, Column, Kind, booleans, either
+from sowctl.values.compare import truth_of
+
+
+def truth(column: Column) -> Column:
+    """The truths of a column's first values: BOOL or NULL."""
+    column = column.scalars
+    if column.kind in (Kind.BOOL, Kind.NULL):
+        return column
+    if column.kind is Kind.STRING:
+        return over_words(column, truth_of)
+    if column.kind is Kind.ROWS:
+        return column_of([truth_of(value) for value in column.values()], constant=column.constant)
+    mask = column.data != 0
+    nulls = column.nulls
+    if column.kind in FLOATS:
+        nulls = np.isnan(column.data)
+        mask &= ~nulls
+    return booleans(mask, nulls)
+
+
+def conjunction(operands: Sequence[Column]) -> Column:
+    """``a AND b AND ...``: NULL on the left stays NULL."""
+    return _fold(operands, False)
+
+
+def disjunction(operands: Sequence[Column]) -> Column:
+    """``a OR b OR ...``: NULL on the left stays NULL, whatever follows."""
+    return _fold(operands, True)
+
+
+def _fold(operands: Sequence[Column], decided: bool) -> Column:
+    """``decided`` is the truth that ends the chain."""
+    result = truth(operands[0])
+    for operand in operands[1:]:
+        result = _both(result, truth(operand), decided)
+    return result
+
+
+def _both(a: Column, b: Column, decided: bool) -> Column:
+    x, y = _true(a), _true(b)
+    mask = x | y if decided else x & y
+    if a.nulls is None and b.nulls is None:
+        return booleans(mask)
+    undecided = ~x if decided else x
+    if a.nulls is not None:
+        mask = mask & ~a.nulls
+        undecided = undecided & ~a.nulls
+    nulls = either(a.nulls, None if b.nulls is None else undecided & b.nulls)
+    return booleans(mask, nulls)
+
+
+def _true(column: Column) -> Array:
+    return np.zeros(1, np.bool_) if column.kind is Kind.NULL else column.data
+
+
+def negation(column: Column) -> Column:
+    """``NOT a``."""
+    column = truth(column)
+    mask = ~_true(column)
+    return booleans(mask if column.nulls is None else mask & ~column.nulls, column.nulls)
+
+
+def null_places(column: Column) -> Array:
+    """Where the value is NULL; not of ROWS columns."""
+    return column.nulls if column.nulls is not None else np.zeros(1, np.bool_)
+
+
+def nan_places(column: Column) -> Array:
+    """Where the value is a NaN number; not of ROWS columns."""
+    if column.kind not in FLOATS:
+        return np.zeros(1, np.bool_)
+    found = np.isnan(column.data)
+    return found if column.nulls is None else found & ~column.nulls
+
+
+def choose(where: Array, a: Column, b: Column, size: int) -> Column:
+    """The scalar of ``a`` where ``where``, else that of ``b``."""
+    a, b = a.scalars, b.scalars
+    if len(where) == 1:
+        return a if where[0] else b
+    if a.texts or b.texts or (joined := _chosen(where, a, b, size)) is None:
+        pairs = zip(where.tolist(), a.repeated(size), b.repeated(size), strict=True)
+        return column_of([x if first else y for first, x, y in pairs])
+    return joined
+
+
+def _chosen(where: Array, a: Column, b: Column, size: int) -> Column | None:
+    """The choice between columns of kinds that go together."""
+    if a.kind is b.kind and a.kind is not Kind.ROWS:
+        kind: Kind = a.kind
+    elif {a.kind, b.kind} <= FLOATS | {Kind.I64} and all(c.is_exact for c in (a, b) if c.kind is Kind.I64):
+        kind = Kind.NUMBER
+    elif Kind.NULL in (a.kind, b.kind) and Kind.ROWS not in (a.kind, b.kind) and Kind.STRING not in (a.kind, b.kind):
+        kind = b.kind if a.kind is Kind.NULL else a.kind
+    else:
+        return None
+    if kind is Kind.STRING:
+        return _chosen_words(where, a, b)
+    if kind is Kind.NULL:
+        return Column(Kind.NULL, size)
+    blank: Array = np.array([np.nan if kind in FLOATS else 0], np.float64 if kind in FLOATS else _dtype(kind))
+    data = np.where(where, *[blank if c.kind is Kind.NULL else c.data for c in (a, b)])
+    nulls = np.where(where, null_places(a), null_places(b))
+    ints = np.where(where, _ints(a), _ints(b)) if kind is Kind.NUMBER else None
+    return Column(kind, size, data, nulls if nulls.any() else None, ints=ints)
+
+
+def _dtype(kind: Kind) -> type:
+    return {Kind.BOOL: np.bool_, Kind.I64: np.int64, Kind.U64: np.uint64}[kind]
+
+
+def _ints(column: Column) -> Array:
+    if column.ints is not None:
+        return column.ints
+    places = np.full(1, column.kind is Kind.I64)
+    return places if column.nulls is None else places & ~column.nulls
+
+
+def _chosen_words(where: Array, a: Column, b: Column) -> Column:
+    codes = {word: number for number, word in enumerate(dict.fromkeys([*a.words, *b.words]))}
+    sides = [np.array([*map(codes.__getitem__, side.words), len(codes)], np.int32)[side.data] for side in (a, b)]
+    return Column(Kind.STRING, len(where), np.where(where, *sides), words=list(codes))

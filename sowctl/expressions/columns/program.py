@@ -1,0 +1,236 @@
+"""Evaluates a compiled expression on the columns of a batch, node by node from the leaves up, without recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from sowctl.errors import LimitError
+from sowctl.expressions import nodes as n
+from sowctl.expressions.arithmetic import OPERATORS, negate
+from sowctl.expressions.check import NO_FUNCTIONS
+from sowctl.expressions.columns import arithmetic, comparing, functions, logic
+from sowctl.expressions.columns.batch import Batch
+from sowctl.expressions.columns.build import column_of, constant_of
+from sowctl.expressions.columns.byrows import OneNode
+from sowctl.expressions.columns.column import Array, Column, Kind, Unsuited, booleans
+from sowctl.expressions.comparing import COMPARISONS
+from sowctl.expressions.compile import Compiled, Filter, Value
+from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.functions import Function
+from sowctl.expressions.trees import walk_up
+from sowctl.values.compare import is_null
+
+_SHOWN = 60
+
+
+class ColumnProgram:
+    """The columnar evaluator of one compiled filter or value."""
+
+    def __init__(self, compiled: Compiled, extra: Mapping[str, Function] = NO_FUNCTIONS) -> None:
+        self.compiled = compiled
+        pairs = zip(compiled.slots, compiled.sources, strict=True)
+        self._slots = {(source, str(slot.path)): place for place, (slot, source) in enumerate(pairs)}
+        self._previous = {str(slot.path): place for place, slot in enumerate(compiled.previous_slots)}
+        nodes = list(walk_up(compiled.node)) if compiled.node is not None else []
+        self._steps = [OneNode(node, extra) for node in nodes if not isinstance(node, n.Pattern)]
+        self._notes: dict[str, None] = {}
+
+    def batch(self, rows: Sequence[tuple[object, ...]], previous: Sequence[tuple[object, ...] | None] = ()) -> Batch:
+        """The batch of rows in the order of the compiled expression's slots."""
+        return Batch.of_rows(
+            rows,  # type: ignore[arg-type]
+            len(self.compiled.slots),
+            previous,  # type: ignore[arg-type]
+            len(self.compiled.previous_slots),
+        )
+
+    def explanation(self) -> list[str]:
+        """What of the last evaluation was left to the row evaluator, and why; nothing where all ran on columns."""
+        return list(self._notes)
+
+    def mask(self, batch: Batch, env: Environment, headers: Sequence[Header] | None = None) -> Array:
+        """Of a filter: one Boolean per message, whether it matches.
+
+        Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
+        """
+        if not self._steps:
+            return np.ones(batch.size, np.bool_)
+        try:
+            return logic.truth(self._run(batch, env, headers)).mask(batch.size)
+        except LimitError:
+            # Perhaps only on a row for which the row evaluator never asks.
+            assert isinstance(self.compiled, Filter)
+            found = self.compiled.matches(batch.rows(), env, headers)
+        mask = np.zeros(batch.size, np.bool_)
+        mask[found] = True
+        return mask
+
+    def column(self, batch: Batch, env: Environment, headers: Sequence[Header] | None = None) -> Column:
+        """Of a value: the column of its scalars; of size 1 where it is the same for all messages.
+
+        Raises LimitError as :meth:`mask` does.
+        """
+        try:
+            return self._run(batch, env, headers).scalars
+        except LimitError:
+            assert isinstance(self.compiled, Value)
+            return column_of(self.compiled.values(batch.rows(), env, headers, batch.previous_rows()))
+
+    def _run(self, batch: Batch, env: Environment, headers: Sequence[Header] | None) -> Column:
+        self._notes.clear()
+        stack: list[Column] = []
+        for step in self._steps:
+            node = step.node
+            if isinstance(node, n.Field):
+                stack.append(self._field(node, batch))
+                continue
+            if isinstance(node, n.Literal):
+                stack.append(constant_of(node.value or None if isinstance(node.value, bytes) else node.value))
+                continue
+            count = sum(not isinstance(child, n.Pattern) for child in node.children())
+            operands = stack[len(stack) - count :]
+            del stack[len(stack) - count :]
+            stack.append(self._evaluate(step, operands, batch.size, env, headers))
+        return stack[0]
+
+    def _field(self, node: n.Field, batch: Batch) -> Column:
+        if node.modifier == "PREVIOUS":
+            return batch.column(self._previous[str(node.path)], previous=True)
+        return batch.column(self._slots[node.qualifier, str(node.path)])
+
+    def _evaluate(
+        self, step: OneNode, operands: list[Column], size: int, env: Environment, headers: Sequence[Header] | None
+    ) -> Column:
+        node = step.node
+        if isinstance(node, n.Logic):
+            return logic.conjunction(operands) if node.operator == "AND" else logic.disjunction(operands)
+        if isinstance(node, n.Arithmetic):
+            return self._arithmetic(node, operands, size)
+        why = "no vectorised form"
+        kernel = _KERNELS.get(type(node))
+        if kernel is not None:
+            try:
+                found = kernel(node, operands, size)
+                if found is not None:
+                    return found
+            except Unsuited as reason:
+                why = str(reason)
+        found = step.over_words(operands, env)
+        if found is not None:
+            self._note("texts", node, f"evaluated once per distinct text ({_words(operands)})")
+            return found
+        found = step.over_rows(operands, size, env, headers)
+        if not found.constant:
+            self._note("rows", node, why)
+        return found
+
+    def _arithmetic(self, node: n.Arithmetic, operands: list[Column], size: int) -> Column:
+        left = operands[0]
+        for operator, right in zip(node.operators, operands[1:], strict=True):
+            try:
+                left = arithmetic.operate(operator, left, right)
+            except Unsuited as reason:
+                constant = left.constant and right.constant
+                count = 1 if constant else size
+                pairs = map(OPERATORS[operator], left.repeated(count), right.repeated(count))
+                left = column_of(list(pairs), constant=constant)
+                if not constant:
+                    self._note("rows", node, str(reason))
+        return left
+
+    def _note(self, how: str, node: n.Node, why: str) -> None:
+        text = str(node)
+        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+        self._notes[f"{how}: {shown}: {why}"] = None
+
+
+def _words(operands: Sequence[Column]) -> int:
+    return max(len(operand.words) for operand in operands if not operand.constant)
+
+
+def _not(node: n.Not, operands: list[Column], size: int) -> Column:
+    return logic.negation(operands[0])
+
+
+def _unary(node: n.Unary, operands: list[Column], size: int) -> Column:
+    if node.operator == "-":
+        if operands[0].constant:
+            return constant_of(negate(operands[0].values()[0]))
+        return arithmetic.negate(operands[0])
+    return arithmetic.as_numbers(operands[0]).bare()
+
+
+def _compare(node: n.Compare, operands: list[Column], size: int) -> Column:
+    left, right = operands
+    if left.constant and right.constant:
+        return constant_of(COMPARISONS[node.operator](left.values()[0], right.values()[0]))
+    if Kind.STRING in (left.kind, right.kind) and left.kind is not right.kind:
+        text, other = (left, right) if left.kind is Kind.STRING else (right, left)
+        if not text.constant and other.constant and other.kind is not Kind.NULL:
+            raise Unsuited("texts against a number")
+    return booleans(comparing.compare(node.operator, left, right))
+
+
+def _between(node: n.Between, operands: list[Column], size: int) -> Column:
+    value, low, high = operands
+    if value.constant:
+        raise Unsuited("a constant between columns")
+    if value.kind is Kind.STRING and not (low.kind is high.kind is Kind.STRING):
+        raise Unsuited("texts between numbers")
+    mask = comparing.compare(">=", value, low) & comparing.compare("<=", value, high)
+    return booleans(~mask if node.negated else mask)
+
+
+def _in(node: n.In, operands: list[Column], size: int) -> Column | None:
+    value, members = operands[0], node.items
+    if value.constant or value.kind is Kind.STRING or not all(isinstance(item, n.Literal) for item in members):
+        return None
+    if value.kind is Kind.NULL:
+        return booleans(np.full(1, node.negated))
+    mask = comparing.is_among(value, [item.value for item in members if isinstance(item, n.Literal)])
+    return booleans(~mask if node.negated else mask)
+
+
+def _is(node: n.Is, operands: list[Column], size: int) -> Column:
+    column = operands[0]
+    if column.kind is Kind.ROWS and node.what == "NULL" and isinstance(node.operand, n.Field):
+        mask = np.fromiter(map(is_null, column.values()), np.bool_, column.size)
+    elif column.scalars.kind is Kind.ROWS:
+        raise Unsuited("values of several kinds")
+    else:
+        mask = (logic.null_places if node.what == "NULL" else logic.nan_places)(column.scalars)
+    return booleans(~mask if node.negated else mask)
+
+
+def _call(node: n.Call, operands: list[Column], size: int) -> Column | None:
+    if node.name == "IF":
+        return logic.choose(_true(operands[0]), operands[1], operands[2], size)
+    if node.name == "COALESCE":
+        found = operands[-1].scalars
+        for operand in reversed(operands[:-1]):
+            scalars = operand.scalars
+            if scalars.kind is Kind.ROWS:
+                raise Unsuited("values of several kinds")
+            found = logic.choose(~logic.null_places(scalars), scalars, found, size)
+        return found
+    if node.name in functions.KERNELS and not operands[0].constant:
+        return functions.apply(node.name, operands[0])
+    return None
+
+
+def _true(column: Column) -> Array:
+    found = logic.truth(column)
+    return np.zeros(1, np.bool_) if found.kind is Kind.NULL else found.data
+
+
+_KERNELS: dict[type[n.Node], Callable[..., Column | None]] = {
+    n.Not: _not,
+    n.Unary: _unary,
+    n.Compare: _compare,
+    n.Between: _between,
+    n.In: _in,
+    n.Is: _is,
+    n.Call: _call,
+}
