@@ -7,7 +7,7 @@ preprocessing, enrichment or merging was to be done stands in the journal alread
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.history import Retention
 from sowctl.engine.overlay import Overlay
@@ -81,15 +81,16 @@ def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
     keys = sorted(overlay.current)
     values = [overlay.current[key] for key in keys]
     if applied > overlay.base:
-        pairs = [(k, v) for k, v in zip(keys, values, strict=True) if v is None or stamps(v)[0] > applied]
-        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
-    gone = [key for key, value in zip(keys, values, strict=True) if value is None]
-    if gone:
-        txn.delete(gone)
+        fresh = [place for place, value in enumerate(values) if value is None or stamps(value)[0] > applied]
+        keys, values = [keys[place] for place in fresh], [values[place] for place in fresh]
+    changes = len(keys)
+    if overlay.deletes:
+        txn.delete([key for key, value in zip(keys, values, strict=True) if value is None])
         keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
+        values = [value for value in values if value is not None]
     if keys:
-        txn.put(keys, [value for value in values if value is not None])
-    return len(keys) + len(gone)
+        txn.put(keys, cast("list[bytes]", values))
+    return changes
 
 
 def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention) -> int:

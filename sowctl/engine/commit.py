@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.reports import TopicCounts
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_USER_KEY, INSERTED, NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
-from sowctl.store.codec import encode, encode_plain
-from sowctl.store.codec import payloads as payloads_of
+from sowctl.store.codec import encode, encode_plain, has_payload
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -165,22 +164,27 @@ def _classify(
     """What every kept message is to its key; refuses keys that collide with another's, which get no status."""
     if not stored and len(set(keys)) == len(keys):
         return ["inserted"] * len(keep)
-    known: dict[bytes, tuple[bytes, bytes]] = {}
+    latest: dict[bytes, tuple[bytes, bytes]] | None = {} if len(set(keys)) < len(keys) else None
     statuses = []
     for index in keep:
         key, check, payload = keys[index], checks[index], payloads[index]
-        before = known.get(key)
-        if before is None and key in stored:
-            before = stored[key][CHECK], payloads_of((stored[key],))[0]
-        if before is None:
-            statuses.append("inserted")
-        elif before[0] != check:
+        if latest is not None and key in latest:
+            same_owner, same_bytes = latest[key][0] == check, latest[key][1] == payload
+        else:
+            value = stored.get(key)
+            if value is None:
+                statuses.append("inserted")
+                if latest is not None:
+                    latest[key] = check, payload
+                continue
+            same_owner, same_bytes = value.startswith(check, CHECK.start), has_payload(value, payload)
+        if not same_owner:
             text = f"its SOW key {int.from_bytes(key, 'big')} belongs to a record with other key values"
             refused.append(Refusal(places[index], "SOW-PUB-007", text))
             continue
-        else:
-            statuses.append("unchanged" if before[1] == payload else "updated")
-        known[key] = check, payload
+        statuses.append("unchanged" if same_bytes else "updated")
+        if latest is not None:
+            latest[key] = check, payload
     return statuses
 
 

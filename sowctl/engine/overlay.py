@@ -22,11 +22,12 @@ class Overlay:
     """Changes of one topic, newest per key; with ``history`` also every change in txid order.
 
     ``current`` maps a key to its stored value, None where the key was deleted. ``changes`` (history only) lists
-    ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values added. Every entry of the topic
+    ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values added, ``deletes`` whether any key was
+    deleted. Every entry of the topic
     above ``base`` up to the end of the journal is in here; a store below ``base`` cannot take it.
     """
 
-    __slots__ = ("_added", "base", "changes", "current", "last_time", "last_txid", "size")
+    __slots__ = ("_added", "base", "changes", "current", "deletes", "last_time", "last_txid", "size")
 
     def __init__(self, *, history: bool = False, base: int = 0) -> None:
         self.base = base
@@ -36,6 +37,7 @@ class Overlay:
         self.last_time = 0
         self.size = 0
         self._added = 0
+        self.deletes = False
 
     def __len__(self) -> int:
         return len(self.current)
@@ -59,6 +61,7 @@ class Overlay:
     def delete(self, key: bytes, tombstone: bytes) -> None:
         """Add one deletion."""
         self.current[key] = None
+        self.deletes = True
         if self.changes is not None:
             self.changes.append((key, tombstone))
         self.size += len(tombstone)
@@ -85,6 +88,7 @@ class Overlay:
         if self.changes is not None:
             self.changes.clear()
         self.size = self._added = 0
+        self.deletes = False
 
     def _advance(self, value: bytes) -> None:
         self.last_txid, self.last_time = stamps(value)

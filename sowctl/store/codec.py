@@ -196,6 +196,12 @@ def payloads(values: Iterable[bytes]) -> list[bytes]:
     ]
 
 
+def has_payload(value: bytes, payload: bytes) -> bool:
+    """Whether ``payload`` is the payload of a value, without copying it."""
+    start = HEADER_SIZE + extra_length(value)
+    return len(value) == start + len(payload) + CRC_SIZE and value.startswith(payload, start)
+
+
 def extra_length(value: bytes) -> int:
     """Bytes of the optional parts of a value."""
     return int.from_bytes(value[2:4], "little")

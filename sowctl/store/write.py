@@ -7,7 +7,7 @@ expiry index and the meta record. Every change is a bulk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import lt
+from operator import itemgetter, lt
 from typing import Any
 
 from sowctl.errors import DamageError
@@ -17,6 +17,7 @@ from sowctl.store.meta import META_KEY, StoreMeta, encode_meta, encode_sequence,
 from sowctl.store.read import Reader
 from sowctl.store.trouble import explained
 
+_EXTRA, _EXPIRATION = itemgetter(slice(2, 4)), itemgetter(slice(20, 28))
 _NO_EXPIRATION = {bytes(8)}
 _NO_EXTRA = {bytes(2)}
 
@@ -24,7 +25,7 @@ _NO_EXTRA = {bytes(2)}
 def payload_size(values: Sequence[bytes]) -> int:
     """Payload bytes of many values together."""
     size = sum(map(len, values)) - codec.OVERHEAD * len(values)
-    if values and {value[2:4] for value in values} != _NO_EXTRA:
+    if values and set(map(_EXTRA, values)) != _NO_EXTRA:
         size -= sum(map(codec.extra_length, values))
     return size
 
@@ -36,7 +37,7 @@ def ascending(keys: Sequence[bytes]) -> bool:
 
 def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]:
     """The entries that these records have in the expiry index."""
-    if not values or {value[20:28] for value in values} == _NO_EXPIRATION:
+    if not values or set(map(_EXPIRATION, values)) == _NO_EXPIRATION:
         return set()
     pairs = zip(map(codec.expiration_of, values), keys, strict=True)
     return {codec.expiry_key(expiration, key) for expiration, key in pairs if expiration > 0}
