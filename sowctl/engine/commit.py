@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.reports import TopicCounts
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_USER_KEY, INSERTED, NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
-from sowctl.store.codec import encode, encode_plain, has_payload
+from sowctl.store.codec import HEADER_SIZE, OVERHEAD, encode, encode_plain, has_payload
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -162,29 +162,75 @@ def _classify(
     places: list[int],
 ) -> list[str]:
     """What every kept message is to its key; refuses keys that collide with another's, which get no status."""
-    if not stored and len(set(keys)) == len(keys):
-        return ["inserted"] * len(keep)
-    latest: dict[bytes, tuple[bytes, bytes]] | None = {} if len(set(keys)) < len(keys) else None
+    if len(keep) < len(keys):
+        keys, checks, payloads, places = (
+            [column[index] for index in keep] for column in (keys, checks, payloads, places)
+        )
+    befores = list(map(stored.get, keys))
+    repeats = _repeats(keys)
+    if not all(b is None or b.startswith(c, CHECK.start) for b, c in zip(befores, checks, strict=True)) or any(
+        checks[place] != checks[earlier] for place, earlier in repeats
+    ):
+        return _classify_collisions(keys, checks, payloads, befores, refused, places)
+    statuses = [
+        "inserted"
+        if b is None
+        else "unchanged"
+        if len(b) - len(p) == OVERHEAD and b.startswith(p, HEADER_SIZE)
+        else _compared(b, p)
+        for b, p in zip(befores, payloads, strict=True)
+    ]
+    for place, earlier in repeats:
+        statuses[place] = "unchanged" if payloads[place] == payloads[earlier] else "updated"
+    return statuses
+
+
+def _compared(value: bytes, payload: bytes) -> str:
+    """The general comparison, for values with optional parts too."""
+    return "unchanged" if has_payload(value, payload) else "updated"
+
+
+def _repeats(keys: list[bytes]) -> list[tuple[int, int]]:
+    """Places of keys that the batch holds before, each with the place of the one before it."""
+    last = dict(zip(keys, range(len(keys)), strict=True))
+    if len(last) == len(keys):
+        return []
+    twice = {key for place, key in enumerate(keys) if last[key] != place}
+    seen: dict[bytes, int] = {}
+    found = []
+    for place, key in enumerate(keys):
+        if key in twice:
+            if key in seen:
+                found.append((place, seen[key]))
+            seen[key] = place
+    return found
+
+
+def _classify_collisions(
+    keys: list[bytes],
+    checks: list[bytes],
+    payloads: list[bytes],
+    befores: list[bytes | None],
+    refused: list[Refusal],
+    places: list[int],
+) -> list[str]:
+    """As :func:`_classify`, one by one, where some key belongs to a record with other key values."""
+    owners: dict[bytes, tuple[bytes, bytes]] = {}
     statuses = []
-    for index in keep:
-        key, check, payload = keys[index], checks[index], payloads[index]
-        if latest is not None and key in latest:
-            same_owner, same_bytes = latest[key][0] == check, latest[key][1] == payload
-        else:
-            value = stored.get(key)
-            if value is None:
-                statuses.append("inserted")
-                if latest is not None:
-                    latest[key] = check, payload
-                continue
-            same_owner, same_bytes = value.startswith(check, CHECK.start), has_payload(value, payload)
-        if not same_owner:
+    for key, check, payload, before, place in zip(keys, checks, payloads, befores, places, strict=True):
+        owner = owners.get(key, (before[CHECK], before) if before is not None else None)
+        if owner is not None and owner[0] != check:
             text = f"its SOW key {int.from_bytes(key, 'big')} belongs to a record with other key values"
-            refused.append(Refusal(places[index], "SOW-PUB-007", text))
+            refused.append(Refusal(place, "SOW-PUB-007", text))
             continue
-        statuses.append("unchanged" if same_bytes else "updated")
-        if latest is not None:
-            latest[key] = check, payload
+        if owner is None:
+            statuses.append("inserted")
+        elif key in owners:
+            statuses.append("unchanged" if owner[1] == payload else "updated")
+        else:
+            assert before is not None
+            statuses.append(_compared(before, payload))
+        owners[key] = check, payload
     return statuses
 
 

@@ -22,9 +22,9 @@ class Overlay:
     """Changes of one topic, newest per key; with ``history`` also every change in txid order.
 
     ``current`` maps a key to its stored value, None where the key was deleted. ``changes`` (history only) lists
-    ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values added, ``deletes`` whether any key was
-    deleted. Every entry of the topic
-    above ``base`` up to the end of the journal is in here; a store below ``base`` cannot take it.
+    ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values added, ``deletes`` whether any key
+    was deleted. Every entry of the topic above ``base`` up to the end of the journal is in here; a store below ``base``
+    cannot take it.
     """
 
     __slots__ = ("_added", "base", "changes", "current", "deletes", "last_time", "last_txid", "size")

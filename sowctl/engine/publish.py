@@ -129,7 +129,11 @@ class _Run:
         default = log.flush_interval_us / 1e6 if log is not None else DEFAULT_LINGER
         self.linger = options.linger if options.linger is not None else default
         if topic is not None:
-            self.target(topic, message_type)
+            try:
+                self.target(topic, message_type)
+            except BaseException:
+                self.close()
+                raise
 
     def target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer]:
         """The topic of a message, opened when first met."""

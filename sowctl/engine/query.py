@@ -16,6 +16,7 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.reading import Matcher, environment_of, key_of, open_source
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
+from sowctl.engine.scanning import filtered, matching
 from sowctl.engine.sorting import Sorter
 from sowctl.engine.sources import Pairs, Source
 from sowctl.engine.targets import Target
@@ -63,9 +64,12 @@ class QueryResult:
 
     def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
         if target.topic is not None:
-            return Matcher(self._options.filter, target.topic.message_type, target.topic.name, self._environment)
+            topic = target.topic
+            seen = topic.key_mode == "fields"
+            return Matcher(self._options.filter, topic.message_type, topic.name, self._environment, seen=seen)
         assert source is not None
-        return Matcher(self._options.filter, source.message_type, source.topic, self._environment)
+        seen = _mode_of(source) == "fields"
+        return Matcher(self._options.filter, source.message_type, source.topic, self._environment, seen=seen)
 
     def _run(self) -> Iterator[RecordBatch]:
         batches = self._ordered() if self._order or self._options.by_time else self._limited()
@@ -74,8 +78,8 @@ class QueryResult:
                 self.statistics[self._place[batch.topic, batch.message_type]].returned += len(batch)
                 yield self._selected(batch) if self._select is not None else batch
 
-    def _pairs(self) -> Iterator[tuple[Source, Matcher, Iterator[Pairs], QueryStatistics]]:
-        """Every source, opened in turn, with its records."""
+    def _found(self) -> Iterator[tuple[Source, Iterator[Pairs]]]:
+        """Every source, opened in turn, with its records that match."""
         self._place: dict[tuple[str, str], int] = {}
         compiled = iter(self._matchers)
         for target in self._targets:
@@ -85,35 +89,30 @@ class QueryResult:
                 numbers = QueryStatistics(source.topic, source.message_type)
                 self._place[source.topic, source.message_type] = len(self.statistics)
                 self.statistics.append(numbers)
-                yield source, matcher, self._candidates(source, target), numbers
+                with closing(self._matching(source, target, matcher, numbers)) as found:  # type: ignore[type-var]
+                    yield source, found
 
-    def _candidates(self, source: Source, target: Target) -> Iterator[Pairs]:
-        texts = self._options.sow_keys
-        if texts is None:
-            return source.batches(self._options.batch_size)
+    def _matching(self, source: Source, target: Target, matcher: Matcher, numbers: QueryStatistics) -> Iterator[Pairs]:
+        options = self._options
+        if options.sow_keys is None:
+            return matching(source, matcher, options.batch_size, numbers)
         mode = target.topic.key_mode if target.topic is not None else _mode_of(source)
-        return iter((source.lookup([key_of(text, mode) for text in texts]),))
+        looked_up = source.lookup([key_of(text, mode) for text in options.sow_keys])
+        return filtered(iter((looked_up,)), matcher, numbers)
 
     def _limited(self) -> Iterator[RecordBatch]:
         skip = self._options.skip_n or 0
         left = self._options.top_n
-        for source, matcher, pairs, numbers in self._pairs():
-            for keys, values in pairs:
-                places = matcher.places(keys, values)
-                numbers.examined += len(keys)
-                numbers.matched += len(places)
-                passed = min(skip, len(places))
-                skip -= passed
-                chosen = places[passed:] if left is None else places[passed : passed + left]
-                if left is not None:
-                    left -= len(chosen)
-                if len(chosen):
-                    yield batch_of(
-                        source.topic,
-                        source.message_type,
-                        keys if len(chosen) == len(keys) else [keys[place] for place in chosen],
-                        values if len(chosen) == len(keys) else [values[place] for place in chosen],
-                    )
+        with closing(self._found()) as sources:  # type: ignore[type-var]
+            for source, found in sources:
+                for keys, values in found:
+                    passed = min(skip, len(keys))
+                    skip -= passed
+                    end = len(keys) if left is None else min(passed + left, len(keys))
+                    if left is not None:
+                        left -= end - passed
+                    if end > passed:
+                        yield batch_of(source.topic, source.message_type, keys[passed:end], values[passed:end])
 
     def _ordered(self) -> Iterator[RecordBatch]:
         """Sort what matches. If a set that was read as texts turns out to hold a number, start over with that known."""
@@ -131,20 +130,15 @@ class QueryResult:
     def _collect(self, sorter: Sorter, mixed: list[bool]) -> bool:
         """Fill the sorter; False (and ``mixed`` corrected) when the reading of a key has to change."""
         ranks = _FieldRanks(self._order, mixed) if self._order else _TimeRanks()
-        with closing(self._pairs()) as sources:  # type: ignore[type-var]
-            for number, (source, matcher, pairs, numbers) in enumerate(sources):
+        with closing(self._found()) as sources:  # type: ignore[type-var]
+            for number, (source, found) in enumerate(sources):
                 owner = number.to_bytes(2, "big")
                 ranks.begin(source.message_type)
-                for keys, values in pairs:
-                    places = matcher.places(keys, values)
-                    numbers.examined += len(keys)
-                    numbers.matched += len(places)
-                    chosen = [values[place] for place in places]
-                    found = ranks.of(chosen)
-                    if found is None:
+                for keys, values in found:
+                    ranked = ranks.of(values)
+                    if ranked is None:
                         return False
-                    ranked = (keys[place] + owner for place in places)
-                    sorter.add(list(zip(found, ranked, chosen, strict=True)))
+                    sorter.add(list(zip(ranked, [key + owner for key in keys], values, strict=True)))
         return True
 
     def _emit(self, sorter: Sorter) -> Iterator[RecordBatch]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d{1,20}")
 U64 = 1 << 64
+_COMMON = 0.75
+"""Looking for words does not pay where more of the records than this share have them."""
 
 
 def open_source(instance: Instance, target: Target, at: int | None) -> Source:
@@ -70,13 +72,19 @@ def key_of_fields(texts: Sequence[str], key_domain: str, fields: int) -> bytes:
 
 
 class Matcher:
-    """A compiled filter over stored values of one message type. ``examined`` counts what it has seen."""
+    """A compiled filter over stored values of one message type.
 
-    def __init__(self, text: str | None, message_type: str, topic: str, environment: Environment | None) -> None:
+    ``seen``: every message was read when it was published, so that none of them can turn out to be unreadable.
+    """
+
+    def __init__(
+        self, text: str | None, message_type: str, topic: str, environment: Environment | None, *, seen: bool = False
+    ) -> None:
         self.type = get_type(message_type)
         self.topic = topic
         self._filter: Filter | None = None
         self._environment = environment
+        self._words: list[bytes] = []
         if text is not None and text.strip():
             from sowctl.expressions.compile import compile_filter
 
@@ -86,6 +94,10 @@ class Matcher:
                     "SOW-QRY-003", f"messages of type {message_type} have no fields: this filter cannot be applied"
                 )
             self._extract = self.type.extractor(self._filter.slots) if self._filter.slots else None
+            if seen and message_type == "json":
+                from sowctl.engine.words import needed_words
+
+                self._words = [b'"%b"' % word for word in needed_words(self._filter.node)]
 
     def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
         """Indexes of the records for which the filter is true.
@@ -94,6 +106,26 @@ class Matcher:
         """
         if self._filter is None:
             return range(len(values))
+        if not self._words:
+            return self._matches(keys, values)
+        places: Sequence[int] = range(len(values))
+        for word in self._words:
+            # Only an escape can spell a word otherwise; a backslash elsewhere in the value costs a look, no more.
+            places = [place for place in places if word in values[place] or b"\\" in values[place]]
+        if len(places) > _COMMON * len(values):
+            self._words = []
+        if not places:
+            return places
+        found = self._matches([keys[place] for place in places], [values[place] for place in places])
+        return [places[place] for place in found]
+
+    @property
+    def selective(self) -> bool:
+        """Whether there is a filter at all."""
+        return self._filter is not None
+
+    def _matches(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
+        assert self._filter is not None
         assert self._environment is not None
         rows = self.rows(keys, values)
         headers = self._headers(keys, values) if self._filter.uses_header else None

@@ -51,7 +51,11 @@ class Source(Protocol):
 
 
 class CurrentSource:
-    """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store."""
+    """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store.
+
+    ``path`` is the store's, where it stays for as long as this is open. ``scanned`` counts the store's records that
+    :meth:`part` has passed.
+    """
 
     def __init__(
         self,
@@ -60,13 +64,16 @@ class CurrentSource:
         overlay: Overlay | None,
         config: TopicConfig | None,
         now: int,
+        path: Path | None = None,
     ) -> None:
         self.config = config
+        self.path = path
         definition = snapshot.meta.definition
         self.topic = definition.topic
         self.message_type = definition.message_type
         self.meta: StoreMeta = snapshot.meta
         self.overlay = overlay
+        self.scanned = 0
         self._held = held
         self._snapshot = snapshot
         self._now = now
@@ -84,12 +91,24 @@ class CurrentSource:
 
     def batches(self, size: int) -> Iterator[Pairs]:
         """See :class:`Source`."""
-        pairs = self._snapshot.scan(batch=size)
+        return self.part(size)
+
+    def part(
+        self, size: int, start: bytes | None = None, stop: bytes | None = None, snapshot: Snapshot | None = None
+    ) -> Iterator[Pairs]:
+        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive); ``snapshot``: of the same state."""
+        pairs = self._counted((snapshot or self._snapshot).scan(start, stop, size))
         if self.overlay is not None and self.overlay.current:
-            pairs = merged(pairs, self.overlay.current, size)
+            low, high = start or b"", stop or bytes((255,)) * 9
+            pairs = merged(pairs, {k: v for k, v in self.overlay.current.items() if low <= k < high}, size)
         with naming_replay(self.config):
             for keys, values in pairs:
                 yield self._visible(keys, values)
+
+    def _counted(self, pairs: Iterator[Pairs]) -> Iterator[Pairs]:
+        for keys, values in pairs:
+            self.scanned += len(keys)
+            yield keys, values
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
         """See :class:`Source`."""
@@ -161,7 +180,7 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
             snapshot = store.snapshot()
             stack.callback(snapshot.close)
         overlay = read_overlay(instance, topic, snapshot.meta, path)
-        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at)
+        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, path)
 
 
 def open_file(instance: Instance, path: Path) -> CurrentSource:
@@ -169,7 +188,7 @@ def open_file(instance: Instance, path: Path) -> CurrentSource:
     with ExitStack() as stack:
         store = stack.enter_context(Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait))
         snapshot = stack.enter_context(store.snapshot())
-        return CurrentSource(stack.pop_all(), snapshot, None, None, 0)
+        return CurrentSource(stack.pop_all(), snapshot, None, None, 0, path)
 
 
 def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: Path) -> Overlay | None:

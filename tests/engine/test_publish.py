@@ -231,3 +231,21 @@ def test_open_gives_a_typed_instance(lab: Lab) -> None:
         assert isinstance(instance, Instance)
         assert instance.topic("t").publish([b'{"id":1}']).published == 1
         assert [r.payload for r in instance.topic("t").query("/id = 1").records()] == [b'{"id":1}']
+
+
+def test_colliding_keys_are_refused_and_never_merged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No two texts with one key are known; so the digest is bent: the key is the first byte of the id alone."""
+    import xxhash
+
+    def bent(data: bytes) -> bytes:
+        return data[-2:-1].rjust(8, b"k") + data[-2:].rjust(8, b"c")
+
+    monkeypatch.setattr(xxhash, "xxh3_128_digest", bent)
+    lab.publish("t", '{"id":11}')
+    refused: list[Rejected] = []
+    lines = b'{"id":12}\n{"id":11,"a":1}\n{"id":21}\n{"id":22}\n{"id":21}\n'
+    options = PublishOptions(on_error="skip")
+    report = publish(lab.open(), "t", [("in", _frames(lines))], options, on_reject=refused.append)
+    assert [(one.line, one.code) for one in refused] == [(1, "SOW-PUB-007"), (4, "SOW-PUB-007")]
+    assert (report.inserted, report.updated, report.unchanged) == (1, 1, 1)
+    assert sorted(lab.query("t")) == ['{"id":11,"a":1}', '{"id":21}']
