@@ -163,9 +163,8 @@ def _classify(
 ) -> list[str]:
     """What every kept message is to its key; refuses keys that collide with another's, which get no status."""
     if len(keep) < len(keys):
-        keys, checks, payloads, places = (
-            [column[index] for index in keep] for column in (keys, checks, payloads, places)
-        )
+        places = [places[index] for index in keep]
+        keys, checks, payloads = ([column[index] for index in keep] for column in (keys, checks, payloads))
     befores = list(map(stored.get, keys))
     repeats = _repeats(keys)
     if not all(b is None or b.startswith(c, CHECK.start) for b, c in zip(befores, checks, strict=True)) or any(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from sowctl.errors import SowError
 from sowctl.messages.framing import Chunk, RefusedFrame
 
 if TYPE_CHECKING:
@@ -85,10 +86,15 @@ def batches(
     batch, deadline = Batch(name), 0.0
     while True:
         waiting = bool(batch.payloads or batch.refused)
-        chunk = None if source.blocking else source.poll(0)
-        if chunk is None and not source.ended:
-            before_waiting()
-            chunk = source.poll(max(0.0, deadline - monotonic()) if waiting else None)
+        try:
+            chunk = None if source.blocking else source.poll(0)
+            if chunk is None and not source.ended:
+                before_waiting()
+                chunk = source.poll(max(0.0, deadline - monotonic()) if waiting else None)
+        except SowError:
+            if waiting:
+                yield batch
+            raise
         if chunk is None:
             if waiting and (source.ended or monotonic() >= deadline):
                 yield batch
@@ -110,6 +116,21 @@ def batches(
         if (batch.payloads or batch.refused) and monotonic() >= deadline:
             yield batch
             batch = Batch(name)
+
+
+def joined(parts: Sequence[Batch]) -> Batch:
+    """Several batches of one input as a single one."""
+    whole = parts[0] if parts else Batch("")
+    for part in parts[1:]:
+        base = len(whole.payloads)
+        whole.parts.extend((base + first, chunk, start) for first, chunk, start in part.parts)
+        whole.payloads.extend(part.payloads)
+        whole.refused.extend(part.refused)
+        whole.blank += part.blank
+        whole.end = part.end
+        if part.envelopes is not None:
+            whole.envelopes = (whole.envelopes or []) + part.envelopes
+    return whole
 
 
 def _take(batch: Batch, chunk: Chunk, start: int, count: int, size: int) -> int:

@@ -249,3 +249,28 @@ def test_colliding_keys_are_refused_and_never_merged(lab: Lab, monkeypatch: pyte
     assert [(one.line, one.code) for one in refused] == [(1, "SOW-PUB-007"), (4, "SOW-PUB-007")]
     assert (report.inserted, report.updated, report.unchanged) == (1, 1, 1)
     assert sorted(lab.query("t")) == ['{"id":11,"a":1}', '{"id":21}']
+
+
+def test_an_input_that_breaks_off_still_gives_what_came_before(lab: Lab) -> None:
+    whole = b'\x00\x00\x00\x08{"id":1}\x00\x00\x00\x08{"id'
+    with pytest.raises(InputError) as caught:
+        publish(lab.open(), "t", [("in", _frames(whole, "length"))])
+    assert (caught.value.code, caught.value.facts["report"].published) == ("SOW-INP-002", 1)
+    assert lab.query("t") == ['{"id":1}']
+
+
+def test_a_stopped_run_says_where_the_input_stands(lab: Lab) -> None:
+    with pytest.raises(InputError) as caught:
+        publish(lab.open(), "t", [("in", _frames(b'{"id":1}\n{"id":2}\n{bad\n{"id":3}\n'))])
+    assert caught.value.facts["report"].end == 18
+
+
+def test_envelopes_of_two_clients_do_not_share_numbers(lab: Lab) -> None:
+    lines = b"".join(
+        b'{"client":"%s","sequence":%d,"data":{"id":%d}}\n' % pair
+        for pair in ((b"a", 1, 1), (b"b", 1, 2), (b"a", 2, 3))
+    )
+    refused: list[Rejected] = []
+    options = PublishOptions(on_error="skip")
+    report = publish(lab.open(), "t", [("in", _frames(lines, "envelope"))], options, on_reject=refused.append)
+    assert (report.published, [one.code for one in refused]) == (2, ["SOW-PUB-008"])

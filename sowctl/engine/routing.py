@@ -1,0 +1,160 @@
+"""Which topic a message goes to, and under which number: opens topics when they are first met, splits batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.prepare import Prepared, Preparer
+from sowctl.engine.publishers import Publisher
+from sowctl.engine.targets import find_publishable
+from sowctl.errors import SowError, UsageError
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.engine.intake import Batch
+    from sowctl.engine.session import WriteSession
+    from sowctl.engine.writer import TopicWriter
+
+Ref = tuple[str | None, str | None]
+"""Topic and message type as a message names them."""
+
+
+@dataclass(slots=True)
+class Share:
+    """The part of a batch that goes to one topic; ``places`` are indexes into the batch."""
+
+    writer: TopicWriter
+    preparer: Preparer
+    ready: Prepared
+
+    @property
+    def places(self) -> list[int]:
+        """Where its messages stand in the batch."""
+        return self.ready.places
+
+    def keep(self, indexes: list[int]) -> None:
+        """Forget all messages but these."""
+        for column in fields(Prepared):
+            values = getattr(self.ready, column.name)
+            if values is not None:
+                setattr(self.ready, column.name, [values[index] for index in indexes])
+
+
+class Router:
+    """Opens topics for one run. ``before_opening`` is called first: opening takes locks that a batch may still hold."""
+
+    def __init__(
+        self, session: WriteSession, default: Ref, options: PublishOptions, before_opening: Callable[[], None]
+    ) -> None:
+        self._session = session
+        self._default = default
+        self._options = options
+        self._before_opening = before_opening
+        self._opened: dict[Ref, tuple[TopicWriter, Preparer]] = {}
+        self._publisher: Publisher | None = None
+
+    def target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer]:
+        """The topic of a message, opened when first met. Raises UsageError ``SOW-PUB-015`` where none is named."""
+        found = self._opened.get((name, message_type))
+        if found is None:
+            if name is None:
+                raise UsageError(
+                    "SOW-PUB-015", "no topic is given", hint="name it, or publish envelopes that carry a topic"
+                )
+            instance = self._session.instance
+            config = find_publishable(instance, name, message_type)
+            preparer = Preparer(config, self._options, instance.clock)
+            self._before_opening()
+            found = self._opened[name, message_type] = self._session.topic(config), preparer
+        return found
+
+    def split(self, batch: Batch) -> tuple[list[Share], list[Refusal]]:
+        """The shares of a batch, prepared, and what was refused on the way."""
+        if batch.envelopes is None:
+            if not batch.payloads:
+                return [], []
+            writer, preparer = self.target(*self._default)
+            ready, refusals = preparer.prepare(batch.payloads, None)
+            return [Share(writer, preparer, ready)], refusals
+        shares: list[Share] = []
+        refusals = self._strangers(batch)
+        strangers = {refusal.index for refusal in refusals}
+        for name, places in self._by_topic(batch, strangers, refusals).items():
+            writer, preparer = self._opened[name]
+            envelopes = [batch.envelopes[place] for place in places]
+            ready, refused = preparer.prepare([batch.payloads[place] for place in places], envelopes)
+            ready.places = [places[index] for index in ready.places]
+            refusals.extend(Refusal(places[r.index], r.code, r.message, r.offset) for r in refused)
+            shares.append(Share(writer, preparer, ready))
+        return shares, refusals
+
+    def _by_topic(self, batch: Batch, without: set[int], refusals: list[Refusal]) -> dict[Ref, list[int]]:
+        """Indexes of the batch by the topic that their envelopes (or the command) name; some are left out."""
+        found: dict[Ref, list[int]] = {}
+        bad: dict[Ref, SowError] = {}
+        for place, envelope in enumerate(batch.envelopes or ()):
+            if place in without:
+                continue
+            named = envelope.topic is not None and self._default[0] is None
+            ref = (envelope.topic, envelope.message_type) if named else self._default
+            if ref not in found and ref not in bad:
+                try:
+                    self.target(*ref)
+                except SowError as error:
+                    if error.exit_status not in (2, 10):
+                        raise
+                    bad[ref] = error
+            if ref in bad:
+                refusals.append(Refusal(place, bad[ref].code, bad[ref].message))
+            else:
+                found.setdefault(ref, []).append(place)
+        return found
+
+    def publisher(self, batch: Batch) -> Publisher | None:
+        """The run's publisher, with the messages of a batch numbered; None where nobody is named."""
+        own = None
+        if batch.envelopes is not None and any(envelope.sequence is not None for envelope in batch.envelopes):
+            own = [envelope.sequence for envelope in batch.envelopes]
+        client = self._client(batch)
+        if client is None:
+            return None
+        if self._publisher is None:
+            self._publisher = Publisher(client, self._options.sequence, self._session.highest_sequence)
+        self._publisher.number(len(batch.payloads), own)
+        return self._publisher
+
+    def _client(self, batch: Batch) -> str | None:
+        """The client of the command, of the run so far, or the first that an envelope names."""
+        if self._options.client is not None:
+            return self._options.client
+        if self._publisher is not None:
+            return self._publisher.identity[1]
+        return next((e.client for e in batch.envelopes or () if e.client is not None), None)
+
+    def _strangers(self, batch: Batch) -> list[Refusal]:
+        """Messages of another client than the run's: their numbers would be mixed up with its own."""
+        if batch.envelopes is None or self._options.client is not None:
+            return []
+        client = self._client(batch)
+        text = "its client {} is another one than that of the run, {}; publish clients apart, or name one with --client"
+        return [
+            Refusal(place, "SOW-PUB-008", text.format(envelope.client, client))
+            for place, envelope in enumerate(batch.envelopes)
+            if envelope.client not in (None, client)
+        ]
+
+    def logs(self, shares: list[Share], publisher: Publisher) -> list[tuple[list[int], int]]:
+        """Places by where their numbers are kept, with the highest number there. The locks are held."""
+        together = [share for share in shares if share.writer.journalled]
+        groups = [together] if together else []
+        groups += [[share] for share in shares if not share.writer.journalled]
+        return [
+            (
+                [place for share in group for place in share.places],
+                self._session.highest_sequence(publisher.identity[0], [share.writer for share in group]),
+            )
+            for group in groups
+        ]
