@@ -49,7 +49,7 @@ def formatted(source: pages.Page | Path, *, pager: bool, environ: Mapping[str, s
     if isinstance(source, pages.Page):
         return pages.plain(source).encode()
     if shutil.which("groff"):
-        command = ["groff", "-man", "-Tutf8", "-P-c", "-P-b", "-P-u", str(source)]
+        command = ["groff", "-t", "-man", "-Tutf8", "-P-c", "-P-b", "-P-u", str(source)]
         done = subprocess.run(command, env=dict(environ), capture_output=True, check=False)
         if done.returncode == 0:
             return done.stdout
