@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
-from sowctl.errors import LimitError
 from sowctl.expressions import nodes as n
-from sowctl.expressions.columns import Batch, ColumnProgram, Kind
-from sowctl.expressions.columns.build import column_of
+from sowctl.expressions.columns import ColumnProgram
 from sowctl.expressions.compile import compile_filter, compile_value
-from sowctl.expressions.context import Context
-from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.environment import Environment
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Values
 from tests.expressions.valid import EXPRESSIONS, PATHS, rows

@@ -19,6 +19,7 @@ from sowctl.expressions.comparing import COMPARISONS
 from sowctl.expressions.compile import Compiled, Filter, Value
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import Function
+from sowctl.expressions.rewrites import rewrite
 from sowctl.expressions.trees import walk_up
 from sowctl.values.compare import is_null
 
@@ -33,7 +34,7 @@ class ColumnProgram:
         pairs = zip(compiled.slots, compiled.sources, strict=True)
         self._slots = {(source, str(slot.path)): place for place, (slot, source) in enumerate(pairs)}
         self._previous = {str(slot.path): place for place, slot in enumerate(compiled.previous_slots)}
-        nodes = list(walk_up(compiled.node)) if compiled.node is not None else []
+        nodes = list(walk_up(rewrite(compiled.node))) if compiled.node is not None else []
         self._steps = [OneNode(node, extra) for node in nodes if not isinstance(node, n.Pattern)]
         self._notes: dict[str, None] = {}
 

@@ -1,0 +1,167 @@
+"""Key bounds: which records a filter can match at all, as far as keys tell (``sowctl-expressions(7)``, comparison).
+
+A bound is sound if every record that the filter matches is among its candidates; it may hold others, so the filter is
+still applied. Three things make this narrower than it looks:
+
+* a literal with a numeric reading (``5``, ``'5'``, ``' 5 '``) equals values with other texts (``5.0``, ``05``), and
+  keys are texts: only strings without a numeric reading name one;
+* a comparison sees all values of an identifier, and a key is made of the first: unless the path ends in a subscript,
+  the caller must know that no record has several values there (``single_valued``);
+* ``SOW_KEY()`` is a text, too; a number names a SOW key only where keys are generated, which have one spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from sowctl.expressions import nodes as n
+from sowctl.expressions.rewrites import rewrite
+from sowctl.expressions.rewrites.truths import constant_truth, constant_value, is_constant
+from sowctl.values.compare import numeric_reading
+from sowctl.values.fields import SlotValue
+from sowctl.values.paths import Path
+
+MOST = 10_000
+"""Candidates that are worth looking up one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Candidates of a filter: ``nothing`` can match; else those with one of ``keys`` (texts of the key fields in their
+    order) and one of ``sow_keys``, where None leaves it open. All open: any record may match."""
+
+    nothing: bool = False
+    keys: tuple[tuple[bytes, ...], ...] | None = None
+    sow_keys: frozenset[str] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is known."""
+        return not self.nothing and self.keys is None and self.sow_keys is None
+
+
+@dataclass(slots=True)
+class _Box:
+    """What texts the key paths (by position) and the SOW key (under -1) must have; absent: any."""
+
+    texts: dict[int, frozenset[bytes]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return any(not found for found in self.texts.values())
+
+
+_SOW = -1
+_EMPTY = frozenset[bytes]()
+
+
+def key_bound(
+    node: n.Node | None, key_paths: Sequence[Path], *, single_valued: bool = False, generated_keys: bool = False
+) -> Bound:
+    """The bound of a checked filter for records whose key fields are ``key_paths``.
+
+    ``single_valued``: no record has more than one value at a key path. ``generated_keys``: ``SOW_KEY()`` is the decimal
+    text of the generated key in every record.
+    """
+    if node is None:
+        return Bound()
+    finder = _Finder(tuple(key_paths), single_valued, generated_keys)
+    box = finder.box(rewrite(node))
+    if box.is_empty:
+        return Bound(nothing=True)
+    sow = box.texts.get(_SOW)
+    sets = [box.texts.get(place) for place in range(len(key_paths))]
+    keys = None
+    if sets and None not in sets:
+        count = 1
+        for found in sets:
+            count *= len(found or ())
+        if count <= MOST:
+            keys = tuple(sorted(product(*[sorted(found or ()) for found in sets])))
+    return Bound(keys=keys, sow_keys=None if sow is None else frozenset(text.decode() for text in sow))
+
+
+class _Finder:
+    """Boxes of nodes. Every box holds all records for which the node is TRUE."""
+
+    def __init__(self, key_paths: tuple[Path, ...], single_valued: bool, generated_keys: bool) -> None:
+        self._places = {
+            path: place for place, path in enumerate(key_paths) if single_valued or path.steps[-1].index is not None
+        }
+        self._generated = generated_keys
+
+    def box(self, root: n.Node) -> _Box:
+        done: list[_Box] = []
+        stack: list[tuple[n.Node, bool]] = [(root, False)]
+        while stack:
+            node, visited = stack.pop()
+            if not isinstance(node, n.Logic):
+                done.append(self._leaf(node))
+            elif not visited:
+                stack.append((node, True))
+                stack.extend((operand, False) for operand in reversed(node.operands))
+            else:
+                parts = done[len(done) - len(node.operands) :]
+                del done[len(done) - len(node.operands) :]
+                done.append(_all(parts) if node.operator == "AND" else _any(parts))
+        return done[0]
+
+    def _leaf(self, node: n.Node) -> _Box:
+        if is_constant(node):
+            return _Box() if constant_truth(node) else _Box({_SOW: _EMPTY})
+        if isinstance(node, n.Compare) and node.operator == "=":
+            return self._among(node.left, (node.right,))
+        if isinstance(node, n.In) and not node.negated:
+            return self._among(node.operand, node.items)
+        return _Box()
+
+    def _among(self, operand: n.Node, items: Sequence[n.Node]) -> _Box:
+        place = self._place(operand)
+        if place is None or not all(map(is_constant, items)):
+            return _Box()
+        found: set[bytes] = set()
+        for item in items:
+            texts = _texts(constant_value(item), place == _SOW, self._generated)
+            if texts is None:
+                return _Box()
+            found |= texts
+        return _Box({place: frozenset(found)})
+
+    def _place(self, operand: n.Node) -> int | None:
+        if isinstance(operand, n.Field) and not operand.qualifier and operand.modifier is None:
+            return self._places.get(operand.path)
+        if isinstance(operand, n.Call) and operand.name == "SOW_KEY":
+            return _SOW
+        return None
+
+
+def _texts(value: SlotValue, sow: bool, generated: bool) -> set[bytes] | None:
+    """The texts of a key field or SOW key (``sow``) that equal a literal; None if they cannot be listed."""
+    if value is None or value != value:
+        return set()
+    if isinstance(value, bytes):
+        if sow:  # always a String, and only the very same text equals it
+            return {value} if value.isascii() else set()
+        return {value} if numeric_reading(value) is None else None
+    if not (sow and generated) or not isinstance(value, int | float):
+        return None
+    whole = value - value == 0 and value == int(value) and 0 <= value < 1 << 64
+    return {b"%d" % int(value)} if whole else set()
+
+
+def _all(boxes: Sequence[_Box]) -> _Box:
+    texts: dict[int, frozenset[bytes]] = {}
+    for box in boxes:
+        for place, found in box.texts.items():
+            texts[place] = texts[place] & found if place in texts else found
+    return _Box(texts)
+
+
+def _any(boxes: Sequence[_Box]) -> _Box:
+    alive = [box for box in boxes if not box.is_empty]
+    if not alive:
+        return _Box({_SOW: _EMPTY})
+    shared = set(alive[0].texts).intersection(*[box.texts for box in alive[1:]])
+    return _Box({place: frozenset().union(*[box.texts[place] for box in alive]) for place in shared})

@@ -1,0 +1,32 @@
+"""How an expression is evaluated, as lines of text: canonical form, rewrites, fields, generated code."""
+
+from __future__ import annotations
+
+from sowctl.expressions.compile import compile_filter, compile_value
+from sowctl.expressions.rewrites import Applied, conjuncts, rewrite
+from sowctl.values.fields import Slot
+
+
+def explain(text: str, *, as_filter: bool) -> list[str]:
+    """The plan of a filter or value. Raises ExpressionError."""
+    compiled = compile_filter(text) if as_filter else compile_value(text)
+    if compiled.node is None:
+        return ["expression  (empty: matches everything)"]
+    steps: list[Applied] = []
+    node = rewrite(compiled.node, steps)
+    lines = [f"expression  {compiled.node}"]
+    lines += [f"rewrite     {step.name}: {step.before}  ->  {step.after}" for step in steps]
+    if steps:
+        lines.append(f"rewritten   {node}")
+    if as_filter:
+        lines += [f"condition   {condition}" for condition in conjuncts(compiled.node)]
+    lines += [_slot(slot) for slot in compiled.slots] or ["field       none"]
+    if compiled.uses_header:
+        lines.append("header      the record's header is read")
+    lines += [f"plan        {line}" for line in compiled.source.splitlines()]
+    return lines
+
+
+def _slot(slot: Slot) -> str:
+    wanted = [word for word, asked in (("original text", slot.text), ("all values", slot.listed)) if asked]
+    return f"field       {slot.path}" + (f"  ({', '.join(wanted)})" if wanted else "")

@@ -1,0 +1,87 @@
+"""Chains of AND and OR: flattened, cut where they are decided, equalities of one field gathered into IN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sowctl.expressions import nodes as n
+from sowctl.expressions.rewrites.truths import constant_truth, is_constant, is_truth
+
+
+def flatten(node: n.Node) -> n.Node | None:
+    """``(a AND b) AND c``: ``a AND b AND c``; also on the right: both operators are associative, NULL included."""
+    if not isinstance(node, n.Logic):
+        return None
+    operands: list[n.Node] = []
+    for operand in node.operands:
+        inner = isinstance(operand, n.Logic) and operand.operator == node.operator
+        operands += operand.operands if inner else [operand]  # type: ignore[attr-defined]
+    if len(operands) == len(node.operands):
+        return None
+    return n.Logic(node.operator, tuple(operands), span=node.span)
+
+
+def cut_chain(node: n.Node) -> n.Node | None:
+    """``TRUE AND a AND FALSE AND b``: ``a AND FALSE``. What follows a deciding constant is never evaluated."""
+    if not isinstance(node, n.Logic):
+        return None
+    neutral = node.operator == "AND"
+    kept: list[n.Node] = []
+    for operand in node.operands:
+        constant = is_constant(operand)
+        if constant and constant_truth(operand) is neutral:
+            continue
+        kept.append(operand)
+        if constant:
+            break
+    if len(kept) == len(node.operands):
+        return None
+    return _chain(node, kept, neutral)
+
+
+def _chain(node: n.Logic, kept: Sequence[n.Node], neutral: bool) -> n.Node | None:
+    """The chain of the operands that are left; None where one alone would not have the value of the chain."""
+    if not kept:
+        return n.Literal(neutral, span=node.span)
+    if len(kept) > 1:
+        return n.Logic(node.operator, tuple(kept), span=node.span)
+    if is_constant(kept[0]):
+        return n.Literal(constant_truth(kept[0]), span=node.span)
+    if is_truth(kept[0]):
+        return kept[0]
+    short = n.Logic(node.operator, (kept[0], n.Literal(neutral)), span=node.span)
+    return short if len(node.operands) > 2 else None
+
+
+def negate_disjunction(node: n.Node) -> n.Node | None:
+    """``NOT (a OR b)``: ``NOT a AND NOT b``, which splits; NULL on the left gives NULL in both."""
+    if not isinstance(node, n.Not) or not isinstance(node.operand, n.Logic) or node.operand.operator != "OR":
+        return None
+    return n.Logic("AND", tuple(n.Not(operand, span=operand.span) for operand in node.operand.operands), span=node.span)
+
+
+def merge_equalities(node: n.Node) -> n.Node | None:
+    """``/a = 1 OR /a = 2 OR b``: ``/a IN (1, 2) OR b``, for neighbours and literals only."""
+    if not isinstance(node, n.Logic) or node.operator != "OR":
+        return None
+    merged: list[n.Node] = []
+    for operand in node.operands:
+        members = _members(operand)
+        before = _members(merged[-1]) if merged else None
+        if members is None or before is None or members[0] != before[0]:
+            merged.append(operand)
+            continue
+        span = (merged[-1].span[0], operand.span[1])
+        merged[-1] = n.In(members[0], (*before[1], *members[1]), False, span=span)
+    if len(merged) == len(node.operands):
+        return None
+    return n.Logic("OR", tuple(merged), span=node.span) if len(merged) > 1 else merged[0]
+
+
+def _members(node: n.Node) -> tuple[n.Field, tuple[n.Node, ...]] | None:
+    if isinstance(node, n.Compare) and node.operator == "=":
+        if isinstance(node.left, n.Field) and is_constant(node.right):
+            return node.left, (node.right,)
+    elif isinstance(node, n.In) and not node.negated and all(map(is_constant, node.items)):
+        return (node.operand, node.items) if isinstance(node.operand, n.Field) else None
+    return None

@@ -1,0 +1,65 @@
+"""Constant folding: what has literal operands only is computed once, by the row evaluator itself."""
+
+from __future__ import annotations
+
+import math
+
+from sowctl.expressions import nodes as n
+from sowctl.expressions.arithmetic import OPERATORS
+from sowctl.expressions.code import Operand, finish
+from sowctl.expressions.compile import Value
+from sowctl.expressions.emit import Emitter
+from sowctl.expressions.environment import Environment
+from sowctl.expressions.functions import FUNCTIONS
+from sowctl.expressions.rewrites.truths import constant_value, is_constant
+from sowctl.values.fields import Number, SlotValue, Values
+
+_LONGEST = 4096
+"""Bytes of a text that folding may produce."""
+
+
+def fold(node: n.Node) -> n.Node | None:
+    """``1 + 2``: ``3``. Not where a match limit could be exceeded, or the run's clock, names or chance are asked."""
+    below = node.children()
+    if is_constant(node) or not all(map(is_constant, below)) or isinstance(node, n.Field | n.Pattern):
+        return None
+    if isinstance(node, n.Call) and not _is_pure(node):
+        return None
+    emitter = Emitter("", {})
+    operand: Operand = finish(emitter.value(node, True))
+    value = Value("", node, emitter, f"append({emitter.as_scalar(operand).code})")
+    return literal(value.values([()], Environment(lambda: 0))[0], node.span)
+
+
+def fold_prefix(node: n.Node) -> n.Node | None:
+    """``1 + 2 + /a``: ``3 + /a``. Chains go from left to right, so only their beginning folds."""
+    if not isinstance(node, n.Arithmetic) or len(node.operands) < 3:
+        return None
+    first, second = node.operands[:2]
+    if not (is_constant(first) and is_constant(second)):
+        return None
+    value = OPERATORS[node.operators[0]](constant_value(first), constant_value(second))
+    folded = literal(value, (first.span[0], second.span[1]))
+    if folded is None:
+        return None
+    return n.Arithmetic(node.operators[1:], (folded, *node.operands[2:]), span=node.span)
+
+
+def literal(value: SlotValue, span: n.Span = (0, 0)) -> n.Node | None:
+    """The constant node of a value; None where there is none."""
+    if isinstance(value, Values | Number) or (isinstance(value, bytes) and len(value) > _LONGEST):
+        return None
+    if isinstance(value, str):
+        value = value.encode()
+    if isinstance(value, int | float) and value == value and math.copysign(1.0, value) < 0:
+        return n.Unary("-", n.Literal(-value, span=span), span=span)
+    return n.Literal(value, span=span)
+
+
+def _is_pure(call: n.Call) -> bool:
+    if call.name == "IF":
+        return True
+    function = FUNCTIONS.get(call.name)
+    if function is None or not function.deterministic or function.gets:
+        return False
+    return "pattern" not in function.parameters

@@ -1,0 +1,48 @@
+"""What the rewrites ask of nodes: constants, their truth, and whether a value is a truth already."""
+
+from __future__ import annotations
+
+from sowctl.expressions import nodes as n
+from sowctl.expressions.arithmetic import negate
+from sowctl.expressions.functions import FUNCTIONS
+from sowctl.values.compare import truth_of
+from sowctl.values.fields import SlotValue
+
+PREDICATES = (n.Compare, n.Is, n.Like, n.In, n.Affix, n.Between)
+"""They are TRUE or FALSE, never NULL."""
+
+
+def is_truth(node: n.Node) -> bool:
+    """Whether the node's value is TRUE, FALSE or NULL, so that it equals its own truth."""
+    if isinstance(node, n.Literal):
+        return node.value is None or isinstance(node.value, bool)
+    if isinstance(node, n.Call):
+        function = FUNCTIONS.get(node.name)
+        return function is not None and function.result == "truth"
+    return isinstance(node, (*PREDICATES, n.Not, n.Logic))
+
+
+def is_constant(node: n.Node) -> bool:
+    """Whether the node is a literal, or a literal number behind a minus sign: negative numbers have no literal."""
+    if isinstance(node, n.Literal):
+        return True
+    return (
+        isinstance(node, n.Unary)
+        and node.operator == "-"
+        and isinstance(node.operand, n.Literal)
+        and isinstance(node.operand.value, int | float)
+        and not isinstance(node.operand.value, bool)
+    )
+
+
+def constant_value(node: n.Node) -> SlotValue:
+    """The value of a constant; the empty string is NULL."""
+    if isinstance(node, n.Unary):
+        return negate(constant_value(node.operand))
+    assert isinstance(node, n.Literal)
+    return node.value or None if isinstance(node.value, bytes) else node.value
+
+
+def constant_truth(node: n.Node) -> bool | None:
+    """The truth of a constant."""
+    return truth_of(constant_value(node))
