@@ -8,7 +8,7 @@ the memory for sorting.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.reading import Matcher, environment_of, key_of, open_source
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.scanning import filtered, matching
+from sowctl.engine.scanning import Scan, filtered, scanning
 from sowctl.engine.sorting import Sorter
 from sowctl.engine.sources import Pairs, Source
 from sowctl.engine.targets import Target
@@ -83,22 +83,33 @@ class QueryResult:
         self._place: dict[tuple[str, str], int] = {}
         compiled = iter(self._matchers)
         for target in self._targets:
-            source = open_source(self._instance, target, self._options.at)
-            with closing(source):
-                matcher = next(compiled) if target.topic is not None else self._matcher(target, source)
+            known = next(compiled) if target.topic is not None else None
+            with self._opened(target, known) as (source, matcher, scan):
                 numbers = QueryStatistics(source.topic, source.message_type)
                 self._place[source.topic, source.message_type] = len(self.statistics)
                 self.statistics.append(numbers)
-                with closing(self._matching(source, target, matcher, numbers)) as found:  # type: ignore[type-var]
-                    yield source, found
+                if scan is not None:
+                    found = scan.matching(matcher, self._options.batch_size, numbers)
+                else:
+                    found = filtered(iter((self._looked_up(source, target),)), matcher, numbers)
+                yield source, found
 
-    def _matching(self, source: Source, target: Target, matcher: Matcher, numbers: QueryStatistics) -> Iterator[Pairs]:
-        options = self._options
+    @contextmanager
+    def _opened(self, target: Target, known: Matcher | None) -> Iterator[tuple[Source, Matcher, Scan | None]]:
+        def matcher_of(source: Source) -> Matcher:
+            return known if known is not None else self._matcher(target, source)
+
+        instance, options = self._instance, self._options
         if options.sow_keys is None:
-            return matching(source, matcher, options.batch_size, numbers)
+            with scanning(instance, target, options.at, matcher_of, options.batch_size) as (scan, matcher):
+                yield scan.source, matcher, scan
+        else:
+            with closing(open_source(instance, target, options.at)) as source:
+                yield source, matcher_of(source), None
+
+    def _looked_up(self, source: Source, target: Target) -> Pairs:
         mode = target.topic.key_mode if target.topic is not None else _mode_of(source)
-        looked_up = source.lookup([key_of(text, mode) for text in options.sow_keys])
-        return filtered(iter((looked_up,)), matcher, numbers)
+        return source.lookup([key_of(text, mode) for text in self._options.sow_keys or ()])
 
     def _limited(self) -> Iterator[RecordBatch]:
         skip = self._options.skip_n or 0

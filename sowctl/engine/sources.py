@@ -53,8 +53,7 @@ class Source(Protocol):
 class CurrentSource:
     """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store.
 
-    ``path`` is the store's, where it stays for as long as this is open. ``scanned`` counts the store's records that
-    :meth:`part` has passed.
+    ``scanned`` counts the store's records that :meth:`part` has passed.
     """
 
     def __init__(
@@ -64,10 +63,8 @@ class CurrentSource:
         overlay: Overlay | None,
         config: TopicConfig | None,
         now: int,
-        path: Path | None = None,
     ) -> None:
         self.config = config
-        self.path = path
         definition = snapshot.meta.definition
         self.topic = definition.topic
         self.message_type = definition.message_type
@@ -93,11 +90,9 @@ class CurrentSource:
         """See :class:`Source`."""
         return self.part(size)
 
-    def part(
-        self, size: int, start: bytes | None = None, stop: bytes | None = None, snapshot: Snapshot | None = None
-    ) -> Iterator[Pairs]:
-        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive); ``snapshot``: of the same state."""
-        pairs = self._counted((snapshot or self._snapshot).scan(start, stop, size))
+    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        pairs = self._counted(self._snapshot.scan(start, stop, size))
         if self.overlay is not None and self.overlay.current:
             low, high = start or b"", stop or bytes((255,)) * 9
             pairs = merged(pairs, {k: v for k, v in self.overlay.current.items() if low <= k < high}, size)
@@ -180,7 +175,7 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
             snapshot = store.snapshot()
             stack.callback(snapshot.close)
         overlay = read_overlay(instance, topic, snapshot.meta, path)
-        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, path)
+        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at)
 
 
 def open_file(instance: Instance, path: Path) -> CurrentSource:
@@ -188,7 +183,7 @@ def open_file(instance: Instance, path: Path) -> CurrentSource:
     with ExitStack() as stack:
         store = stack.enter_context(Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait))
         snapshot = stack.enter_context(store.snapshot())
-        return CurrentSource(stack.pop_all(), snapshot, None, None, 0, path)
+        return CurrentSource(stack.pop_all(), snapshot, None, None, 0)
 
 
 def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: Path) -> Overlay | None:

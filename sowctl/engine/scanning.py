@@ -1,0 +1,168 @@
+"""The filter over all records of a target: in this process, or, for a large store, in two with half of the keys each.
+
+The second process is a fork. LMDB must not be used across one, so the first process closes the store before it, and
+both open it then; what the second found counts only if both see the same state. What matches in its half goes through a
+temporary file, so that neither waits for the other. Whatever goes wrong there, the first process does that half itself,
+and so raises the first error in key order, as it would alone.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sowctl.engine.reading import open_source
+from sowctl.engine.reports import QueryStatistics
+from sowctl.engine.sources import CurrentSource, Pairs, Source
+from sowctl.engine.targets import Target
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.reading import Matcher
+
+READ = 400
+"""Records read at a time: what is made of so many stays small enough to use the same memory again and again."""
+LARGE = 150_000
+"""Records from which on a second process gains more than it costs."""
+MIDDLE = b"\x80" + bytes(7)
+"""Half of the keys are below it, since keys are hashes."""
+
+
+class Scan:
+    """A source, open, and how to filter all of it. Made by :func:`scanning`."""
+
+    def __init__(self, source: Source, second: Second | None) -> None:
+        self.source = source
+        self._second = second
+
+    def matching(self, matcher: Matcher, size: int, counts: QueryStatistics) -> Iterator[Pairs]:
+        """Keys and values of the records that match, in key order, at most ``size`` at a time; ``counts`` are kept.
+
+        Raises what reading and :meth:`Matcher.places` raise.
+        """
+        source, size = self.source, min(size, READ)
+        if self._second is None or not isinstance(source, CurrentSource):
+            yield from filtered(source.batches(size), matcher, counts)
+            return
+        yield from filtered(source.part(size, stop=MIDDLE), matcher, counts)
+        if self._second.succeeded(source):
+            yield from self._second.results(source, counts)
+        else:
+            yield from filtered(source.part(size, start=MIDDLE), matcher, counts)
+        if source.scanned != source.meta.records:
+            # Each half looked right by itself; the scan of the whole says what is wrong.
+            for _ in source.snapshot.scan():
+                pass
+
+
+@contextmanager
+def scanning(
+    instance: Instance, target: Target, at: int | None, matcher_of: Callable[[Source], Matcher], size: int
+) -> Iterator[tuple[Scan, Matcher]]:
+    """Open a target for a scan of all its records, with its matcher. Raises as ``open_source``."""
+    now = instance.now
+    instance = replace(instance, clock=lambda: now)
+    with ExitStack() as held:
+        source = open_source(instance, target, at)
+        opened = held.enter_context(closing(source))
+        matcher = matcher_of(source)
+        second = None
+        if at is None and _pays(source, matcher) and _stays(target):
+            opened.close()
+            second = Second(instance, target, matcher, size)
+            held.callback(second.stop)
+            source = held.enter_context(closing(open_source(instance, target, at)))
+        yield Scan(source, second), matcher
+
+
+def filtered(pairs: Iterator[Pairs], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
+    """Those of ``pairs`` that match; batches without any are left out."""
+    for keys, values in pairs:
+        places = matcher.places(keys, values)
+        counts.examined += len(keys)
+        counts.matched += len(places)
+        if len(places) == len(keys):
+            yield keys, values
+        elif len(places):
+            yield [keys[place] for place in places], [values[place] for place in places]
+
+
+def _pays(source: Source, matcher: Matcher) -> bool:
+    """Whether there is much to read, a processor for a second process, and no thread that a fork would cut off."""
+    if not isinstance(source, CurrentSource) or source.meta.records < LARGE or not matcher.selective:
+        return False
+    return threading.active_count() == 1 and hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
+
+
+def _stays(target: Target) -> bool:
+    """Whether there is a file that can be opened once more (a missing store was rebuilt for this reading alone)."""
+    path = target.topic.file if target.topic is not None else target.path
+    return path is not None and path.exists()
+
+
+def _state(source: CurrentSource) -> tuple[Any, ...]:
+    meta = source.meta
+    return meta.lineage, meta.applied, meta.records, meta.digest.to_bytes(16, "big"), source.last_txid
+
+
+class Second:
+    """The other process, with the upper half of the keys."""
+
+    def __init__(self, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
+        self._results = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
+        self._child = 0
+        with suppress(OSError):
+            self._child = os.fork()
+            if self._child == 0:
+                self._work(instance, target, matcher, min(size, READ))
+
+    def _work(self, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
+        """What the second process does; it never returns."""
+        status = 1
+        try:
+            with closing(open_source(instance, target, None)) as source:
+                assert isinstance(source, CurrentSource)
+                marshal.dump(_state(source), self._results)
+                counts = QueryStatistics(source.topic, source.message_type)
+                for pairs in filtered(source.part(size, start=MIDDLE), matcher, counts):
+                    marshal.dump(pairs, self._results)
+                marshal.dump((counts.examined, counts.matched, source.scanned), self._results)
+            self._results.flush()
+            status = 0
+        finally:
+            # Without a word, and without what Python does at the end: all of that is the first process's.
+            os._exit(status)
+
+    def succeeded(self, source: CurrentSource) -> bool:
+        """Wait for the end of the process: whether it saw what ``source`` shows, and read all of it."""
+        if not self._child:
+            return False
+        child, self._child = self._child, 0
+        if os.waitpid(child, 0)[1]:
+            return False
+        self._results.seek(0)
+        return bool(marshal.load(self._results) == _state(source))
+
+    def results(self, source: CurrentSource, counts: QueryStatistics) -> Iterator[Pairs]:
+        """What the process found; then its counts are added."""
+        while len(item := marshal.load(self._results)) == 2:
+            yield item
+        counts.examined += item[0]
+        counts.matched += item[1]
+        source.scanned += item[2]
+
+    def stop(self) -> None:
+        """End the process, should it still run, and forget its results."""
+        child, self._child = self._child, 0
+        if child:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+            os.waitpid(child, 0)
+        self._results.close()

@@ -1,0 +1,44 @@
+"""Buckets: everything comes out once, in key order, and within a key as it came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.engine import buckets as module
+from sowctl.engine.buckets import Buckets
+
+KEYS = st.integers(0, (1 << 64) - 1) | st.sampled_from((0, 1 << 63, (1 << 64) - 1))
+PAIRS = st.lists(st.tuples(KEYS.map(lambda number: number.to_bytes(8, "big")), st.binary(max_size=40)), max_size=60)
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 500, 1])
+@given(parts=st.lists(PAIRS, max_size=6), size=st.integers(1, 50))
+def test_sorted_by_key_and_stable(
+    parts: list[list[tuple[bytes, bytes]]],
+    size: int,
+    limit: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    pairs = [pair for part in parts for pair in part]
+    expected = sum(len(value) for _, value in pairs)
+    with Buckets(tmp_path_factory.getbasetemp(), expected, limit) as buckets:
+        for part in parts:
+            buckets.add(b"".join(key for key, _ in part), [value for _, value in part])
+        found = list(buckets.sorted(size))
+    assert all(len(keys) == len(values) <= size for keys, values in found)
+    assert [pair for part in found for pair in zip(*part, strict=True)] == sorted(pairs, key=lambda pair: pair[0])
+
+
+def test_buckets_are_written_to_files_and_leave_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WRITE_BYTES", 1000)
+    pairs = [((number * 0x9E3779B97F4A7C15 % (1 << 64)).to_bytes(8, "big"), b"%0500d" % number) for number in range(99)]
+    with Buckets(tmp_path, 50_000, 10_000) as buckets:
+        for key, value in pairs:
+            buckets.add(key, [value])
+        found = [pair for part in buckets.sorted(10) for pair in zip(*part, strict=True)]
+    assert found == sorted(pairs)
+    assert list(tmp_path.iterdir()) == []

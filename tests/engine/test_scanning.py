@@ -1,0 +1,159 @@
+"""Two processes filter a large store as one does, and nobody notices when the second one fails."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine import scanning
+from sowctl.engine.words import needed_words
+from sowctl.errors import DamageError, InputError
+from sowctl.expressions.parse import parse_filter
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+COUNT = 3000
+WORDS = ("red", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")
+
+
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Large is what has ten records; the list gets the ids of the second processes."""
+    started: list[int] = []
+
+    def fork(original: Callable[[], int] = os.fork) -> int:
+        child = original()
+        started.append(child)
+        return child
+
+    monkeypatch.setattr(scanning, "LARGE", 10)
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    return started
+
+
+def fill(lab: Lab, topic: str = "t") -> list[str]:
+    payloads = [message(id=n, v=n % 7, s=WORDS[n % len(WORDS)]) for n in range(COUNT)]
+    lab.publish(topic, *payloads)
+    return payloads
+
+
+@pytest.mark.parametrize("order", [None, "/v DESC, /id"])
+def test_two_find_what_one_finds(
+    lab: Lab, forks: list[int], order: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lab)
+    in_two = lab.open().topic("t").query("/v > 3", order_by=order)
+    found = [record.payload for record in in_two.records()]
+    assert len(forks) == 1
+    monkeypatch.setattr(scanning, "LARGE", 1 << 40)
+    alone = lab.open().topic("t").query("/v > 3", order_by=order)
+    assert [record.payload for record in alone.records()] == found
+    assert in_two.statistics == alone.statistics
+    assert in_two.statistics[0].examined == COUNT
+    assert len(forks) == 1
+
+
+def test_what_is_not_applied_yet_is_seen_in_both_halves(lab: Lab, forks: list[int]) -> None:
+    fill(lab)
+    old = lab.store("t").read_bytes()
+    lab.publish("t", *(message(id=n, v=100) for n in range(0, COUNT + 50, 10)))
+    lab.open().topic("t").delete(filter="/id < 5")
+    lab.store("t").write_bytes(old)
+    for leftover in lab.store("t").parent.glob("t.json.sow-*"):
+        leftover.unlink()
+    found = {json.loads(text)["id"] for text in lab.query("t", "/v = 100")}
+    assert found == set(range(10, COUNT + 50, 10))
+    assert len(lab.query("t", "/id < 5")) == 0
+    assert len(forks) == 2
+    lab.open().topic("t").replay()
+
+
+def test_a_second_process_that_fails_is_not_missed(lab: Lab, forks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(lab)
+    expected = lab.query("t", "/v = 1")
+    monkeypatch.setattr(scanning.Second, "_work", lambda *_: os._exit(9))
+    assert lab.query("t", "/v = 1") == expected
+    assert len(forks) == 2
+
+
+def test_a_second_process_that_saw_another_state_does_not_count(
+    lab: Lab, forks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lab)
+    original = scanning.open_source
+
+    def open_source(*arguments: object) -> scanning.Source:
+        if forks:
+            lab.clock.tick(1)
+            forks.clear()
+            lab.publish("t", message(id=1, v=1000), message(id=COUNT + 1, v=1000))
+        return original(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scanning, "open_source", open_source)
+    result = lab.open().topic("t").query("/v = 1000")
+    assert len(list(result.records())) == 2
+    assert result.statistics[0].examined == COUNT + 1
+
+
+def test_errors_are_those_of_one_process(lab: Lab, forks: list[int]) -> None:
+    lab.publish("own", *(b"{}" for _ in range(5)), sow_key="a")
+    for number in range(40):
+        lab.publish("own", b"no JSON" if number == 30 else b"{}", sow_key=f"k{number}")
+    with pytest.raises(InputError) as caught:
+        lab.query("own", "/a = 'x'")
+    assert caught.value.code == "SOW-QRY-004"
+    assert forks
+
+
+def test_damage_is_found_in_either_half(make_lab: Callable[..., Lab], forks: list[int], tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "bad", config_xml(topic_xml("t"), ("t",)))
+    payloads = fill(lab)
+    path = lab.store("t")
+    whole = path.read_bytes()
+    for payload in (payloads[n].encode() for n in (5, 500, 1500, 2500)):
+        place = whole.rindex(payload)
+        path.write_bytes(whole[:place] + b"[" + whole[place + 1 :])
+        with pytest.raises(DamageError) as caught:
+            lab.query("t", "/v = 1")
+        assert caught.value.code == "SOW-STO-001"
+
+
+def test_no_process_is_left_when_the_reader_stops(lab: Lab, forks: list[int]) -> None:
+    fill(lab)
+    result = lab.open().topic("t").query("/v < 100", batch_size=5)
+    next(iter(result))
+    result.close()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(forks[0], os.WNOHANG)
+
+
+@pytest.mark.parametrize("word", [word for word in WORDS if word])
+def test_words_lose_no_record(lab: Lab, word: str) -> None:
+    fill(lab)
+    escaped = "".join(f"\\u{ord(character):04x}" for character in word)
+    lab.publish("t", f'{{"id":-1,"s":"{escaped}"}}', message(id=-2, s=["x", word]), message(id=-3, s={"s": word}))
+    literal = word.replace("\\", "\\\\")
+    expected = {n for n in range(COUNT) if WORDS[n % len(WORDS)] == word} | {-1, -2}
+    for text in (f"/s = '{literal}'", f"'{literal}' = /s AND /id < 100000"):
+        assert {json.loads(found)["id"] for found in lab.query("t", text)} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("/a = 'x'", [b"x"]),
+        ("'x' = /a AND (/b = 'y' AND /c > 1) AND /d = 'x'", [b"x", b"y"]),
+        ("/a = '1.5' AND /b = ' 7 '", []),
+        ("/a = 'x' OR /b = 'y'", []),
+        ("NOT /a = 'x'", []),
+        ("/a <> 'x' AND /b = '' AND /c = 7 AND /d = /e", []),
+        ("/a = 'tab\t' AND /b = 'quote\"'", []),
+        ("CONCAT(/a, 'x') = 'xx'", []),
+    ],
+)
+def test_needed_words(text: str, words: list[bytes]) -> None:
+    assert needed_words(parse_filter(text)) == words
