@@ -1,0 +1,31 @@
+"""Crash suites work in memory where there is room: what they test is order and contents, not the disk's speed."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory in memory, for temporary files too."""
+    with tempfile.TemporaryDirectory(dir=SHARED, prefix="sowctl-test-") as name:
+        place = Path(name) / "temporary"
+        place.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        yield Path(name)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A seed, from SOWCTL_SEED or new; printed when the test fails (pytest shows what a failing test printed)."""
+    chosen = int(os.environ.get("SOWCTL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
+    print(f"SOWCTL_SEED={chosen} pytest '{request.node.nodeid}'")
+    yield chosen

@@ -1,0 +1,157 @@
+"""The n-th call of a verb fails, once or for ever: exit 6, what was acknowledged is there, a repetition completes."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.reports import PublishReport
+from sowctl.errors import DamageError, SowError
+from sowctl.findings import Level
+from sowctl.seam import SEAM, Seam
+from tests.support.faults import CountingSeam, FailAt, ShortWriteAt
+from tests.support.verbs import CASES, IDS, Plot, Template, Verb, problems, rebuilt_is_live
+
+FAILURES = [
+    (errno.EIO, False, False),
+    (errno.ENOSPC, True, False),
+    (errno.EINTR, False, False),
+    (errno.EIO, False, True),
+    (errno.EIO, True, False),
+    (errno.ENOSPC, False, False),
+    (errno.EINTR, True, False),
+]
+
+STRIDE = 9
+"""In the short form every so many-th call fails, from a random one on, with one of the failures in turn."""
+
+
+def prepared(memory: Path, template: Template) -> Plot:
+    plot = Plot(memory / "lab")
+    template(plot)
+    plot.save()
+    return plot
+
+
+def calls(plot: Plot, verb: Verb, seam: CountingSeam) -> list[str]:
+    """The calls that the verb makes when nothing goes wrong."""
+    plot.restore()
+    verb(plot, seam)
+    assert plot.book.judge(plot.contents(), plot.lab.clock.at) is None
+    return seam.points
+
+
+def attempt(plot: Plot, verb: Verb, seam: Seam) -> SowError | None:
+    """Carry the verb out from the start; its error. Anything but a reported error is a fault of its own."""
+    plot.restore()
+    try:
+        verb(plot, seam)
+    except SowError as error:
+        return error
+    return None
+
+
+def judge(plot: Plot, verb: Verb, problem: str, *, thorough: bool = False) -> None:
+    """What is there is what the book allows; everything is sound; the verb, done again, completes."""
+    now = plot.lab.clock.at
+    try:
+        found = plot.contents()
+    except DamageError as error:
+        assert Path(str(error.place)).read_bytes().startswith(b"not a store"), problem
+    else:
+        wrong = plot.book.judge(found, now)
+        assert wrong is None, f"{problem}: {wrong}"
+        if thorough:
+            assert problems(plot.lab, Level.ERROR) == [], problem
+            assert rebuilt_is_live(plot.lab) is None, problem
+        plot.book.collapse(found, now)
+    again(plot, verb, SEAM)
+    assert plot.contents() == plot.book.final(now), problem
+    assert problems(plot.lab) == [], problem
+    if thorough:
+        assert rebuilt_is_live(plot.lab) is None, problem
+
+
+def again(plot: Plot, verb: Verb, seam: Seam) -> None:
+    """The same messages at the same clock once more, behind what is there."""
+    _, plot.values, plot.lab.clock.at = plot.saved
+    verb(plot, seam)
+
+
+def check_report(plot: Plot, error: SowError, problem: str) -> None:
+    """The error has the exit status of a failing disk and says how much is durable."""
+    assert error.exit_status == 6, f"{problem}: {error.code} exit {error.exit_status} {error.message}"
+    assert error.message, problem
+    report = error.facts.get("report")
+    if isinstance(report, PublishReport):
+        told = sum(plot.book.acknowledged.values()) - sum(plot.saved[0].acknowledged.values())
+        assert report.published <= told, problem
+        if report.published:
+            assert report.last_txid, problem
+
+
+@pytest.mark.parametrize(("template", "verb"), [case[1:] for case in CASES], ids=IDS)
+def test_the_nth_call_fails(memory: Path, template: Template, verb: Verb, seed: int, deep: bool) -> None:
+    plot = prepared(memory, template)
+    points = calls(plot, verb, CountingSeam())
+    step = 1 if deep else STRIDE
+    reported = tried = 0
+    for n in range(1 + seed % step, len(points) + 1, step):
+        for number, (code, forever, after) in enumerate(FAILURES):
+            if not deep and (n // step + seed + number) % len(FAILURES):
+                continue
+            seam = FailAt(n, code, forever, after=after)
+            problem = f"call {n} of {len(points)} ({points[n - 1]}): {errno.errorcode[code]}, {forever=}, {after=}"
+            try:
+                error = attempt(plot, verb, seam)
+            except BaseException as foreign:
+                raise AssertionError(f"{problem}: {foreign!r}") from foreign
+            tried += 1
+            if error is not None:
+                reported += 1
+                check_report(plot, error, problem)
+            judge(plot, verb, problem, thorough=deep or tried % 3 == 0)
+    assert reported > tried // 4
+
+
+@pytest.mark.parametrize(("template", "verb"), [case[1:] for case in CASES], ids=IDS)
+def test_the_nth_write_is_short(memory: Path, template: Template, verb: Verb, seed: int, deep: bool) -> None:
+    plot = prepared(memory, template)
+    points = calls(plot, verb, CountingSeam(("file.write", "file.pwrite")))
+    for n in range(1, len(points) + 1):
+        for keep, then in [(None, errno.ENOSPC), (0, None), (1, None), (None, None), (1, errno.ENOSPC)]:
+            if not deep and (n + seed + (keep or 0) + (then or 0)) % 3:
+                continue
+            problem = f"write {n} of {len(points)} cut to {keep}, then {then}"
+            error = attempt(plot, verb, ShortWriteAt(n, keep=keep, then=then))
+            if error is not None:
+                check_report(plot, error, problem)
+            judge(plot, verb, problem, thorough=deep)
+
+
+TWICE = ["publish-behind", "publish-torn", "publish-missing", "catch-up", "catch-up-torn", "rebuild-damaged"]
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_recovery_fails_too(memory: Path, name: str, deep: bool) -> None:
+    """Two faults in a row: the verb fails at some call, and so does the repetition, at another one."""
+    _, template, verb = next(case for case in CASES if case[0] == name)
+    plot = prepared(memory, template)
+    points = calls(plot, verb, CountingSeam())
+    step = 3 if deep else max(1, len(points) // 4)
+    for first in range(1, len(points) + 1, step):
+        for second in range(1 + first % step, len(points) + 1, step):
+            problem = f"call {first}, then call {second} of about {len(points)}"
+            error = attempt(plot, verb, FailAt(first, errno.EIO, forever=first % 2 == 0))
+            before = plot.lab.clock.at
+            if error is not None:
+                check_report(plot, error, problem)
+            if name != "rebuild-damaged":
+                plot.book.collapse(plot.contents(), before)
+            try:
+                again(plot, verb, FailAt(second, errno.ENOSPC, forever=second % 2 == 0))
+            except SowError as other:
+                check_report(plot, other, problem)
+            judge(plot, verb, problem)

@@ -1,0 +1,450 @@
+"""Verbs under test: an instance in memory that is put back to a known state, a book of what was promised, judgement.
+
+A :class:`Plot` is a directory with an instance in it, and can be put back to the files it had. A :class:`Book` notes
+every message that was handed in, per log, and how many were acknowledged. What a recovered instance holds must be what
+the book says after some number of messages, not fewer than were acknowledged, cut where a group ends.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sowctl.engine.delete import delete
+from sowctl.engine.expire import expire
+from sowctl.engine.instance import Instance
+from sowctl.engine.intake import Listed
+from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
+from sowctl.engine.publish import Acknowledged, publish
+from sowctl.engine.replay import replay
+from sowctl.engine.snapshot import snapshot_file
+from sowctl.engine.targets import Target
+from sowctl.errors import MissingError
+from sowctl.findings import Finding, Level
+from sowctl.journal.check import check_journal
+from sowctl.messages.framing import FrameReader
+from sowctl.seam import SEAM, Seam
+from sowctl.store.examine import examine
+from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
+
+TOPICS = {
+    "j": topic_xml("j"),
+    "h": topic_xml("h", "<History><Window>1h</Window><Granularity>10s</Granularity></History>"),
+    "q": topic_xml("q", "<Expiration>30s</Expiration>"),
+    "a": topic_xml("a"),
+    "b": topic_xml("b"),
+}
+LOGGED = ("j", "h", "q")
+ALONE = ("a", "b")
+XML = config_xml("".join(TOPICS.values()), LOGGED)
+JOURNAL = "journal"
+State = dict[str, dict[int, str]]
+"""Contents: topic, id, payload."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One message (or, without a payload, a deletion) as handed in."""
+
+    topic: str
+    id: int
+    payload: str | None
+    stamp: int = 0
+
+
+def log_of(topic: str) -> str:
+    """Where a topic's messages are acknowledged: the journal, or its own store."""
+    return JOURNAL if topic in LOGGED else topic
+
+
+@dataclass
+class Book:
+    """Per log: what was handed in, in order; after how many events a group ends; how many were acknowledged."""
+
+    events: dict[str, list[Event]] = field(default_factory=lambda: {log: [] for log in (JOURNAL, *ALONE)})
+    ends: dict[str, set[int]] = field(default_factory=lambda: {log: {0} for log in (JOURNAL, *ALONE)})
+    acknowledged: dict[str, int] = field(default_factory=lambda: {log: 0 for log in (JOURNAL, *ALONE)})
+
+    def copy(self) -> Book:
+        return Book(
+            {log: list(events) for log, events in self.events.items()},
+            {log: set(ends) for log, ends in self.ends.items()},
+            dict(self.acknowledged),
+        )
+
+    def hand_in(self, group: Sequence[Event]) -> None:
+        """One group; events of different logs are parted as the engine does."""
+        for event in group:
+            self.events[log_of(event.topic)].append(event)
+        for log in {log_of(event.topic) for event in group}:
+            self.ends[log].add(len(self.events[log]))
+
+    def acknowledge(self, log: str, count: int) -> None:
+        self.acknowledged[log] += count
+
+    def settle(self) -> None:
+        """Everything handed in is acknowledged."""
+        for log, events in self.events.items():
+            self.acknowledged[log] = len(events)
+
+    def state(self, log: str, count: int, now: int) -> State:
+        """The contents after so many events, at a clock."""
+        held: dict[str, dict[int, Event]] = {topic: {} for topic in TOPICS if log_of(topic) == log}
+        for event in self.events[log][:count]:
+            if event.payload is None:
+                held[event.topic].pop(event.id, None)
+            else:
+                held[event.topic][event.id] = event
+        return {
+            topic: {e.id: str(e.payload) for e in events.values() if not 0 < e.stamp <= now}
+            for topic, events in held.items()
+        }
+
+    def final(self, now: int) -> State:
+        """The contents when everything is done."""
+        return {k: v for log in self.events for k, v in self.state(log, len(self.events[log]), now).items()}
+
+    def collapse(self, found: State, now: int) -> None:
+        """What was found is what happened: forget what did not make it."""
+        for log, events in self.events.items():
+            part = {topic: rows for topic, rows in found.items() if log_of(topic) == log}
+            for count in range(self.acknowledged[log], len(events) + 1):
+                if count in self.ends[log] and self.state(log, count, now) == part:
+                    del events[count:]
+                    self.ends[log] = {end for end in self.ends[log] if end <= count}
+                    self.acknowledged[log] = count
+                    break
+
+    def judge(self, found: State, now: int, *, exact: bool = True) -> str | None:
+        """What is wrong with contents that were found, None for nothing. ``exact``: cut where a group ends."""
+        for log, events in self.events.items():
+            part = {topic: rows for topic, rows in found.items() if log_of(topic) == log}
+            allowed = [
+                count
+                for count in range(self.acknowledged[log], len(events) + 1)
+                if not exact or count in self.ends[log]
+            ]
+            if not any(self.state(log, count, now) == part for count in allowed):
+                best = self.state(log, self.acknowledged[log], now)
+                return f"{log}: {self.acknowledged[log]} of {len(events)} acknowledged; {_difference(best, part)}"
+        return None
+
+
+def _difference(expected: State, found: State) -> str:
+    rows = []
+    for topic, records in expected.items():
+        for key in sorted(set(records) | set(found[topic])):
+            if records.get(key) != found[topic].get(key):
+                rows.append(f"{topic}/{key}: {records.get(key)} acknowledged, {found[topic].get(key)} found")
+    return "; ".join(rows[:5]) or "no group ends there"
+
+
+class Plot:
+    """An instance at one place whose files can be put back."""
+
+    def __init__(self, root: Path, journal_size: int | None = 3000) -> None:
+        self.root = root
+        shutil.rmtree(root, ignore_errors=True)
+        self.lab = Lab(root, XML)
+        self.lab.journal_size = journal_size
+        (root / "sow").mkdir(exist_ok=True)
+        self.book = Book()
+        self.values = 0
+        self._start = self.lab.clock.at
+        self._instance: tuple[int | None, Instance] | None = None
+        self._files: dict[str, bytes] = {}
+        self.saved = self.book.copy(), 0, self._start
+
+    def save(self) -> None:
+        """The present state is what :meth:`restore` goes back to."""
+        self.book.settle()
+        self._files = read_files(self.root)
+        self.saved = self.book.copy(), self.values, self.lab.clock.at
+
+    def restore(self) -> None:
+        put_files(self.root, self._files)
+        book, self.values, self.lab.clock.at = self.saved
+        self.book = book.copy()
+
+    def open(self, seam: Seam = SEAM) -> Instance:
+        """The instance, read from its configuration once."""
+        if self._instance is None or self._instance[0] != self.lab.journal_size:
+            self._instance = self.lab.journal_size, self.lab.open()
+        return replace(self._instance[1], seam=seam)
+
+    def contents(self) -> State:
+        """All topics as queries see them; a topic without a store is empty."""
+        return contents(self.open())
+
+    # what is done, with every step in the book
+
+    def fresh(self, topic: str, ids: Iterable[int], lifetime: int | None = None) -> list[Event]:
+        """New messages for these ids."""
+        events = []
+        for number in ids:
+            self.values += 1
+            life = lifetime if lifetime is not None else 30 if topic == "q" else 0
+            stamp = self.lab.clock.at + life * SECOND if life and topic == "q" else 0
+            events.append(Event(topic, number, message(t=topic, id=number, v=self.values), stamp))
+        return events
+
+    def publish(
+        self, topic: str, ids: Iterable[int], batch: int = 3, seam: Seam = SEAM, told: Callable[[], None] | None = None
+    ) -> None:
+        events = self.fresh(topic, ids)
+        for start in range(0, len(events), batch):
+            self.book.hand_in(events[start : start + batch])
+
+        def acknowledged(what: Acknowledged) -> None:
+            self.book.acknowledge(log_of(topic), len(what.payloads))
+            if told is not None:
+                told()
+
+        source = Listed([str(event.payload).encode() for event in events], batch)
+        publish(self.open(seam), topic, [("in", source)], PublishOptions(batch=batch), on_acknowledged=acknowledged)
+
+    def envelopes(
+        self,
+        plan: Sequence[tuple[str, int]],
+        batch: int = 4,
+        seam: Seam = SEAM,
+        told: Callable[[], None] | None = None,
+        first: int = 1,
+    ) -> None:
+        """Messages of several topics in turn, numbered by a publisher."""
+        events = [event for topic, number in plan for event in self.fresh(topic, [number])]
+        for start in range(0, len(events), batch):
+            self.book.hand_in(events[start : start + batch])
+        lines = [
+            message(topic=event.topic, sequence=first + n, data=json.loads(str(event.payload)))
+            for n, event in enumerate(events)
+        ]
+
+        def acknowledged(what: Acknowledged) -> None:
+            self.book.acknowledge(log_of(json.loads(what.payloads[0])["t"]), len(what.payloads))
+            if told is not None:
+                told()
+
+        source = FrameReader(io.BytesIO("".join(line + "\n" for line in lines).encode()), "envelope")
+        options = PublishOptions(batch=batch, client="teller")
+        publish(self.open(seam), None, [("in", source)], options, on_acknowledged=acknowledged)
+
+    def delete(self, topic: str, ids: Sequence[int], how: str = "filter", seam: Seam = SEAM) -> None:
+        """Delete what is there of these ids; one group, in key order, which nobody can see."""
+        instance = self.open(seam)
+        self.book.hand_in([Event(topic, number, None) for number in ids])
+        if how == "filter":
+            options = DeleteOptions(filter=f"/id IN ({', '.join(map(str, ids))})")
+        else:
+            options = DeleteOptions(data=tuple(message(id=number).encode() for number in ids))
+        delete(instance, [Target(topic=instance.topic(topic).config)], options)
+        self.book.acknowledge(log_of(topic), len(ids))
+
+    def expire(self, seam: Seam = SEAM) -> None:
+        instance = self.open(seam)
+        expire(instance, instance.topics)
+
+    def replay(self, seam: Seam = SEAM, **options: object) -> None:
+        instance = self.open(seam)
+        replay(instance, instance.topics, ReplayOptions(**options))  # type: ignore[arg-type]
+
+    def snapshot(self, topic: str, seam: Seam = SEAM) -> None:
+        instance = self.open(seam)
+        target = Target(topic=instance.topic(topic).config)
+        at = self.lab.clock.at - 5 * SECOND
+        snapshot_file(instance, target, at, self.root / "out" / f"{topic}.sow", force=True)
+
+
+def contents(instance: Instance) -> State:
+    found: State = {}
+    for topic in TOPICS:
+        try:
+            rows = [record.payload.decode() for record in instance.topic(topic).query().records()]
+        except MissingError:
+            rows = []
+        found[topic] = {json.loads(row)["id"]: row for row in rows}
+    return found
+
+
+def problems(lab: Lab, level: Level = Level.WARNING) -> list[Finding]:
+    """What a check would find, read in this process: for files that are expected to be sound."""
+    found: list[Finding] = []
+    paths = [path for path in (lab.store(topic) for topic in TOPICS) if path.exists()]
+    paths += sorted((lab.directory / "out").glob("*.sow"))
+    for path in paths:
+        found += [item for item in examine(str(path), False, lambda _: None) if isinstance(item, Finding)]
+    journal = lab.directory / "journal"
+    if lab.journals():
+        found += check_journal(journal, "test")
+    return [finding for finding in found if finding.level >= level]
+
+
+def rebuilt_is_live(lab: Lab) -> str | None:
+    """Which topic's store differs from the fold of the journal, None for none."""
+    for topic in LOGGED:
+        if lab.store(topic).exists():
+            report = lab.open().topic(topic).replay(verify=True)
+            if report.action != "verified":
+                return f"{topic}: {report.note} {report.digest} {report.other_digest}"
+    return None
+
+
+def read_files(root: Path) -> dict[str, bytes]:
+    """All files below a directory; LMDB's reader tables are left out, they are made anew."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and not path.name.endswith("-lock"):
+            found[str(path.relative_to(root))] = path.read_bytes()
+    return found
+
+
+def put_files(root: Path, files: dict[str, bytes]) -> None:
+    """Make ``root`` hold exactly these files (and a directory for stores)."""
+    shutil.rmtree(root)
+    (root / "sow").mkdir(parents=True)
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+# Templates: what an instance is like before the verb
+
+
+def new(plot: Plot) -> None:
+    """Nothing but the configuration."""
+
+
+def grown(plot: Plot) -> None:
+    """Several journal files, deletions, two versions of most records."""
+    for topic in TOPICS:
+        plot.publish(topic, range(8), batch=5)
+    plot.lab.clock.tick(12)
+    for topic in TOPICS:
+        plot.publish(topic, range(4, 12), batch=5)
+    plot.delete("j", [1, 5])
+    plot.delete("h", [2])
+    plot.delete("a", [3], how="data")
+    plot.lab.clock.tick(3)
+
+
+def behind(plot: Plot) -> None:
+    """Stores that lack the journal's last groups, as a killed publisher leaves them."""
+    grown(plot)
+    older = {path.name: path.read_bytes() for path in (plot.root / "sow").glob("*.sow") if path.name[0] in "jhq"}
+    plot.publish("j", range(20, 30))
+    plot.publish("h", [*range(6), 40])
+    plot.delete("j", [6, 20])
+    plot.publish("q", [3, 4, 50])
+    for topic in LOGGED:
+        plot.lab.forget(topic)
+    for name, content in older.items():
+        (plot.root / "sow" / name).write_bytes(content)
+
+
+def missing(plot: Plot) -> None:
+    """Stores that were deleted."""
+    grown(plot)
+    for topic in LOGGED:
+        plot.lab.forget(topic)
+
+
+def damaged(plot: Plot) -> None:
+    """Stores that cannot be read."""
+    behind(plot)
+    for topic in LOGGED:
+        plot.lab.store(topic).write_bytes(b"not a store" * 700)
+
+
+def torn(plot: Plot) -> None:
+    """A journal that ends in the middle of a block which nobody acknowledged."""
+    behind(plot)
+    plot.book.settle()
+    last = plot.lab.journals()[-1]
+    whole = last.read_bytes()
+    kept = plot.book.copy(), plot.values
+    size = plot.lab.journal_size
+    plot.lab.journal_size = 1 << 20
+    stores = {path: path.read_bytes() for path in (plot.root / "sow").iterdir()}
+    plot.publish("j", range(60, 70), batch=10)
+    plot.lab.journal_size = size
+    last.write_bytes(last.read_bytes()[: len(whole) + 150])
+    (plot.root / "journal" / "test.topics").unlink(missing_ok=True)
+    for path, content in stores.items():
+        path.write_bytes(content)
+    plot.book, plot.values = kept
+
+
+# Verbs: each with the template that it starts from
+
+
+def publishing(plot: Plot, seam: Seam) -> None:
+    plot.publish("j", [1, 2, 30, 31, 32, 33, 2], seam=seam)
+    plot.publish("h", [1, 2, 2, 30], batch=2, seam=seam)
+
+
+def mixing(plot: Plot, seam: Seam) -> None:
+    plan = [(topic, number) for number in (3, 30, 31) for topic in ("j", "a", "h", "q", "b")]
+    plot.envelopes(plan, batch=6, seam=seam)
+
+
+def standing_alone(plot: Plot, seam: Seam) -> None:
+    plot.publish("a", [1, 2, 30, 31, 2], batch=2, seam=seam)
+
+
+def deleting(plot: Plot, seam: Seam) -> None:
+    plot.delete("h", [0, 7], seam=seam)
+    plot.delete("j", [0, 7, 8], how="data", seam=seam)
+    plot.delete("a", [0, 7], seam=seam)
+
+
+def expiring(plot: Plot, seam: Seam) -> None:
+    plot.lab.clock.tick(20)
+    plot.expire(seam=seam)
+
+
+def catching_up(plot: Plot, seam: Seam) -> None:
+    plot.replay(seam=seam)
+
+
+def rebuilding(plot: Plot, seam: Seam) -> None:
+    plot.replay(seam=seam, rebuild=True)
+
+
+def going_on(plot: Plot, seam: Seam) -> None:
+    plot.publish("j", [1, 99], batch=1, seam=seam)
+    plot.delete("q", [4], seam=seam)
+
+
+def looking_back(plot: Plot, seam: Seam) -> None:
+    for topic in ("j", "h"):
+        plot.snapshot(topic, seam=seam)
+
+
+Verb = Callable[[Plot, Seam], None]
+Template = Callable[[Plot], None]
+
+CASES: list[tuple[str, Template, Verb]] = [
+    ("publish", grown, publishing),
+    ("publish-new", new, publishing),
+    ("publish-envelopes", grown, mixing),
+    ("publish-envelopes-new", new, mixing),
+    ("publish-alone", grown, standing_alone),
+    ("publish-behind", behind, going_on),
+    ("publish-missing", missing, going_on),
+    ("publish-torn", torn, going_on),
+    ("delete", grown, deleting),
+    ("expire", grown, expiring),
+    ("expire-behind", behind, expiring),
+    ("catch-up", behind, catching_up),
+    ("catch-up-torn", torn, catching_up),
+    ("rebuild", grown, rebuilding),
+    ("rebuild-missing", missing, catching_up),
+    ("rebuild-damaged", damaged, catching_up),
+    ("snapshot", behind, looking_back),
+]
+IDS = [case[0] for case in CASES]
