@@ -177,10 +177,10 @@ class _FieldRanks:
     """Sort keys by fields. A key's reading starts as texts and becomes numeric with the first number met."""
 
     def __init__(self, order: Sequence[OrderKey], mixed: list[bool]) -> None:
-        from sowctl.values.order import has_number, sort_key
+        from sowctl.values import order as ordering
 
         self._order, self._mixed, self._seen = order, mixed, False
-        self._has_number, self._sort_key = has_number, sort_key
+        self._ordering = ordering
         self._slots = tuple(Slot(key.path, text=key.text) for key in order)
 
     def begin(self, message_type: str) -> None:
@@ -191,17 +191,19 @@ class _FieldRanks:
         """Sort keys; None if earlier ones were made with a reading that has turned out wrong."""
         if not values:
             return []
-        rows = self._extract(payloads(values))[0]
-        columns = zip(*rows, strict=True)
-        numeric = [
-            known or any(map(self._has_number, column)) for known, column in zip(self._mixed, columns, strict=True)
-        ]
+        ordering = self._ordering
+        columns = list(zip(*self._extract(payloads(values))[0], strict=True))
+        numeric = [known or ordering.holds_numbers(one) for known, one in zip(self._mixed, columns, strict=True)]
         if numeric != self._mixed:
             self._mixed[:] = numeric
             if self._seen:
                 return None
         self._seen = True
-        return [self._sort_key(row, self._order, self._mixed) for row in rows]
+        parts = []
+        for column, key, mixed in zip(columns, self._order, self._mixed, strict=True):
+            part = ordering.components(column, mixed, key.text)
+            parts.append(list(map(ordering.reverse, part)) if key.descending else part)
+        return list(zip(*parts, strict=True))
 
 
 class _TimeRanks:

@@ -15,6 +15,7 @@ from sowctl.store.codec import (
     decode,
     expiration_of,
     extra_length,
+    payloads,
     stamps,
 )
 
@@ -95,5 +96,5 @@ class RecordBatch:
 
 def batch_of(topic: str, message_type: str, keys: Sequence[bytes], values: Sequence[bytes]) -> RecordBatch:
     """A batch of stored records as they are."""
-    records = list(map(StoredRecord, keys, values))
+    records = list(map(StoredRecord, keys, values, payloads(values)))
     return RecordBatch(topic, message_type, get_type(message_type).view, records)

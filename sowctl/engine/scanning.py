@@ -11,7 +11,6 @@ from __future__ import annotations
 import marshal
 import os
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -116,6 +115,8 @@ class Second:
     """The other process, with the upper half of the keys."""
 
     def __init__(self, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
+        import tempfile
+
         self._results = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
         self._child = 0
         with suppress(OSError):

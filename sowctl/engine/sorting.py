@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import heapq
 import marshal
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from operator import itemgetter
 from typing import IO, Any
 
 Item = tuple[Any, bytes, bytes]
-"""Sort key, SOW key, stored value."""
-_RANK = itemgetter(0, 1)
+"""Sort key, a key that no other item has, stored value: items are ordered as tuples are."""
 _ITEM_BYTES = 300
 """What Python needs for an item besides its value, about."""
 _RUN_ITEMS = 2000
@@ -30,11 +27,15 @@ class Sorter:
         self._first = first
         self._items: list[Item] = []
         self._size = 0
+        self._limit: Item | None = None
         self._runs: list[IO[bytes]] = []
         self._stack = ExitStack()
 
     def add(self, items: list[Item]) -> None:
         """Add items in any order."""
+        if self._limit is not None:
+            limit = self._limit
+            items = [item for item in items if item < limit]
         self._items.extend(items)
         self._size += sum(len(value) for _, _, value in items) + _ITEM_BYTES * len(items)
         if self._first is not None and len(self._items) > 2 * self._first + 1000:
@@ -43,12 +44,16 @@ class Sorter:
             self._spill()
 
     def _trim(self) -> None:
-        self._items.sort(key=_RANK)
+        self._items.sort()
         del self._items[self._first :]
+        if self._items:
+            self._limit = self._items[-1]
         self._size = sum(len(value) for _, _, value in self._items) + _ITEM_BYTES * len(self._items)
 
     def _spill(self) -> None:
-        self._items.sort(key=_RANK)
+        import tempfile
+
+        self._items.sort()
         if self._first is not None:
             del self._items[self._first :]
         run = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed by the stack
@@ -61,9 +66,9 @@ class Sorter:
 
     def sorted(self) -> Iterator[Item]:
         """All items in order, the first ones only where so many were wanted."""
-        self._items.sort(key=_RANK)
+        self._items.sort()
         sources = [_read(run) for run in self._runs]
-        merged = heapq.merge(*sources, self._items, key=_RANK) if sources else iter(self._items)
+        merged = heapq.merge(*sources, self._items) if sources else iter(self._items)
         for count, item in enumerate(merged):
             if self._first is not None and count >= self._first:
                 return
