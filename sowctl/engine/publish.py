@@ -182,12 +182,19 @@ class _Run:
         flight, self.flight = self.flight, None
         if flight is None:
             return
+        stop: KeyboardInterrupt | None = None
         with flight.locks:
             if flight.synced is not None:
-                flight.synced.result()
+                try:
+                    flight.synced.result()
+                except KeyboardInterrupt as interrupt:
+                    stop = interrupt
+                    flight.synced.result()  # the sync goes on; a batch that it makes durable is counted and told
             self.account(flight)
-            if not self.session.dry_run:
+            if not self.session.dry_run and stop is None:
                 self.session.apply()
+        if stop is not None:
+            raise stop
         self.refusals.report(flight.rejected)
 
     def account(self, flight: _Flight) -> None:

@@ -67,7 +67,7 @@ class Book:
 
     events: dict[str, list[Event]] = field(default_factory=lambda: {log: [] for log in (JOURNAL, *ALONE)})
     ends: dict[str, set[int]] = field(default_factory=lambda: {log: {0} for log in (JOURNAL, *ALONE)})
-    acknowledged: dict[str, int] = field(default_factory=lambda: {log: 0 for log in (JOURNAL, *ALONE)})
+    acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys((JOURNAL, *ALONE), 0))
 
     def copy(self) -> Book:
         return Book(

@@ -1,0 +1,147 @@
+"""Real processes for tests: forked children that are always reaped, with pipes to feed and to hear them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import ClassVar
+
+
+class Child:
+    """A forked process that runs ``work(self)``: it reads its input from ``inlet`` and says lines with :meth:`say`.
+
+    For the parent: ``feed`` is the other end of the inlet. Ends with status 0, or 1 after a traceback on stderr.
+    """
+
+    _living: ClassVar[set[Child]] = set()
+
+    def __init__(self, work: Callable[[Child], None]) -> None:
+        self.inlet, self.feed = os.pipe()
+        self._heard, self._voice = os.pipe()
+        self.status: int | None = None
+        self._text = b""
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                os.close(self.feed)
+                os.close(self._heard)
+                for other in list(Child._living):
+                    other.forget()
+                work(self)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        os.close(self.inlet)
+        os.close(self._voice)
+        Child._living.add(self)
+
+    def forget(self) -> None:
+        """Close the parent's ends of the pipes."""
+        for end in (self.feed, self._heard):
+            if end >= 0:
+                os.close(end)
+        self.feed = self._heard = -1
+        Child._living.discard(self)
+
+    def say(self, line: str | bytes) -> None:
+        """In the child: one line to the parent."""
+        data = line.encode() if isinstance(line, str) else line
+        view = memoryview(data + b"\n")
+        while view:
+            view = view[os.write(self._voice, view) :]
+
+    def hear(self, timeout: float = 0.0) -> bytes:
+        """What has been said since the last call, waiting at most ``timeout`` seconds for the first byte."""
+        found = b""
+        while self._heard >= 0 and select.select([self._heard], [], [], 0 if found else timeout)[0]:
+            data = os.read(self._heard, 1 << 16)
+            if not data:
+                break
+            found += data
+        self._text += found
+        return found
+
+    def wait_for(self, word: bytes, timeout: float = 20.0) -> None:
+        """Until the child has said ``word``."""
+        end = time.monotonic() + timeout
+        while word not in self._text:
+            assert time.monotonic() < end, f"waited {timeout} s for {word!r}, heard {self._text[-300:]!r}"
+            if not self.hear(0.05) and self.ended():
+                assert word in self._text + self.hear(), f"ended without {word!r}: {self._text[-300:]!r}"
+                return
+
+    @property
+    def lines(self) -> list[bytes]:
+        """All complete lines so far."""
+        return self._text.split(b"\n")[:-1]
+
+    def write(self, data: bytes) -> bool:
+        """Give the child input; False when it is gone."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self.feed, view) :]
+        except BrokenPipeError:
+            return False
+        return True
+
+    def close_input(self) -> None:
+        if self.feed >= 0:
+            os.close(self.feed)
+            self.feed = -1
+
+    def signal(self, number: int) -> None:
+        if self.status is None:
+            os.kill(self.pid, number)
+
+    def ended(self) -> bool:
+        """Whether it has ended; reaps it."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+        return self.status is not None
+
+    def join(self, timeout: float = 30.0) -> int:
+        """Wait until it ends by itself; its status (a signal is negative)."""
+        self.close_input()
+        end = time.monotonic() + timeout
+        while not self.ended():
+            self.hear(0.01)
+            if time.monotonic() > end:
+                self.kill()
+                raise AssertionError(f"a child did not end within {timeout} s; it said {self._text[-300:]!r}")
+        self.hear()
+        assert self.status is not None
+        return self.status
+
+    def kill(self) -> int:
+        """SIGKILL it and reap it; its status."""
+        if self.status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self.hear()
+        return self.status
+
+    def close(self) -> None:
+        self.kill()
+        self.forget()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
