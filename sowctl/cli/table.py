@@ -47,6 +47,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("check", "check", "read every byte of stores and journals and report damage", LOOK),
     Command("journal list", "journal_list", "list the journal files with their transaction and time ranges", LOOK),
     Command("journal dump", "journal_dump", "print journal entries", LOOK),
+    Command("eval", "eval", "evaluate an expression over messages, or print those that match", LOOK),
+    Command("functions", "functions", "list the functions of the expression language", LOOK),
     Command("validate", "validate", "report every error that would stop an instance with this configuration", LOOK),
     Command("demo", "demo", "make a small instance with data to try the commands on", SELF),
     Command("man", "man", "show a manual page", SELF),

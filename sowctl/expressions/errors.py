@@ -1,23 +1,6 @@
 """Errors of expression texts: a code, the place in the text, the line with a caret, near names.
 
-Codes SOW-EXP-:
-
-=====  =====================================  =====  =====================================
-001    character that starts no token         015    aggregate outside a projection
-002    malformed number                       016    pattern that the engine rejects
-003    string without end                     017    pattern that is no literal
-004    malformed path                         018    token that cannot stand there
-005    malformed bracket                      020    AS is missing
-006    bare word                              021    destination with subscript or qualifier
-007    text ends too early                    022    two fields with one destination
-008    nested too deeply                      023    field of a join without its topic
-009    text that is not UTF-8                 024    HINT outside preprocessing, enrichment
-010    unknown function                       025    malformed select list
-011    wrong number of arguments              026    malformed join
-012    function forbidden in the context      027    join that attaches nothing
-013    OF forbidden in the context            030    match limit, the only one that appears
-014    qualifier forbidden in the context            while data is read
-=====  =====================================  =====  =====================================
+``CODES`` lists the codes; the manual page is made from it.
 """
 
 from __future__ import annotations
@@ -27,6 +10,35 @@ from typing import Any
 
 from sowctl.errors import LimitError, UsageError
 
+CODES: dict[str, str] = {
+    "SOW-EXP-001": "a character that starts no token",
+    "SOW-EXP-002": "a malformed number",
+    "SOW-EXP-003": "a string without end",
+    "SOW-EXP-004": "a malformed path",
+    "SOW-EXP-005": "a malformed bracket",
+    "SOW-EXP-006": "a bare word, neither field nor function",
+    "SOW-EXP-007": "the text ends too early",
+    "SOW-EXP-008": "the expression is nested too deeply",
+    "SOW-EXP-009": "the text is not UTF-8",
+    "SOW-EXP-010": "an unknown function",
+    "SOW-EXP-011": "a wrong number of arguments",
+    "SOW-EXP-012": "a function that is forbidden in the context",
+    "SOW-EXP-013": "OF CURRENT or OF PREVIOUS where it is forbidden",
+    "SOW-EXP-014": "a qualifier where it is forbidden",
+    "SOW-EXP-015": "an aggregate outside a projection, or inside another aggregate",
+    "SOW-EXP-016": "a pattern that the engine rejects",
+    "SOW-EXP-017": "a pattern that is no literal",
+    "SOW-EXP-018": "a token that cannot stand there",
+    "SOW-EXP-020": "AS is missing",
+    "SOW-EXP-021": "a destination with a subscript or a qualifier",
+    "SOW-EXP-022": "two fields with one destination",
+    "SOW-EXP-023": "a field of a join without its topic",
+    "SOW-EXP-024": "HINT outside preprocessing and enrichment",
+    "SOW-EXP-025": "a malformed select list",
+    "SOW-EXP-026": "a malformed join",
+    "SOW-EXP-027": "a join that attaches nothing",
+    "SOW-EXP-030": "a match that exceeds the step limit; the only one that appears while data is read",
+}
 WIDTH = 100
 """Longest part of a line that an excerpt shows, in characters."""
 

@@ -25,12 +25,13 @@ class SeparatedCutter:
 
     separator = b"\n"
 
-    def __init__(self, max_message: int) -> None:
+    def __init__(self, max_message: int, start: int = 0) -> None:
+        """``start``: the offset in the input at which feeding begins; messages are numbered from 1 all the same."""
         self.error: SowError | None = None
         self.max_message = max_message
         self._parts: list[bytes] = []
         self._held = 0
-        self._start = 0
+        self._start = start
         self._number = 1
         self._skipping: RefusedFrame | None = None
 

@@ -139,5 +139,11 @@ NUMBERS = (
     function("POWER", power, "double double", "number", "b to the power of e"),
     function("GREATEST", greatest, "number ...", "number", "the largest number, others skipped", strict=False),
     function("LEAST", least, "number ...", "number", "the smallest number, others skipped", strict=False),
-    function("WIDTH_BUCKET", width_bucket, "number number number number", "number", "bucket of equal width"),
+    function(
+        "WIDTH_BUCKET",
+        width_bucket,
+        "number number number number",
+        "number",
+        "bucket of n: 0 below min, count + 1 from max on",
+    ),
 )

@@ -94,7 +94,7 @@ STRINGS = (
     function("INSTR_I", instr_i, "text text", "number", "INSTR ignoring ASCII case"),
     function("STREQUAL_I", lambda s, t: s.lower() == t.lower(), "text text", "truth", "equal ignoring ASCII case"),
     function("LENGTH", len, "text", "number", "number of bytes"),
-    function("CONCAT", concat, "text ...", "text", "texts joined; NULL adds nothing", strict=False),
+    function("CONCAT", concat, "text ...", "text", "texts joined", strict=False),
     function("SUBSTR", substr, "text integer integer?", "text", "bytes from a 1-based start; negative from the end"),
     function("LEFT", left, "text integer", "text", "the first n bytes"),
     function("RIGHT", right, "text integer", "text", "the last n bytes"),
@@ -104,9 +104,14 @@ STRINGS = (
     function("REVERSE", lambda s: s[::-1], "text", "text", "bytes reversed"),
     function("UPPER", bytes.upper, "text", "text", "ASCII letters in upper case"),
     function("LOWER", bytes.lower, "text", "text", "ASCII letters in lower case"),
-    function("REPLACE", replace, "text text text", "text", "every t replaced by r; NULL r deletes", strict=False),
+    function("REPLACE", replace, "text text text", "text", "every t replaced by r, from left to right", strict=False),
     function(
-        "REGEXP_REPLACE", regexp_replace, "text pattern text", "text", "every match replaced by the text", strict=False
+        "REGEXP_REPLACE",
+        regexp_replace,
+        "text pattern text",
+        "text",
+        "every match of the pattern replaced by the text r",
+        strict=False,
     ),
     function("REGEXP_MATCH", regexp_match, "text pattern", "text", "text of the first whole match", strict=False),
 )

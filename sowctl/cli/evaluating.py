@@ -1,0 +1,92 @@
+"""What ``sowctl eval`` does with its inputs: which way each is read, what is printed, what is said of bad messages."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.sources import open_all
+from sowctl.cli.streams import is_terminal
+from sowctl.engine.evalfile import evaluate_file, processes
+from sowctl.engine.evaluate import Evaluator, Part, Source, evaluate
+from sowctl.errors import UsageError
+from sowctl.expressions.environment import Environment
+from sowctl.messages.framing import FrameReader
+from sowctl.messages.types import type_names
+from sowctl.output.display import display, display_json, display_lines
+
+
+def evaluate_inputs(
+    invocation: Invocation,
+    expression: str,
+    files: Sequence[str],
+    *,
+    matches: bool,
+    message_type: str,
+    framing: str,
+    skips: bool,
+) -> int:
+    """Evaluate and print; returns the exit status. Raises what compiling and reading raise."""
+    if message_type not in type_names():
+        known = ", ".join(type_names())
+        raise UsageError("SOW-CLI-026", f"there is no message type {message_type!r}", hint=f"known types: {known}")
+    environment = Environment(invocation.clock)
+    evaluator = Evaluator(
+        expression, environment, matches=matches, message_type=message_type, framing=framing, stops=not skips
+    )
+    stdout = invocation.streams.stdout
+    shown = is_terminal(stdout)
+    refused = 0
+    with closing(_parts(invocation, evaluator, files, framing)) as parts:  # type: ignore[type-var]
+        for part in parts:
+            if part.output:
+                stdout.write(display_json(part.output) if shown else part.output)
+                stdout.flush()
+            refused += len(part.rejected)
+            if part.error is not None:
+                raise part.error
+            for one in part.rejected:
+                place = display(f"{one.source}:{one.line}")
+                invocation.warn(f"[{one.code}] {place}: {display(one.message)}")
+    return 3 if refused else 0
+
+
+def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], framing: str) -> Iterator[Part]:
+    for name, stream in open_all(invocation, files):
+        descriptor = _descriptor(stream)
+        span = _span(descriptor) if descriptor is not None and framing == "lines" else None
+        count = processes(span[1] - span[0]) if span is not None else 1
+        if descriptor is not None and span is not None and count > 1:
+            # The children must not hold output that the parent has not written yet.
+            invocation.streams.stdout.flush()
+            yield from evaluate_file(evaluator, name, descriptor, *span, count)
+        else:
+            reader = FrameReader(stream if descriptor is None else descriptor, framing)
+            yield from evaluate(evaluator, [Source(name, reader)])
+
+
+def _descriptor(stream: object) -> int | None:
+    try:
+        found: int = stream.fileno()  # type: ignore[attr-defined]
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+def _span(descriptor: int) -> tuple[int, int] | None:
+    """Where reading begins and ends in a regular file; None for anything else."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return os.lseek(descriptor, 0, os.SEEK_CUR), status.st_size
+
+
+def show_plan(invocation: Invocation, expression: str, *, as_filter: bool) -> None:
+    """Print how an expression is evaluated."""
+    from sowctl.expressions.explain import explain
+
+    text = "\n".join(explain(expression, as_filter=as_filter))
+    invocation.streams.stdout.write(f"{display_lines(text)}\n".encode())

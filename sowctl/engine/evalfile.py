@@ -1,0 +1,170 @@
+"""Large files of lines evaluated by several processes, in the order of the file (``sowctl-eval(1)``).
+
+Every process takes every n-th segment of whole lines and sends what came of it through a pipe; the first process reads
+the pipes in turn, so that a slow reader of the output stops them all and nothing is held but a segment each.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import struct
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from sowctl.engine.evaluate import Evaluator, Part
+from sowctl.errors import StorageError
+from sowctl.messages.base import MAX_MESSAGE
+from sowctl.messages.cutters import LineCutter
+
+SEGMENT = 4 << 20
+BLOCK = 120 << 10
+"""Bytes read at a time; larger buffers come from the system page by page, every time."""
+_FRAME = struct.Struct("<QQ")
+
+
+def processes(size: int, *, least: int = 4 * SEGMENT) -> int:
+    """How many processes a file of ``size`` bytes is worth."""
+    if size < least or not sys.platform.startswith("linux"):
+        return 1
+    return min(len(os.sched_getaffinity(0)), 8)
+
+
+class Worker:
+    """One child process and the pipe from it."""
+
+    def __init__(self, pid: int, stream: BinaryIO) -> None:
+        self.pid = pid
+        self.stream = stream
+
+    def part(self) -> Part:
+        """What came of its next segment. Raises StorageError ``SOW-QRY-020`` if the process is gone."""
+        head = self.stream.read(_FRAME.size)
+        if len(head) < _FRAME.size:
+            raise StorageError("SOW-QRY-020", "a process that read a part of the file ended early")
+        facts, output = map(self.stream.read, _FRAME.unpack(head))
+        # The bytes come from a child of this very process.
+        lines, rejected, error = pickle.loads(facts)
+        return Part(output, rejected, lines, error)
+
+    def end(self) -> None:
+        """End the process, finished or not."""
+        self.stream.close()
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        os.waitpid(self.pid, 0)
+
+
+def evaluate_file(
+    evaluator: Evaluator, name: str, descriptor: int, start: int, stop: int, count: int, *, segment: int = SEGMENT
+) -> Iterator[Part]:
+    """What comes of the lines between two offsets of a file, read by ``count`` processes.
+
+    ``name`` is for messages. Line numbers and offsets count from ``start``. Ends with the part that has an error.
+    """
+    segments = -(-(stop - start) // segment)
+    workers: list[Worker] = []
+    try:
+        for number in range(count):
+            spans = [
+                (start, start + at * segment, min(stop, start + (at + 1) * segment), stop)
+                for at in range(number, segments, count)
+            ]
+            workers.append(_start(evaluator, name, descriptor, spans))
+        line = 0
+        for number in range(segments):
+            part = workers[number % count].part()
+            for refused in part.rejected:
+                refused.line += line
+            if part.error is not None and "line" in part.error.facts:
+                _move(part, name, line)
+            line += part.lines
+            yield part
+            if part.error is not None:
+                return
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _move(part: Part, name: str, lines: int) -> None:
+    """Count the line of an error from the beginning of the file."""
+    assert part.error is not None
+    part.error.facts["line"] += lines
+    part.error.place = f"{name}:{part.error.facts['line']}"
+
+
+Span = tuple[int, int, int, int]
+"""Where the input begins, nominal start and end of the segment, and where the input ends."""
+
+
+def _start(evaluator: Evaluator, name: str, descriptor: int, spans: list[Span]) -> Worker:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return Worker(pid, os.fdopen(reading, "rb", buffering=BLOCK))
+    # The child: it must never return into the caller's code, nor flush the streams that it shares.
+    try:
+        os.close(reading)
+        gc.disable()
+        with os.fdopen(writing, "wb") as stream:
+            for span in spans:
+                _send(stream, _segment(evaluator, name, descriptor, span))
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def _send(stream: BinaryIO, part: Part) -> None:
+    facts = pickle.dumps((part.lines, part.rejected, part.error))
+    stream.write(_FRAME.pack(len(facts), len(part.output)))
+    stream.write(facts)
+    stream.write(part.output)
+    stream.flush()
+
+
+def _segment(evaluator: Evaluator, name: str, descriptor: int, span: Span) -> Part:
+    """The lines that begin in a segment."""
+    origin, first, last, stop = span
+    begin = _line_start(descriptor, origin, first, stop)
+    end = _line_start(descriptor, origin, last, stop)
+    cutter = LineCutter(MAX_MESSAGE, begin - origin)
+    whole = Part()
+    outputs = []
+    at = begin
+    while at <= end and begin < end:
+        data = os.pread(descriptor, min(BLOCK, end - at), at) if at < end else b""
+        at += len(data) or 1
+        chunk = cutter.feed(data)
+        if chunk is not None:
+            part = evaluator.part(name, chunk)
+            outputs.append(part.output)
+            whole.rejected += part.rejected
+            whole.lines += part.lines
+            whole.error = part.error
+        if whole.error is not None or not data:
+            break
+    whole.output = b"".join(outputs)
+    return whole
+
+
+def _line_start(descriptor: int, origin: int, at: int, stop: int) -> int:
+    """The first offset from ``at`` on at which a line begins."""
+    if at <= origin:
+        return origin
+    position = at - 1
+    while position < stop:
+        data = os.pread(descriptor, min(1 << 16, stop - position), position)
+        if not data:
+            return stop
+        cut = data.find(b"\n")
+        if cut >= 0:
+            return position + cut + 1
+        position += len(data)
+    return stop

@@ -1,0 +1,218 @@
+"""eval: an expression over messages from files and pipes, without an instance (``sowctl-expressions(7)``).
+
+A tester for filters, and a search in files of messages. Large files of lines are read by several processes
+(:mod:`sowctl.engine.evalfile`); everything else here, chunk by chunk as it arrives.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from sowctl.engine.reports import Rejected
+from sowctl.errors import InputError, LimitError, SowError, UsageError
+from sowctl.messages.types import get_type
+from sowctl.values.compare import double_text, first
+from sowctl.values.fields import Number, Refusal, Row, SlotValue
+
+if TYPE_CHECKING:
+    from sowctl.expressions.compile import Filter, Value
+    from sowctl.expressions.environment import Environment, Header
+    from sowctl.messages.envelope import Envelope
+    from sowctl.messages.framing import Chunk
+
+_JSON_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+_ENDS: dict[str, Callable[[bytes], bytes]] = {
+    "nul": lambda payload: payload + b"\0",
+    "length": lambda payload: len(payload).to_bytes(4, "big") + payload,
+}
+
+
+class Source(NamedTuple):
+    """One input: its name, and its chunks."""
+
+    name: str
+    chunks: Iterable[Chunk]
+
+
+@dataclass(slots=True)
+class Part:
+    """What came of one chunk: bytes to print, refused messages, how many lines it had, and what ends the run, if so."""
+
+    output: bytes = b""
+    rejected: list[Rejected] = field(default_factory=list)
+    lines: int = 0
+    error: SowError | None = None
+
+
+class Evaluator:
+    """A compiled expression over payloads of one message type.
+
+    ``matches``: it is a filter, and matching messages are the output, as they came and framed as they came; else one
+    JSON value a line is. ``stops``: the first refused message ends the run. Raises ExpressionError, and UsageError
+    ``SOW-QRY-003`` where messages of the type have no fields.
+    """
+
+    def __init__(
+        self,
+        expression: str,
+        environment: Environment,
+        *,
+        matches: bool = False,
+        message_type: str = "json",
+        framing: str = "lines",
+        stops: bool = True,
+    ) -> None:
+        from sowctl.expressions.compile import compile_filter, compile_value
+
+        self.compiled: Filter | Value = compile_filter(expression) if matches else compile_value(expression)
+        self._matches = matches
+        self._environment = environment
+        self._stops = stops
+        self._end = _ENDS.get(framing)
+        kind = get_type(message_type)
+        if self.compiled.slots and not kind.filterable:
+            words = f"messages of type {message_type} have no fields: this expression cannot be applied"
+            raise UsageError("SOW-QRY-003", words)
+        self._extract = kind.extractor(self.compiled.slots)
+
+    def part(self, name: str, chunk: Chunk) -> Part:
+        """Evaluate one chunk of the input ``name``."""
+        part = Part(lines=len(chunk.payloads) + len(chunk.refused) + chunk.blank)
+        payloads = chunk.payloads
+        rows, refusals = self._extract(payloads) if payloads else ([], [])
+        if refusals or chunk.refused:
+            part.rejected = _rejected(name, chunk, refusals)
+            if self._stops:
+                reached = _before(part.rejected[0], chunk)
+                payloads, rows, refusals = payloads[:reached], rows[:reached], []
+                part.rejected = part.rejected[:1]
+                part.error = _stopped(part.rejected[0])
+        part.output = self._output(name, chunk, payloads, rows, refusals, part)
+        return part
+
+    def _output(
+        self,
+        name: str,
+        chunk: Chunk,
+        payloads: Sequence[bytes],
+        rows: list[Row],
+        refusals: Sequence[Refusal],
+        part: Part,
+    ) -> bytes:
+        bad = {refusal.index for refusal in refusals}
+        headers = _headers(payloads, chunk.envelopes) if self.compiled.uses_header else None
+        try:
+            found = self._found(payloads, rows, headers, bad)
+        except LimitError as error:
+            reached = error.facts["index"]
+            part.error = _runaway(error, name, chunk, reached)
+            part.rejected = [one for one in part.rejected if one.offset < chunk.offset(reached)]
+            found = self._found(payloads[:reached], rows[:reached], headers, bad)
+        if not found:
+            return b""
+        if self._matches and self._end is not None:
+            return b"".join(map(self._end, found))
+        return b"\n".join(found) + b"\n"
+
+    def _found(
+        self, payloads: Sequence[bytes], rows: list[Row], headers: Sequence[Header] | None, bad: set[int]
+    ) -> list[bytes]:
+        if self._matches:
+            places = self.compiled.matches(rows, self._environment, headers)  # type: ignore[union-attr]
+            return [payloads[place] for place in places if place not in bad]
+        values = self.compiled.values(rows, self._environment, headers)  # type: ignore[union-attr]
+        return [json_text(value) for index, value in enumerate(values) if index not in bad]
+
+
+def evaluate(evaluator: Evaluator, sources: Iterable[Source]) -> Iterator[Part]:
+    """What comes of all inputs, in order, until one ends the run. Raises what reading raises."""
+    for source in sources:
+        for chunk in source.chunks:
+            part = evaluator.part(source.name, chunk)
+            yield part
+            if part.error is not None:
+                return
+
+
+def json_text(value: SlotValue) -> bytes:
+    """A scalar as JSON: original text of numbers where JSON allows it, NaN and infinities null, U+FFFD for no UTF-8."""
+    scalar = first(value)
+    if scalar is None:
+        return b"null"
+    if isinstance(scalar, Number):
+        if _JSON_NUMBER(scalar.text):
+            return scalar.text
+        scalar = scalar.value
+    if isinstance(scalar, bool):
+        return b"true" if scalar else b"false"
+    if isinstance(scalar, int):
+        return b"%d" % scalar
+    if isinstance(scalar, float):
+        return double_text(scalar).encode() if scalar - scalar == 0 else b"null"
+    text = scalar if isinstance(scalar, str) else scalar.decode("utf-8", "replace")
+    return json.dumps(text, ensure_ascii=False).encode()
+
+
+def _rejected(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Rejected]:
+    found = [Rejected(name, f.line, f.offset, f.code, f.message, f.payload) for f in chunk.refused]
+    for refusal in refusals:
+        line, offset = chunk.line(refusal.index), chunk.offset(refusal.index)
+        words = refusal.message + (f" (byte {refusal.offset} of the message)" if refusal.offset is not None else "")
+        found.append(Rejected(name, line, offset, refusal.code, words, chunk.payloads[refusal.index]))
+    return sorted(found, key=lambda one: one.offset)
+
+
+def _before(refused: Rejected, chunk: Chunk) -> int:
+    """How many messages of the chunk stand before a refused one."""
+    return sum(offset < refused.offset for offset in chunk.places[1])
+
+
+def _stopped(refused: Rejected) -> InputError:
+    return InputError(
+        refused.code,
+        refused.message,
+        place=f"{refused.source}:{refused.line}",
+        hint="--on-error skip leaves bad messages out",
+        line=refused.line,
+        offset=refused.offset,
+    )
+
+
+def _runaway(error: LimitError, name: str, chunk: Chunk, index: int) -> LimitError:
+    """The error of a match limit with the place of the message instead of its index in the batch."""
+    line = chunk.line(index)
+    words = error.message.removesuffix(f" on record {index}")
+    return LimitError(error.code, words, place=f"{name}:{line}", hint=error.hint, line=line)
+
+
+def _headers(payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) -> list[Header]:
+    from sowctl.expressions.environment import Header
+
+    if envelopes is None:
+        return [Header(payload_size=len(payload)) for payload in payloads]
+    return [
+        Header(
+            topic=envelope.topic,
+            sow_key=envelope.sow_key,
+            sow_key_hash=envelope.sow_key if (envelope.sow_key or "").isdecimal() else None,
+            bookmark=envelope.bookmark,
+            correlation_id=envelope.correlation_id,
+            last_updated=_instant(envelope.timestamp),
+            payload_size=len(payload),
+            client_name=envelope.client,
+        )
+        for payload, envelope in zip(payloads, envelopes, strict=False)
+    ]
+
+
+def _instant(text: str | None) -> int | None:
+    from sowctl.values.times import parse_time
+
+    try:
+        return None if text is None else parse_time(text, lambda: 0)
+    except UsageError:
+        return None

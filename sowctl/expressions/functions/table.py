@@ -1,0 +1,205 @@
+"""The table of all functions: name, arguments, NULL rule, documentation, group.
+
+``sowctl functions`` prints it and ``sowctl-expressions(7)`` is made from it. Counts, results and words come from the
+declarations that the compiler uses; what stands here besides is only the spelling of arguments and of NULL rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sowctl.expressions.functions import AGGREGATES, FUNCTIONS, GROUPS
+from sowctl.expressions.functions.signature import UNLIMITED
+
+NULL_IN = "any NULL argument gives NULL"
+NO_ARGUMENTS = "takes no arguments"
+SKIPPED = "NULL inputs are skipped; NULL if none is left"
+_RESULTS = {"text": "String", "number": "number", "scalar": "value", "truth": "Boolean"}
+
+
+class Entry(NamedTuple):
+    """One line of the table. ``most`` is None where there is no limit."""
+
+    name: str
+    arguments: str
+    group: str
+    least: int
+    most: int | None
+    result: str
+    null: str
+    doc: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def call(self) -> str:
+        """How it is written: ``SUBSTR(s, start [, len])``."""
+        return f"{self.name}({self.arguments})"
+
+    def facts(self) -> dict[str, Any]:
+        """The entry as plain values."""
+        return {**self._asdict(), "call": self.call, "notes": list(self.notes)}
+
+
+_ARGUMENTS: dict[str, str] = {
+    "INSTR": "s, t",
+    "INSTR_I": "s, t",
+    "STREQUAL_I": "s, t",
+    "LENGTH": "s",
+    "CONCAT": "v, ...",
+    "SUBSTR": "s, start [, len]",
+    "LEFT": "s, n",
+    "RIGHT": "s, n",
+    "TRIM": "s [, set]",
+    "LTRIM": "s [, set]",
+    "RTRIM": "s [, set]",
+    "REVERSE": "s",
+    "UPPER": "s",
+    "LOWER": "s",
+    "REPLACE": "s, t, r",
+    "REGEXP_REPLACE": "s, pattern, r",
+    "REGEXP_MATCH": "s, pattern",
+    "ARRAY_COUNT": "x",
+    "ARRAY_MIN": "x",
+    "ARRAY_MAX": "x",
+    "ARRAY_SUM": "x",
+    "ARRAY_TO_STRING": "x, delim, null_text",
+    "ROUND": "n [, places]",
+    "POWER": "b, e",
+    "GREATEST": "n, ...",
+    "LEAST": "n, ...",
+    "WIDTH_BUCKET": "n, min, max, count",
+    "ATAN2": "y, x",
+    "GEO_DISTANCE": "lat1, lon1, lat2, lon2",
+    "STRFTIME": "fmt, t",
+    "STRPTIME": "s, fmt",
+    "CRC32": "s",
+    "CRC64": "s",
+    "MD5": "s",
+    "COALESCE": "v, ...",
+    "CHAR_VALUE": "n",
+    "IF": "condition, a, b",
+    "GROUP_CONCAT": "e [, delim]",
+}
+_NULL: dict[str, str] = {
+    "CONCAT": "NULL adds nothing; all NULL gives NULL",
+    "TRIM": "a NULL set strips nothing",
+    "LTRIM": "a NULL set strips nothing",
+    "RTRIM": "a NULL set strips nothing",
+    "REPLACE": "a NULL t changes nothing, a NULL r deletes",
+    "REGEXP_REPLACE": "a NULL r deletes",
+    "REGEXP_MATCH": "NULL gives NULL; so does an empty match",
+    "ARRAY_COUNT": "NULL elements count; NULL otherwise gives 0",
+    "ARRAY_MIN": "NULL elements are skipped; NULL if none is left",
+    "ARRAY_MAX": "NULL elements are skipped; NULL if none is left",
+    "ARRAY_SUM": "NULL elements are skipped; NULL if none is left",
+    "ARRAY_TO_STRING": "NULL elements become null_text; no element gives NULL",
+    "GREATEST": "NULL, NaN and texts without a number are skipped; NaN if none is left",
+    "LEAST": "NULL, NaN and texts without a number are skipped; NaN if none is left",
+    "CRC32": "NULL counts as no bytes: 4294967295",
+    "CRC64": "NULL counts as no bytes: 18446744073709551615",
+    "COALESCE": "NULL only if all arguments are; NaN is not NULL",
+    "COUNT": "NULL inputs are skipped; 0 if none is left",
+    "COUNT_DISTINCT": "NULL inputs are skipped; 0 if none is left",
+    "STDDEV_SAMP": "NULL inputs are skipped; NULL if at most one is left",
+    "IF": "a NULL condition gives b",
+}
+_AGGREGATES: dict[str, tuple[str, str]] = {
+    "COUNT": ("number", "number of inputs"),
+    "COUNT_DISTINCT": ("number", "number of different inputs, by their common reading"),
+    "SUM": ("number", "exact sum of Integers, else the correctly rounded sum"),
+    "AVG": ("number", "mean, a Double"),
+    "STDDEV_POP": ("number", "standard deviation of a population"),
+    "STDDEV_SAMP": ("number", "standard deviation of a sample"),
+    "MIN": ("value", "the least input, the first of equals; NaN if one is"),
+    "MAX": ("value", "the greatest input, the first of equals; NaN if one is"),
+    "UNIQUE": ("value", "the first input if all are equal, else NULL"),
+    "ANY": ("value", "the last input processed"),
+    "GROUP_CONCAT": ("String", "different inputs in the order they were first seen, joined by delim (,)"),
+}
+TITLES: dict[str, str] = {
+    "choice": "Choice",
+    "string": "Strings and patterns",
+    "array": "Arrays",
+    "numeric": "Numbers",
+    "trigonometry": "Trigonometry and distances",
+    "date": "Dates and times",
+    "checksum": "Checksums",
+    "typed": "Typed values",
+    "message": "Message, client, instance, clock",
+    "aggregate": "Aggregates",
+}
+"""Headings of the groups, in the order in which they are shown."""
+
+
+def _functions(group: str) -> list[Entry]:
+    entries = []
+    for function in GROUPS[group]:
+        default = ", ".join(kind[0] for kind in function.parameters)
+        notes = []
+        if not function.deterministic:
+            notes.append("not deterministic: barred from views, queues, conflated topics, replication and aggregates")
+        if function.gets == "header":
+            notes.append("of the record; NULL where it has none")
+        null = _NULL.get(function.name, NULL_IN if function.parameters else NO_ARGUMENTS)
+        entries.append(
+            Entry(
+                function.name,
+                _ARGUMENTS.get(function.name, default),
+                group,
+                function.least,
+                None if function.most == UNLIMITED else function.most,
+                _RESULTS[function.result],
+                null,
+                function.doc,
+                tuple(notes),
+            )
+        )
+    return entries
+
+
+def _table() -> tuple[Entry, ...]:
+    branch = "the value of a if the condition is true, else that of b; only one of them is evaluated"
+    entries = [Entry("IF", _ARGUMENTS["IF"], "choice", 3, 3, "value", _NULL["IF"], branch)]
+    for group in GROUPS:
+        entries += _functions(group)
+    for name, (least, most) in AGGREGATES.items():
+        result, doc = _AGGREGATES[name]
+        notes = ("in projections only, never nested",)
+        null = _NULL.get(name, SKIPPED)
+        entries.append(Entry(name, _ARGUMENTS.get(name, "e"), "aggregate", least, most, result, null, doc, notes))
+    return tuple(entries)
+
+
+TABLE: tuple[Entry, ...] = _table()
+"""Every function, by group and then as declared."""
+
+assert {entry.name for entry in TABLE} == {"IF", *FUNCTIONS, *AGGREGATES}
+
+
+def listed(entries: Sequence[Entry]) -> list[str]:
+    """Lines that list entries under the headings of their groups."""
+    width = max(len(entry.call) for entry in entries)
+    lines: list[str] = []
+    for group, title in TITLES.items():
+        own = [entry for entry in entries if entry.group == group]
+        if own:
+            lines += ([""] if lines else []) + [f"{title}:"]
+            lines += [f"  {entry.call:{width}}  {entry.doc}" for entry in own]
+    return lines
+
+
+def described(entry: Entry) -> list[str]:
+    """Lines that say everything of one entry."""
+    count = f"{entry.least}" if entry.most == entry.least else f"{entry.least} to {entry.most}"
+    if entry.most is None:
+        count = f"{entry.least} or more"
+    facts = {
+        "": entry.doc,
+        "group": TITLES[entry.group],
+        "arguments": count,
+        "result": entry.result,
+        "NULL": entry.null,
+    }
+    lines = [entry.call, *(f"  {name + ':':11}{text}" if name else f"  {text}" for name, text in facts.items())]
+    return lines + [f"  {'note:':11}{note}" for note in entry.notes]

@@ -1,0 +1,90 @@
+"""The table of functions, the page made from it, and the codes of errors."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import sowctl.expressions
+from sowctl.expressions.compile import compile_filter
+from sowctl.expressions.context import Context
+from sowctl.expressions.errors import CODES, ExpressionError
+from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
+from sowctl.expressions.functions.table import TABLE, TITLES, Entry, described, listed
+from sowctl.expressions.manual import NAME, escaped, page
+
+MAN = Path(__file__).parents[2] / "man"
+every = pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)
+
+
+def test_the_committed_page_is_fresh() -> None:
+    assert (MAN / NAME).read_text(encoding="utf-8") == page(MAN), "run: python -m sowctl.expressions.manual man/"
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_groff_finds_nothing_wrong() -> None:
+    done = subprocess.run(["groff", "-man", "-Tascii", "-ww", str(MAN / NAME)], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    for entry in TABLE:
+        assert entry.name in re.sub(rb".\x08", b"", done.stdout).decode()
+
+
+def test_the_table_lists_every_function_once() -> None:
+    assert sorted(entry.name for entry in TABLE) == sorted({"IF", *FUNCTIONS, *AGGREGATES})
+    assert {entry.group for entry in TABLE} == set(TITLES)
+
+
+@every
+def test_the_spelling_of_arguments_agrees_with_their_number(entry: Entry) -> None:
+    names = [name.strip(" []") for name in entry.arguments.split(",")] if entry.arguments else []
+    optional = entry.arguments.count("[")
+    if names and names[-1] == "...":
+        assert (entry.least, entry.most) == (len(names) - 1, None)
+    else:
+        assert (entry.least, entry.most) == (len(names) - optional, len(names))
+
+
+@every
+def test_the_compiler_accepts_exactly_those_numbers(entry: Entry) -> None:
+    def refused(count: int) -> bool:
+        arguments = ["'x'"] * count
+        try:
+            compile_filter(f"{entry.name}({', '.join(arguments)})", Context.PREPROCESSING)
+        except ExpressionError as error:
+            return error.code == "SOW-EXP-011"
+        return False
+
+    if entry.name in AGGREGATES:
+        return
+    assert not refused(entry.least)
+    assert entry.least == 0 or refused(entry.least - 1)
+    assert entry.most is None or refused(entry.most + 1)
+
+
+def test_lists_and_descriptions() -> None:
+    lines = listed(TABLE)
+    assert lines[0] == "Choice:"
+    assert any(line.startswith("  SUBSTR(s, start [, len])") for line in lines)
+    (substr,) = (entry for entry in TABLE if entry.name == "SUBSTR")
+    assert described(substr)[0] == "SUBSTR(s, start [, len])"
+    assert "  arguments: 2 to 3" in described(substr)
+    (concat,) = (entry for entry in TABLE if entry.name == "CONCAT")
+    assert "  arguments: 1 or more" in described(concat)
+    (uuid,) = (entry for entry in TABLE if entry.name == "UUID7")
+    assert described(uuid)[-1].startswith("  note:      not deterministic")
+    assert substr.facts()["call"] == substr.call
+
+
+def test_every_code_in_the_source_is_listed() -> None:
+    room = Path(sowctl.expressions.__file__).parent
+    used = {code for file in room.rglob("*.py") for code in re.findall(r"SOW-EXP-[0-9]{3}", file.read_text("utf-8"))}
+    assert used == set(CODES)
+
+
+def test_escaping() -> None:
+    assert escaped(".x -y\\") == "\\&.x \\-y\\e"
+    assert escaped("'q") == "\\&'q"
