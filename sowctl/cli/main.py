@@ -8,6 +8,7 @@ word was read; Typer only where the command line is not plain (``arguments.py``)
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import signal
@@ -21,6 +22,7 @@ from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock
 
+GC_OBJECTS = 100_000
 INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 130, 141, 143, 70
 
 
@@ -40,6 +42,8 @@ class _Closed(io.RawIOBase):
 
 def run() -> None:
     """The console script: the process's own argv and streams; ends the process."""
+    # Imports and batches make thousands of objects at a time and hardly a cycle: looking for cycles so often is waste.
+    gc.set_threshold(GC_OBJECTS, 10, 10)
     signal.signal(signal.SIGTERM, _terminate)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _terminate)

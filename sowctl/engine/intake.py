@@ -49,17 +49,33 @@ class Listed:
 
 @dataclass(slots=True)
 class Batch:
-    """Messages that are published together. ``places`` gives line and offset of a message, ``end`` the offset behind
-    the last one; ``refused`` are frames that the framing gave up on."""
+    """Messages that are published together. ``refused`` are frames that the framing gave up on; ``last`` is the chunk
+    that the batch ends in, and how many of its messages it has taken.
+
+    Places in the input are worked out when somebody asks: most batches never need theirs.
+    """
 
     name: str
     payloads: list[bytes] = field(default_factory=list)
     envelopes: list[Envelope] | None = None
     refused: list[RefusedFrame] = field(default_factory=list)
     blank: int = 0
-    end: int = 0
+    last: tuple[Chunk, int] | None = None
     size: int = 0
     parts: list[tuple[int, Chunk, int]] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """The byte offset in the input behind the batch."""
+        if self.last is None:
+            return 0
+        chunk, taken = self.last
+        return chunk.offset(taken) if taken < len(chunk.payloads) else chunk.end
+
+    @property
+    def last_line(self) -> int:
+        """The line of the last message, 0 without any."""
+        return self.place(len(self.payloads) - 1)[0] if self.payloads else 0
 
     def place(self, index: int) -> tuple[int, int]:
         """Line and byte offset of ``payloads[index]``."""
@@ -112,7 +128,7 @@ def batches(
             if len(batch.payloads) >= count or batch.size >= size:
                 yield batch
                 batch, deadline = Batch(name), monotonic() + linger
-        batch.end = chunk.end
+        batch.last = chunk, len(chunk.payloads)
         if (batch.payloads or batch.refused) and monotonic() >= deadline:
             yield batch
             batch = Batch(name)
@@ -127,7 +143,7 @@ def joined(parts: Sequence[Batch]) -> Batch:
         whole.payloads.extend(part.payloads)
         whole.refused.extend(part.refused)
         whole.blank += part.blank
-        whole.end = part.end
+        whole.last = part.last
         if part.envelopes is not None:
             whole.envelopes = (whole.envelopes or []) + part.envelopes
     return whole
@@ -145,5 +161,5 @@ def _take(batch: Batch, chunk: Chunk, start: int, count: int, size: int) -> int:
     if chunk.envelopes is not None:
         batch.envelopes = (batch.envelopes or []) + chunk.envelopes[start : start + len(taken)]
     stop = start + len(taken)
-    batch.end = chunk.offset(stop) if stop < len(chunk.payloads) else chunk.end
+    batch.last = chunk, stop
     return stop

@@ -108,6 +108,23 @@ def check_position(meta: StoreMeta, lineage: bytes, first_txid: int, last_txid: 
     return meta.applied
 
 
+def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:
+    """Refuse to take a file for a topic's store that says it is another topic's. Raises RefusedError ``SOW-ENG-023``.
+
+    Readers ask no more than this: other keys or another instance's name do not change what the records are.
+    """
+    found = meta.definition
+    if (found.topic, found.message_type) != (topic.name, topic.message_type):
+        raise RefusedError(
+            "SOW-ENG-023",
+            f"the file at the place of topic {topic.name!r} ({topic.message_type}) is the store of {found.topic!r} "
+            f"({found.message_type})",
+            place=str(topic.file),
+            hint="put each store back in its place, or correct the FileName; a bare path is read as it is",
+            topic=topic.name,
+        )
+
+
 def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> None:
     """Refuse a store with a past that a running journal knows nothing of: a rebuild would lose it unnoticed.
 

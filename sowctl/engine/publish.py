@@ -34,12 +34,17 @@ DEFAULTS = PublishOptions()
 
 @dataclass(slots=True)
 class Acknowledged:
-    """A batch that is on disk: its messages, the txids of the first and the last, and the input offset behind it."""
+    """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input."""
 
     payloads: list[bytes]
     first_txid: int
     last_txid: int
-    end: int
+    batch: Batch
+
+    @property
+    def end(self) -> int:
+        """The input offset behind the batch, in bytes."""
+        return self.batch.end
 
 
 @dataclass(slots=True)
@@ -84,6 +89,7 @@ def publish(
             raise
         finally:
             run.report.seconds = monotonic() - started
+            run.note_end()
         return run.report
 
 
@@ -112,6 +118,7 @@ class _Run:
         self.on_acknowledged = on_acknowledged
         self.counts: dict[tuple[str, str], TopicCounts] = {}
         self.flight: _Flight | None = None
+        self.landed: tuple[Batch, list[Rejected]] | None = None
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
         log = instance.log
         default = log.flush_interval_us / 1e6 if log is not None else DEFAULT_LINGER
@@ -197,6 +204,13 @@ class _Run:
             raise stop
         self.refusals.report(flight.rejected)
 
+    def note_end(self) -> None:
+        """Say in the report where the input stands."""
+        if self.landed is not None:
+            batch, rejected = self.landed
+            self.report.end = self.refusals.end_of(batch, rejected)
+            self.report.last_line = batch.last_line
+
     def account(self, flight: _Flight) -> None:
         """Count a batch that is durable, and tell who asked."""
         batch, report = flight.batch, self.report
@@ -209,14 +223,12 @@ class _Run:
             for name in ("inserted", "updated", "unchanged", "duplicates"):
                 setattr(total, name, getattr(total, name) + getattr(part.counts, name))
                 setattr(report, name, getattr(report, name) + getattr(part.counts, name))
-        report.end = self.refusals.end_of(batch, flight.rejected)
-        if batch.payloads:
-            report.last_line = batch.place(len(batch.payloads) - 1)[0]
+        self.landed = batch, flight.rejected
         for payloads, first in flight.written:
             report.first_txid = report.first_txid or first
             report.last_txid = first + len(payloads) - 1
             if self.on_acknowledged is not None:
-                self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, report.end))
+                self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch))
 
     def commit(self, batch: Batch, shares: list[Share], rejected: list[Rejected]) -> None:
         """Under the locks: decide what becomes of each message, append one group, and start syncing it."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.digest import digest
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.positions import check_position, meta_of, open_log, refuse_unlogged_past
+from sowctl.engine.positions import check_position, meta_of, open_log, refuse_other_topic, refuse_unlogged_past
 from sowctl.engine.rebuild import Rebuilt, rebuild
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.session import open_journal
@@ -118,7 +118,9 @@ def _in_place(
     covered = log.covers((topic.name, topic.message_type))
     if topic.file.exists() and needed == "rebuild" and not options.force:
         with suppress(DamageError):
-            refuse_unlogged_past(topic, meta_of(topic.file, instance), log)
+            meta = meta_of(topic.file, instance)
+            refuse_other_topic(topic, meta)
+            refuse_unlogged_past(topic, meta, log)
     if topic.file.exists() and needed == "rebuild" and not covered and not options.force:
         raise RefusedError(
             "SOW-RPL-002",
@@ -142,8 +144,8 @@ def _in_place(
 def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
     """What a topic's store needs: ``missing``, ``damaged``, ``behind``, or nothing: ``current``.
 
-    Raises DamageError where the journal is damaged, or cannot explain the position of a sound store: building that
-    store anew would lose what it holds.
+    Raises DamageError where the journal is damaged, or cannot explain the position of a sound store, and RefusedError
+    for another topic's store: building these anew would lose what they hold.
     """
     assert topic.file is not None
     if not topic.file.exists():
@@ -157,6 +159,7 @@ def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
                 pass
     except DamageError:
         return "damaged"
+    refuse_other_topic(topic, meta)
     last = log.topic_state((topic.name, topic.message_type)).last_txid
     check_position(meta, log.lineage, log.first_txid, log.last_txid(), topic.file)
     return "current" if meta.lineage == log.lineage and last <= meta.applied else "behind"

@@ -18,7 +18,7 @@ from sowctl.engine.apply import visible
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires
 from sowctl.engine.overlay import Overlay
-from sowctl.engine.positions import check_position, no_store, not_covered, open_log
+from sowctl.engine.positions import check_position, no_store, not_covered, open_log, refuse_other_topic
 from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
 from sowctl.store.read import Snapshot
@@ -174,6 +174,7 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
             stack.callback(store.close)
             snapshot = store.snapshot()
             stack.callback(snapshot.close)
+        refuse_other_topic(topic, snapshot.meta)
         overlay = read_overlay(instance, topic, snapshot.meta, path)
         return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import xxhash
@@ -17,6 +18,9 @@ USER_KEY_DOMAIN = b"\x00user\x00"
 _BASE64 = re.compile(rb"[A-Za-z0-9+/=]+\Z")
 NULL_TEXT = b"\xff\xff\xff\xff"
 """Stands in the place of a length where a key field is NULL (only with --allow-null-key)."""
+
+SHORT = 64
+"""Texts below this length find the bytes before them ready-made."""
 
 Digest = bytes
 """16 bytes: the SOW key (8, big-endian), then the check word (8)."""
@@ -46,11 +50,14 @@ def batch_digester(domain: str, fields: int) -> BatchDigester:
     """:func:`key_digest` for batches of one domain; ``fields`` is the number of key fields of every row."""
     start = prefix(domain)
     digest = xxhash.xxh3_128_digest
+    short = [start + length.to_bytes(4, "big") for length in range(SHORT)]
 
     def many(rows: Sequence[Sequence[bytes | None]], *, null: bool = False) -> list[Digest]:
         if null:
             return [key_digest(start, row) for row in rows]
         texts: Any = rows
+        if fields == 1 and max(map(len, chain.from_iterable(texts)), default=0) < SHORT:
+            return [digest(short[len(text)] + text) for (text,) in texts]
         if fields == 1:
             return [digest(start + len(text).to_bytes(4, "big") + text) for (text,) in texts]
         return [digest(start + b"".join([len(text).to_bytes(4, "big") + text for text in row])) for row in texts]

@@ -11,20 +11,11 @@ from sowctl.expressions import nodes as n
 from sowctl.expressions.columns import ColumnProgram
 from sowctl.expressions.compile import compile_filter, compile_value
 from sowctl.expressions.environment import Environment
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Number, Values
+from sowctl.values.fields import Values
+from tests.expressions.alike import same
 from tests.expressions.valid import EXPRESSIONS, PATHS, rows
 
 ENV = Environment(lambda: 1_700_000_000_250_000, "prod-1", None)
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal in kind, value and original text; str and bytes are the same text."""
-    if isinstance(a, str | bytes) and isinstance(b, str | bytes):
-        return text_of(a) == text_of(b)
-    if isinstance(a, Number) and isinstance(b, Number):
-        return same(a.value, b.value) and a.text == b.text
-    return type(a) is type(b) and (repr(a) == repr(b) if isinstance(a, float) else a == b)
 
 
 def own_rows(compiled: Any, records: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

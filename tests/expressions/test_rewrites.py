@@ -13,7 +13,8 @@ from sowctl.expressions.compile import compile_filter, compile_node, compile_val
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.parse import parse_expression, parse_filter
 from sowctl.expressions.rewrites import REWRITES, Applied, conjuncts, rewrite
-from tests.expressions.test_columns import own_rows, same
+from tests.expressions.alike import same
+from tests.expressions.test_columns import own_rows
 from tests.expressions.valid import EXPRESSIONS, rows
 
 GOLDEN = Path(__file__).parent / "rewrites.golden"

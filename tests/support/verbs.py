@@ -156,17 +156,17 @@ class Plot:
         self.values = 0
         self._start = self.lab.clock.at
         self._instance: tuple[int | None, Instance] | None = None
-        self._files: dict[str, bytes] = {}
+        self.files: dict[str, bytes] = {}
         self.saved = self.book.copy(), 0, self._start
 
     def save(self) -> None:
         """The present state is what :meth:`restore` goes back to."""
         self.book.settle()
-        self._files = read_files(self.root)
+        self.files = read_files(self.root)
         self.saved = self.book.copy(), self.values, self.lab.clock.at
 
     def restore(self) -> None:
-        put_files(self.root, self._files)
+        put_files(self.root, self.files)
         book, self.values, self.lab.clock.at = self.saved
         self.book = book.copy()
 
