@@ -75,7 +75,7 @@ class JournalFile:
         self._seam = seam
         self.number = number
         try:
-            self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise read_error(error, path) from error
         try:

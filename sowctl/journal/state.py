@@ -141,7 +141,8 @@ def topics_path(directory: Path, instance: str) -> Path:
 def load(directory: Path, instance: str, lineage: bytes) -> JournalState | None:
     """The state that the topics file tells, or None; whether to believe it is for the caller to find out."""
     try:
-        return unpack(topics_path(directory, instance).read_bytes(), lineage)
+        path = topics_path(directory, instance)
+        return unpack(path.read_bytes(), lineage) if path.is_file() else None
     except OSError:
         return None
 

@@ -8,6 +8,7 @@ of the machine. Called on opening and by checks, never on a file that this proce
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +61,10 @@ def inspect(path: Path, seam: Seam) -> MetaPage:
     Raises :class:`DamageError` SOW-STO-021 (beginning) or SOW-STO-022 (cut end), MissingError, StorageError.
     """
     with explained(path, "read the store"):
-        fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise DamageError("SOW-STO-021", "this is not a file of bytes", place=str(path), hint=REBUILD)
             newest = _newest(fd, path)
             size = os.fstat(fd).st_size
             if size < newest.needed and not _tail_is_free(fd, newest, size // newest.page_size):

@@ -400,3 +400,29 @@ def test_the_topics_file_may_be_lost_or_wrong(lab: Lab) -> None:
         assert len(lab.query("t")) == 5
         assert lab.publish("t", '{"id":1}').unchanged == 1
         assert not [f for f in check(lab.open()) if f.level >= Level.ERROR]
+
+
+def test_the_store_of_another_topic_is_not_taken_for_this_one(lab: Lab) -> None:
+    _numbered(lab, "t", 1, 3)
+    _numbered(lab, "quotes", 7, 8)
+    good, other = lab.store("t").read_bytes(), lab.store("quotes").read_bytes()
+    lab.forget("t")
+    lab.store("t").write_bytes(other)
+    for act in (
+        lambda: lab.query("t"),
+        lambda: lab.query("t", at=1),
+        lambda: lab.digest("t"),
+        lambda: lab.open().topic("t").replay(),
+        lambda: lab.open().topic("t").replay(rebuild=True),
+        lambda: lab.open().topic("t").replay(verify=True),
+        lambda: lab.publish("t", message(id=9)),
+        lambda: lab.publish("t", message(id=9), dry_run=True),
+    ):
+        with pytest.raises(RefusedError):
+            act()
+    assert lab.store("t").read_bytes() == other
+    assert lab.open().topic("t").info().state == "unreadable"
+    report = lab.open().topic("t").replay(rebuild=True, force=True)
+    assert Path(str(report.moved)).read_bytes() == other
+    assert len(lab.query("t")) == 3
+    assert good

@@ -1,0 +1,354 @@
+"""Malformed files of every kind under every reading verb: reported errors only, no surprise, no signal, no wrong data.
+
+Each variant is read in a process of its own, which says how far it got: if it dies of a signal, that is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.check import check
+from sowctl.engine.digest import digest
+from sowctl.engine.info import info
+from sowctl.engine.instance import Instance
+from sowctl.engine.intake import Listed
+from sowctl.engine.journals import EntryFilter, dump, list_files
+from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions
+from sowctl.engine.publish import publish
+from sowctl.engine.query import query
+from sowctl.engine.replay import replay
+from sowctl.engine.targets import Target, resolve
+from sowctl.errors import SowError
+from sowctl.findings import Level
+from tests.support.instances import SECOND
+from tests.support.processes import Child
+from tests.support.verbs import LOGGED, TOPICS, Plot, behind, grown, put_files
+
+ALLOWED = {3, 4, 5, 7, 8, 9, 10}
+"""Exit statuses for files that somebody harmed; 8 is a store of another definition."""
+Harm = Callable[[random.Random, bytes, dict[str, bytes]], bytes]
+
+
+def random_bytes(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    return chance.randbytes(chance.choice([1, 15, 100, 4096, 8192, 20_000]))
+
+
+def empty(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    return b""
+
+
+def truncated(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    return good[: chance.randrange(len(good))]
+
+
+def truncated_at_pages(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    return good[: chance.randrange(1 + len(good) // 4096) * 4096]
+
+
+def extended(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    return good + chance.choice([bytes(100), chance.randbytes(5000), good])
+
+
+def flipped(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    data = bytearray(good)
+    for _ in range(chance.choice([1, 1, 1, 3, 50])):  # type: ignore[assignment]
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    return bytes(data)
+
+
+def flipped_in_front(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    data = bytearray(good)
+    data[chance.randrange(min(200, len(data)))] ^= 1 << chance.randrange(8)
+    return bytes(data)
+
+
+def flipped_in_page_headers(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    """Where LMDB believes what it reads: page numbers, flags, bounds, node offsets."""
+    data = bytearray(good)
+    page = chance.randrange(max(1, len(data) // 4096)) * 4096
+    data[min(page + chance.randrange(64), len(data) - 1)] ^= 1 << chance.randrange(8)
+    return bytes(data)
+
+
+def overwritten(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    at, size = chance.randrange(len(good)), chance.choice([1, 8, 512, 4096])
+    piece = chance.choice([bytes(size), b"\xff" * size, chance.randbytes(size)])
+    return good[:at] + piece[: len(good) - at] + good[at + size :]
+
+
+def pages_exchanged(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
+    pages = [good[at : at + 4096] for at in range(0, len(good), 4096)]
+    one, two = chance.randrange(len(pages)), chance.randrange(len(pages))
+    pages[one], pages[two] = pages[two], pages[one]
+    return b"".join(pages)
+
+
+def another_file(chance: random.Random, good: bytes, files: dict[str, bytes]) -> bytes:
+    return chance.choice([content for content in files.values() if content != good])
+
+
+HARMS: list[Harm] = [
+    random_bytes,
+    empty,
+    truncated,
+    truncated_at_pages,
+    extended,
+    flipped,
+    flipped_in_front,
+    flipped_in_page_headers,
+    overwritten,
+    pages_exchanged,
+    another_file,
+]
+
+
+def _rows(instance: Instance, target: Target, **options: object) -> list[str]:
+    result = query(instance, [target], QueryOptions(**options))  # type: ignore[arg-type]
+    return sorted(record.payload.decode() for record in result.records())
+
+
+def verbs(plot: Plot, topics: str) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Every reading verb on some topics, then the writing ones: names and what to do."""
+    try:
+        instance = plot.lab.open(lock_wait=0.5)
+    except SowError as error:
+        assert error.exit_status == 4, error
+        return
+    targets = [Target(topic=topic) for topic in instance.topics if topic.name in topics]
+    configs = [target.topic for target in targets if target.topic is not None]
+    yield "info", lambda: info(instance)
+    for target in targets:
+        assert target.topic is not None
+        name = target.topic.name
+        yield f"query {name}", lambda target=target: _rows(instance, target)
+        yield f"get {name}", lambda target=target: _rows(instance, target, sow_keys=("1", "99"))
+        yield f"order {name}", lambda target=target: _rows(instance, target, order_by="/v DESC", filter="/id > 2")
+        yield f"at {name}", lambda target=target: _rows(instance, target, at=plot.lab.clock.at - 8 * SECOND)
+        yield f"hash {name}", lambda target=target: digest(instance, target).digest
+        path = target.topic.file
+        yield f"file {name}", lambda path=path: [_rows(instance, one) for one in resolve(instance, str(path))]
+    yield "journal list", lambda: list_files(instance)
+    yield "journal dump", lambda: [len(batch.records) for batch in dump(instance, EntryFilter())]
+    yield "verify", lambda: replay(instance, configs, ReplayOptions(verify=True))
+    yield "plan", lambda: replay(instance, configs, ReplayOptions(dry_run=True))
+    for target in targets:
+        assert target.topic is not None
+        name = target.topic.name
+        message = json.dumps({"id": 1, "v": -1}).encode()
+        yield (
+            f"publish {name}",
+            lambda name=name, message=message: publish(
+                instance, name, [("in", Listed([message]))], PublishOptions(batch=1)
+            ),
+        )
+        yield (
+            f"replay {name}",
+            lambda target=target: replay(instance, [target.topic], ReplayOptions()),  # type: ignore[list-item]
+        )
+
+
+def read_all(plot: Plot, topics: str = "jhqab", with_check: bool = False) -> Child:
+    """A child that tries every verb and says what came of it."""
+
+    def work(child: Child) -> None:
+        for name, act in verbs(plot, topics):
+            child.say(f"try {name}")
+            try:
+                value = act()
+            except SowError as error:
+                child.say(f"end {json.dumps([name, error.exit_status, error.code])}")
+            except BaseException as surprise:
+                import traceback
+
+                text = "".join(traceback.format_exception(surprise)[-3:])
+                child.say(f"end {json.dumps([name, -1, text])}")
+            else:
+                rows = value if name.split()[0] in ("query", "at", "order") else None
+                child.say(f"end {json.dumps([name, 0, rows])}")
+        if with_check:
+            child.say("try check")
+            worst = max((finding.level for finding in check(plot.lab.open())), default=Level.INFO)
+            child.say(f"end {json.dumps(['check', 0, int(worst)])}")
+
+    return Child(work)
+
+
+def outcome(
+    plot: Plot, topics: str = "jhqab", with_check: bool = False
+) -> tuple[dict[str, tuple[int, object]], str | None]:
+    """Per verb its exit status and rows; and what went wrong, None for nothing."""
+    with read_all(plot, topics, with_check) as child:
+        status = child.join(timeout=60)
+        lines = [line.decode() for line in child.lines]
+    ends = [json.loads(line[4:]) for line in lines if line.startswith("end ")]
+    results = {name: (code, rest) for name, code, rest in ends}
+    last = next((line[4:] for line in reversed(lines) if line.startswith("try ")), "the start")
+    if status < 0:
+        return results, f"{last}: died of {signal.Signals(-status).name}"
+    if status:
+        return results, f"{last}: the child failed with {status}"
+    for name, (code, rest) in results.items():
+        if code and code not in ALLOWED:
+            return results, f"{name}: exit {code}, {rest}"
+    return results, None
+
+
+def wrong_rows(results: dict[str, tuple[int, object]], good: dict[str, tuple[int, object]]) -> str | None:
+    """A read that said all was well and gave other rows than the sound instance does."""
+    for name, (code, rows) in results.items():
+        if code == 0 and rows is not None and name != "check" and rows != good[name][1]:
+            return f"{name} gave {str(rows)[:200]} instead of {str(good[name][1])[:200]}"
+    return None
+
+
+def trial(
+    plot: Plot, files: dict[str, bytes], name: str, content: bytes, topics: str = "jhqab", with_check: bool = False
+) -> tuple[dict[str, tuple[int, object]], str | None]:
+    """The outcome with one file changed."""
+    put_files(plot.root, files | {name: content})
+    return outcome(plot, topics, with_check)
+
+
+@pytest.fixture
+def plot(memory: Path) -> Plot:
+    plot = Plot(memory / "lab")
+    grown(plot)
+    plot.lab.open().topic("j").publish([json.dumps({"id": n, "v": n, "x": "x" * 900}).encode() for n in range(60, 90)])
+    plot.save()
+    return plot
+
+
+def test_stores(plot: Plot, seed: int, deep: bool) -> None:
+    chance = random.Random(seed)
+    plot.restore()
+    files = dict(plot.files)
+    good, problem = outcome(plot)
+    assert problem is None
+    for number in range(3000 if deep else 77):
+        name = f"sow/{chance.choice(list(TOPICS))}.json.sow"
+        harm = HARMS[number % len(HARMS)]
+        with_check = number % 40 == 0
+        results, problem = trial(plot, files, name, harm(chance, files[name], files), name[4], with_check)
+        story = f"trial {number}: {harm.__name__} of {name}"
+        assert problem is None, f"{story}: {problem}"
+        before_writing = {
+            verb: result for verb, result in results.items() if verb.split()[0] not in ("publish", "replay")
+        }
+        wrong = wrong_rows(before_writing, good)
+        assert wrong is None, f"{story}: {wrong}"
+        failed = [verb for verb, (code, _) in results.items() if code and verb.split()[0] in ("query", "hash")]
+        if with_check and failed:
+            repaired = name[4] in LOGGED
+            assert repaired or results["check"][1] == Level.ERROR, story
+
+
+def test_journals(plot: Plot, seed: int, deep: bool) -> None:
+    chance = random.Random(seed)
+    plot.restore()
+    files = dict(plot.files)
+    good, problem = outcome(plot)
+    assert problem is None
+    journals = [name for name in files if name.endswith((".journal", ".topics", ".lock"))]
+    for number in range(3000 if deep else 60):
+        name = journals[number % len(journals)]
+        harm = HARMS[chance.randrange(len(HARMS))]
+        if not files[name]:
+            continue
+        results, problem = trial(plot, files, name, harm(chance, files[name], files), "jha")
+        story = f"trial {number}: {harm.__name__} of {name}"
+        assert problem is None, f"{story}: {problem}"
+        wrong = wrong_rows({k: v for k, v in results.items() if k.split()[0] in ("query", "order", "at")}, good)
+        assert wrong is None, f"{story}: {wrong}"
+
+
+def test_journals_with_stores_behind(memory: Path, seed: int, deep: bool) -> None:
+    """Here the journal's bytes are what readers show: the state is one that there was, or an error."""
+    plot = Plot(memory / "lab")
+    grown(plot)
+    stood = plot.book.copy()
+    plot.restore() if plot.files else None
+    plot = Plot(memory / "behind")
+    behind(plot)
+    plot.save()
+    plot.book.acknowledged = dict.fromkeys(plot.book.acknowledged, 0) | {
+        log: len(events) for log, events in stood.events.items()
+    }
+    chance = random.Random(seed)
+    files = dict(plot.files)
+    journals = [name for name in files if name.endswith((".journal", ".topics"))]
+    for number in range(2000 if deep else 24):
+        name = journals[-1 - number % 4]
+        harm = HARMS[chance.randrange(len(HARMS))]
+        results, problem = trial(plot, files, name, harm(chance, files[name], files))
+        story = f"trial {number}: {harm.__name__} of {name}"
+        assert problem is None, f"{story}: {problem}"
+        for topic in LOGGED:
+            code, rows = results[f"query {topic}"]
+            if code == 0:
+                assert isinstance(rows, list)
+                state = {json.loads(row)["id"]: row for row in rows}
+                events = plot.book.events["journal"]
+                counts = range(plot.book.acknowledged["journal"], len(events) + 1)
+                now = plot.lab.clock.at
+                assert any(plot.book.state("journal", n, now)[topic] == state for n in counts), f"{story}: {topic}"
+
+
+def test_configurations(plot: Plot, seed: int, deep: bool) -> None:
+    chance = random.Random(seed)
+    plot.restore()
+    files = dict(plot.files)
+    for number in range(1000 if deep else 60):
+        harm = HARMS[number % len(HARMS)]
+        _, problem = trial(plot, files, "sowctl.xml", harm(chance, files["sowctl.xml"], files))
+        assert problem is None or "exit 2" in problem, f"trial {number}: {harm.__name__}: {problem}"
+
+
+def test_lock_and_gate_files(plot: Plot, seed: int, deep: bool) -> None:
+    """Files that only coordinate may hold anything: nothing is lost, nothing fails."""
+    chance = random.Random(seed)
+    plot.restore()
+    files = dict(plot.files)
+    good, _ = outcome(plot)
+    names = [name for name in files if name.endswith(("-gate", "-writer", ".lock"))]
+    names += ["sow/j.json.sow-lock", "sow/a.json.sow-lock"]
+    for number in range(500 if deep else 24):
+        name = names[number % len(names)]
+        harm = chance.choice([random_bytes, empty, another_file])
+        content = harm(chance, files.get(name, b""), files)
+        results, problem = trial(plot, files, name, content, "ja")
+        story = f"trial {number}: {harm.__name__} of {name}"
+        assert problem is None, f"{story}: {problem}"
+        assert {name: code for name, (code, _) in results.items() if code} == {
+            name: code for name, (code, _) in good.items() if code and name in results
+        }, story
+        assert wrong_rows(results, good) is None, story
+
+
+def test_directories_and_pipes_instead_of_files(plot: Plot) -> None:
+    plot.restore()
+    for name in ("sow/j.json.sow", "sow/a.json.sow", "journal/test.0000000000.journal", "journal/test.topics"):
+        for kind in ("directory", "fifo", "link"):
+            plot.restore()
+            path = plot.root / name
+            path.unlink()
+            if kind == "directory":
+                path.mkdir()
+            elif kind == "fifo":
+                os.mkfifo(path)
+            else:
+                path.symlink_to(plot.root / "nowhere")
+            with read_all(plot) as child:
+                status = child.join(timeout=30)
+                ends = [json.loads(line[4:]) for line in child.lines if line.startswith(b"end ")]
+            assert status == 0, (name, kind, child.lines[-1])
+            surprises = [end for end in ends if end[1] not in ALLOWED | {0, 6}]
+            assert surprises == [], (name, kind)
+    assert sys.platform == "linux"
