@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from sowctl.store.env import Store, WriteTxn
 
 
+PART = 2000
+"""Records handed to the store at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """What one transaction did: changes applied (newest per key), and expired records removed."""
@@ -78,18 +82,22 @@ def remove_expired(txn: WriteTxn, now: int) -> int:
 
 
 def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
-    keys = sorted(overlay.current)
-    values = [overlay.current[key] for key in keys]
-    if applied > overlay.base:
-        fresh = [place for place, value in enumerate(values) if value is None or stamps(value)[0] > applied]
-        keys, values = [keys[place] for place in fresh], [values[place] for place in fresh]
-    changes = len(keys)
-    if overlay.deletes:
-        txn.delete([key for key, value in zip(keys, values, strict=True) if value is None])
-        keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
-        values = [value for value in values if value is not None]
-    if keys:
-        txn.put(keys, cast("list[bytes]", values))
+    """In parts: the store passes over what it is given several times, and a part stays in the processor's cache."""
+    ordered = sorted(overlay.current)
+    changes = 0
+    for start in range(0, len(ordered), PART):
+        keys = ordered[start : start + PART]
+        values = [overlay.current[key] for key in keys]
+        if applied > overlay.base:
+            fresh = [place for place, value in enumerate(values) if value is None or stamps(value)[0] > applied]
+            keys, values = [keys[place] for place in fresh], [values[place] for place in fresh]
+        changes += len(keys)
+        if overlay.deletes:
+            txn.delete([key for key, value in zip(keys, values, strict=True) if value is None])
+            keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
+            values = [value for value in values if value is not None]
+        if keys:
+            txn.put(keys, cast("list[bytes]", values))
     return changes
 
 
