@@ -37,6 +37,7 @@ CODES: dict[str, str] = {
     "SOW-EXP-025": "a malformed select list",
     "SOW-EXP-026": "a malformed join",
     "SOW-EXP-027": "a join that attaches nothing",
+    "SOW-EXP-028": "a qualifier that names no source of the view",
     "SOW-EXP-030": "a match that exceeds the step limit; the only one that appears while data is read",
 }
 WIDTH = 100

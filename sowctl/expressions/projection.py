@@ -6,7 +6,7 @@ of its aggregates and the last message processed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from sowctl.expressions import nodes as n
@@ -175,11 +175,13 @@ def compile_projection(
     grouping: str | Sequence[str],
     *,
     joined: bool = False,
+    sources: Collection[tuple[str, ...]] = (),
     extra: Mapping[str, Function] = NO_FUNCTIONS,
 ) -> Projection:
     """Compile a projection and its grouping, each one text or several; ``joined``: every field needs its topic.
 
-    Raises ExpressionError, also where there is no grouping.
+    ``sources``: the qualifiers that name a source of the view; none given, none is checked. Raises ExpressionError,
+    also where there is no grouping.
     """
     fields = [(field, text) for text in _texts(projection) for field in parse_projection(text)]
     keys = [Part(field, text) for text in _texts(grouping) for field in parse_grouping(text)]
@@ -191,9 +193,8 @@ def compile_projection(
             what = f"two fields have the destination /{'/'.join(names)}"
             raise expression_error("SOW-EXP-022", what, text, field.place)
         seen.add(names)
-    if joined:
-        for node, text in [*((field.expression, text) for field, text in fields), *keys]:
-            _check_qualified(node, text)
+    for node, text in [*((field.expression, text) for field, text in fields), *keys]:
+        _check_qualified(node, text, joined, sources)
     return Projection(fields, keys, extra)
 
 
@@ -201,8 +202,18 @@ def _texts(given: str | Sequence[str]) -> Sequence[str]:
     return [given] if isinstance(given, str) else given or [""]
 
 
-def _check_qualified(node: n.Node, text: str) -> None:
+def _check_qualified(node: n.Node, text: str, joined: bool, sources: Collection[tuple[str, ...]]) -> None:
     for current in walk(node):
-        if isinstance(current, n.Field) and not current.qualifier:
+        if not isinstance(current, n.Field):
+            continue
+        if joined and not current.qualifier:
             hint = f"write [topic].{current.path}"
             raise expression_error("SOW-EXP-023", "a field of a join needs its topic", text, current.span[0], hint=hint)
+        if current.qualifier and sources and not any(_names(current.qualifier, source) for source in sources):
+            what = f"{'.'.join(f'[{name}]' for name in current.qualifier)} is no source of the view"
+            raise expression_error("SOW-EXP-028", what, text, current.span[0])
+
+
+def _names(qualifier: tuple[str, ...], source: tuple[str, ...]) -> bool:
+    """Whether a qualifier names a source: the same topic, and the same type where both tell it."""
+    return qualifier[-1] == source[-1] and (len(qualifier) < 2 or len(source) < 2 or qualifier == source)
