@@ -77,7 +77,9 @@ def _round_integer(number: int, places: int) -> int | float:
 
 
 def power(base: float, exponent: float) -> float:
-    """IEEE pow: 0 to a negative power is infinite, a negative base to a fraction NaN."""
+    """IEEE pow: 0 to a negative power is infinite, a negative base to a fraction NaN; but NaN always gives NaN."""
+    if base != base or exponent != exponent:
+        return NAN
     try:
         return math.pow(base, exponent)
     except OverflowError:
