@@ -108,9 +108,10 @@ class Matcher:
             return range(len(values))
         if not self._words:
             return self._matches(keys, values)
-        places: Sequence[int] = range(len(values))
-        for word in self._words:
-            # Only an escape can spell a word otherwise; a backslash elsewhere in the value costs a look, no more.
+        # Only an escape can spell a word otherwise; a backslash elsewhere in the value costs a look, no more.
+        first, *others = self._words
+        places = [place for place, value in enumerate(values) if first in value or b"\\" in value]
+        for word in others:
             places = [place for place in places if word in values[place] or b"\\" in values[place]]
         if len(places) > _COMMON * len(values):
             self._words = []
