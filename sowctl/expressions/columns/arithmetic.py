@@ -78,8 +78,11 @@ def _within(operator: str, a: tuple[int, int], b: tuple[int, int], limit: int) -
 
 def _mixed(operator: str, a: Column, b: Column) -> Column:
     """At least one column of both Integers and Doubles: Integers stay Integers where both operands are."""
-    if operator not in _EXACT or not _within(operator, _int_bounds(a), _int_bounds(b), EXACT):
+    bounds = _int_bounds(a), _int_bounds(b)
+    if operator not in _EXACT or not all(-EXACT <= bound <= EXACT for both in bounds for bound in both):
         raise Unsuited("Integers and Doubles together")
+    if not _within(operator, *bounds, EXACT):
+        raise Unsuited("Integers and Doubles together, results beyond 2**53")
     data = _DOUBLE[operator](_doubles(a), _doubles(b))
     nulls = either(a.nulls, b.nulls)
     ints = np.broadcast_to(_int_places(a) & _int_places(b), data.shape)

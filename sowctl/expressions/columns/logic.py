@@ -111,6 +111,8 @@ def _chosen(where: Array, a: Column, b: Column, size: int) -> Column | None:
     blank: Array = np.array([np.nan if kind in FLOATS else 0], np.float64 if kind in FLOATS else _dtype(kind))
     data = np.where(where, *[blank if c.kind is Kind.NULL else c.data for c in (a, b)])
     nulls = np.where(where, null_places(a), null_places(b))
+    if kind in FLOATS:
+        data[nulls] = np.nan
     ints = np.where(where, _ints(a), _ints(b)) if kind is Kind.NUMBER else None
     return Column(kind, size, data, nulls if nulls.any() else None, ints=ints)
 

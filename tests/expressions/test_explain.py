@@ -1,0 +1,37 @@
+"""Plans as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from sowctl.expressions.errors import ExpressionError
+from sowctl.expressions.explain import explain
+
+
+def test_a_filter() -> None:
+    lines = explain("TRUE AND 5 < /a AND UPPER(/b) = 'X' AND MESSAGE_SIZE() > 1 + 1", as_filter=True)
+    assert lines[0] == "expression  TRUE AND 5 < /a AND UPPER(/b) = 'X' AND MESSAGE_SIZE() > 1 + 1"
+    assert "rewrite     field_first: 5 < /a  ->  /a > 5" in lines
+    assert "rewrite     fold: 1 + 1  ->  2" in lines
+    assert "rewritten   /a > 5 AND UPPER(/b) = 'X' AND MESSAGE_SIZE() > 2" in lines
+    assert [line for line in lines if line.startswith("condition")] == [
+        "condition   /a > 5",
+        "condition   UPPER(/b) = 'X'",
+        "condition   MESSAGE_SIZE() > 2",
+    ]
+    assert "field       /a" in lines
+    assert "field       /b  (original text)" in lines
+    assert "header      the record's header is read" in lines
+    assert any(line.startswith("plan        def run(") for line in lines)
+
+
+def test_a_value() -> None:
+    lines = explain("ARRAY_TO_STRING(/a, ',', '')", as_filter=False)
+    assert lines[1] == "field       /a  (original text, all values)"
+    assert "field       none" in explain("1", as_filter=False)
+
+
+def test_the_empty_filter_and_faults() -> None:
+    assert explain("", as_filter=True) == ["expression  (empty: matches everything)"]
+    with pytest.raises(ExpressionError):
+        explain("", as_filter=False)
