@@ -61,12 +61,13 @@ class Worker:
 
 
 def evaluate_file(
-    evaluator: Evaluator, name: str, descriptor: int, start: int, stop: int, count: int, *, segment: int = SEGMENT
+    evaluator: Evaluator, name: str, descriptor: int, start: int, stop: int, count: int
 ) -> Iterator[Part]:
     """What comes of the lines between two offsets of a file, read by ``count`` processes.
 
     ``name`` is for messages. Line numbers and offsets count from ``start``. Ends with the part that has an error.
     """
+    segment = SEGMENT
     segments = -(-(stop - start) // segment)
     workers: list[Worker] = []
     try:
