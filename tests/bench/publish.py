@@ -36,6 +36,6 @@ def run(place: Place, rounds: int) -> None:
         name = kinds[kind]
         judge(f"times as fast as {name}", sorted(ratios(found, name, ours))[rounds // 2], target)
     for kind in kinds:
-        for path in place.root.glob(f"publish-{kind}.db*"):
-            path.unlink()
+        for left in place.root.glob(f"publish-{kind}.db*"):
+            left.unlink()
     instance.clear("sow", "journal")
