@@ -26,6 +26,7 @@ class OneNode:
 
     def __init__(self, node: n.Node, extra: Mapping[str, Function]) -> None:
         self.node = node
+        self.count = sum(not isinstance(child, n.Pattern) for child in node.children())
         self._extra = extra
         self._value: Value | None = None
         self._needs: list[int] = []

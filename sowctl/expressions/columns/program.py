@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,16 +27,31 @@ from sowctl.values.compare import is_null
 _SHOWN = 60
 
 
+class _Slot(NamedTuple):
+    """A step that takes the column of a field."""
+
+    place: int
+    previous: bool
+
+
 class ColumnProgram:
     """The columnar evaluator of one compiled filter or value."""
 
     def __init__(self, compiled: Compiled, extra: Mapping[str, Function] = NO_FUNCTIONS) -> None:
         self.compiled = compiled
         pairs = zip(compiled.slots, compiled.sources, strict=True)
-        self._slots = {(source, str(slot.path)): place for place, (slot, source) in enumerate(pairs)}
-        self._previous = {str(slot.path): place for place, slot in enumerate(compiled.previous_slots)}
-        nodes = list(walk_up(rewrite(compiled.node))) if compiled.node is not None else []
-        self._steps = [OneNode(node, extra) for node in nodes if not isinstance(node, n.Pattern)]
+        slots = {(source, str(slot.path)): place for place, (slot, source) in enumerate(pairs)}
+        previous = {str(slot.path): place for place, slot in enumerate(compiled.previous_slots)}
+        self._steps: list[Column | _Slot | OneNode] = []
+        for node in walk_up(rewrite(compiled.node)) if compiled.node is not None else ():
+            if isinstance(node, n.Literal):
+                self._steps.append(constant_of(node.value or None if isinstance(node.value, bytes) else node.value))
+            elif isinstance(node, n.Field) and node.modifier == "PREVIOUS":
+                self._steps.append(_Slot(previous[str(node.path)], True))
+            elif isinstance(node, n.Field):
+                self._steps.append(_Slot(slots[node.qualifier, str(node.path)], False))
+            elif not isinstance(node, n.Pattern):
+                self._steps.append(OneNode(node, extra))
         self._notes: dict[str, None] = {}
 
     def batch(self, rows: Sequence[tuple[object, ...]], previous: Sequence[tuple[object, ...] | None] = ()) -> Batch:
@@ -83,23 +99,15 @@ class ColumnProgram:
         self._notes.clear()
         stack: list[Column] = []
         for step in self._steps:
-            node = step.node
-            if isinstance(node, n.Field):
-                stack.append(self._field(node, batch))
-                continue
-            if isinstance(node, n.Literal):
-                stack.append(constant_of(node.value or None if isinstance(node.value, bytes) else node.value))
-                continue
-            count = sum(not isinstance(child, n.Pattern) for child in node.children())
-            operands = stack[len(stack) - count :]
-            del stack[len(stack) - count :]
-            stack.append(self._evaluate(step, operands, batch.size, env, headers))
+            if isinstance(step, Column):
+                stack.append(step)
+            elif isinstance(step, _Slot):
+                stack.append(batch.column(step.place, previous=step.previous))
+            else:
+                operands = stack[len(stack) - step.count :]
+                del stack[len(stack) - step.count :]
+                stack.append(self._evaluate(step, operands, batch.size, env, headers))
         return stack[0]
-
-    def _field(self, node: n.Field, batch: Batch) -> Column:
-        if node.modifier == "PREVIOUS":
-            return batch.column(self._previous[str(node.path)], previous=True)
-        return batch.column(self._slots[node.qualifier, str(node.path)])
 
     def _evaluate(
         self, step: OneNode, operands: list[Column], size: int, env: Environment, headers: Sequence[Header] | None
