@@ -51,7 +51,8 @@ def run(place: Place, rounds: int) -> None:
         Path(snapshot).unlink(missing_ok=True)
         most, seconds = watch(argv)
         judge(f"{name} ({seconds:.1f} s)", most, limit, most=True)
-    Path(snapshot).unlink(missing_ok=True)
+    for left in place.root.glob("memory.sow*"):
+        left.unlink()
 
 
 def watch(argv: Sequence[str], feed: Path | None = None) -> tuple[float, float]:
