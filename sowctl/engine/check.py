@@ -114,7 +114,7 @@ class Examination:
             return
         try:
             with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
-                check_position(meta, log.lineage, log.first_txid, log.last_txid(), path)
+                check_position(meta, log, (topic.name, topic.message_type), path)
         except SowError as error:
             if error.exit_status != 10:
                 yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)

@@ -1,4 +1,4 @@
-"""What to do about a damaged store: the room that found it does not know the topic, the verbs do (design 4.3)."""
+"""What to do about a damaged store: the room that found it does not know the topic, the verbs do (README, principle 5)."""
 
 from __future__ import annotations
 

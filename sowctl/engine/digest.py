@@ -1,4 +1,4 @@
-"""hash: the digest of a topic's state, the same for every store that holds the same records (design 4.1).
+"""hash: the digest of a topic's state, the same for every store that holds the same records (``sow-store(5)``, digest).
 
 The sum modulo 2**128 over records and retained versions that are visible at a clock. The stored sum is used where
 nothing is behind it and nothing hidden; else it is corrected, or, for a state of the past, made from the records.

@@ -14,6 +14,7 @@ from sowctl.store.meta import Definition, StoreMeta
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
 
 
@@ -74,15 +75,16 @@ def standings(instance: Instance, topics: Iterable[TopicConfig]) -> list[Standin
     return found
 
 
-def check_position(meta: StoreMeta, lineage: bytes, first_txid: int, last_txid: int, place: Path) -> int:
+def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> int:
     """The txid behind which the journal goes on from a store with ``meta``; entries above it are to be applied.
 
     A store of another lineage is explained by a journal that began above it (the old journal was removed), a store of
-    none by a topic that was not journalled before. Raises
-    DamageError ``SOW-ENG-001`` (behind what the journal still holds), ``SOW-ENG-002`` (ahead of the journal),
-    ``SOW-ENG-003`` (a lineage that this journal does not continue).
+    none by a topic that was not journalled before; one that stands before the oldest file by a topic of which nothing
+    stood in the files that are gone. Raises DamageError ``SOW-ENG-001`` (behind what the journal still holds),
+    ``SOW-ENG-002`` (ahead of the journal), ``SOW-ENG-003`` (a lineage that this journal does not continue).
     """
-    if meta.lineage != lineage:
+    first_txid, last_txid = log.first_txid, log.last_txid()
+    if meta.lineage != log.lineage:
         if meta.applied < first_txid or not meta.has_journal:
             return first_txid - 1
         raise DamageError(
@@ -98,7 +100,7 @@ def check_position(meta: StoreMeta, lineage: bytes, first_txid: int, last_txid: 
             place=str(place),
             hint="journal files are missing at the end: put them back, or move the store aside and run sowctl replay",
         )
-    if meta.applied < first_txid - 1:
+    if meta.applied < first_txid - 1 and meta.applied < log.before(topic).last_txid:
         raise DamageError(
             "SOW-ENG-001",
             f"the store has applied txid {meta.applied}, but the oldest journal file begins at {first_txid}",

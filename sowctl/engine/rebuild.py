@@ -1,4 +1,4 @@
-"""Stores from journals: the fold "highest txid per key wins", in bounded memory (design 2.1, 5).
+"""Stores from journals: the fold "highest txid per key wins", in bounded memory (README, principle 1).
 
 Two passes over a topic's blocks. The first reads only columns and finds the entries that count: the last one of every
 key, or all of them where the topic keeps history. The second takes those out and sorts them by key, in buckets of the

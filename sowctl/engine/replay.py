@@ -1,7 +1,7 @@
 """replay: stores from journals. What is behind is caught up, what is missing or damaged rebuilt.
 
 Or it only compares, or builds new stores aside. Only this verb may replace a store that cannot be read. The damaged
-file is moved aside, never deleted (design 4.3).
+file is moved aside, never deleted (README, principle 5).
 """
 
 from __future__ import annotations
@@ -160,8 +160,9 @@ def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
     except DamageError:
         return "damaged"
     refuse_other_topic(topic, meta)
-    last = log.topic_state((topic.name, topic.message_type)).last_txid
-    check_position(meta, log.lineage, log.first_txid, log.last_txid(), topic.file)
+    ref = topic.name, topic.message_type
+    last = log.topic_state(ref).last_txid
+    check_position(meta, log, ref, topic.file)
     return "current" if meta.lineage == log.lineage and last <= meta.applied else "behind"
 
 

@@ -1,4 +1,4 @@
-"""Where reads come from: one topic's state at one instant, whatever it is made of (design 2.2, 4.3).
+"""Where reads come from: one topic's state at one instant, whatever it is made of (README, principles 2, 5).
 
 Now: store plus overlay. Then: history versions, or a fold of the journal. A bare ``.sow`` file: its records as they
 are. All of them hand out stored values in key order, without what has expired; a source holds one consistent snapshot
@@ -200,7 +200,7 @@ def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: 
         last = log.topic_state(ref).last_txid
         if meta.lineage == log.lineage and last <= meta.applied <= log.last_txid():
             return None
-        after = check_position(meta, log.lineage, log.first_txid, log.last_txid(), path)
+        after = check_position(meta, log, ref, path)
         if last <= after:
             return None
         overlay = Overlay(history=topic.history is not None)

@@ -1,4 +1,4 @@
-"""What a TARGET means: a configured topic, a file, or a pattern over topic names (design section 6)."""
+"""What a TARGET means: a configured topic, a file, or a pattern over topic names (``sowctl(1)``)."""
 
 from __future__ import annotations
 

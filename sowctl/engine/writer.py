@@ -173,7 +173,7 @@ def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: Jo
     if at_rest and meta.lineage == journal.lineage:
         return overlay
     with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
-        overlay.base = check_position(meta, log.lineage, log.first_txid, log.last_txid(), Path(store.path))
+        overlay.base = check_position(meta, log, ref, Path(store.path))
         for block in log.blocks(after=overlay.base, topic=ref):
             overlay.fold(block, ref, overlay.base)
     return overlay
