@@ -65,17 +65,29 @@ def merge_equalities(node: n.Node) -> n.Node | None:
     if not isinstance(node, n.Logic) or node.operator != "OR":
         return None
     merged: list[n.Node] = []
-    for operand in node.operands:
-        members = _members(operand)
-        before = _members(merged[-1]) if merged else None
-        if members is None or before is None or members[0] != before[0]:
-            merged.append(operand)
+    run: list[n.Node] = []
+    field: n.Field | None = None
+    items: list[n.Node] = []
+    for operand in (*node.operands, None):
+        members = _members(operand) if operand is not None else None
+        if operand is not None and members is not None and field is not None and members[0] == field:
+            run.append(operand)
+            items += members[1]
             continue
-        span = (merged[-1].span[0], operand.span[1])
-        merged[-1] = n.In(members[0], (*before[1], *members[1]), False, span=span)
+        merged += run if len(run) < 2 or field is None else [_one_of(field, items, run)]
+        run, field, items = [], None, []
+        if members is not None and operand is not None:
+            run, (field, found) = [operand], members
+            items = list(found)
+        elif operand is not None:
+            merged.append(operand)
     if len(merged) == len(node.operands):
         return None
     return n.Logic("OR", tuple(merged), span=node.span) if len(merged) > 1 else merged[0]
+
+
+def _one_of(field: n.Field, items: Sequence[n.Node], run: Sequence[n.Node]) -> n.In:
+    return n.In(field, tuple(items), False, span=(run[0].span[0], run[-1].span[1]))
 
 
 def _members(node: n.Node) -> tuple[n.Field, tuple[n.Node, ...]] | None:
