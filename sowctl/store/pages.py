@@ -66,6 +66,11 @@ def inspect(path: Path, seam: Seam) -> MetaPage:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise DamageError("SOW-STO-021", "this is not a file of bytes", place=str(path), hint=REBUILD)
             newest = _newest(fd, path)
+            while not _free_root_is_sound(fd, newest):
+                again = _newest(fd, path)
+                if again == newest:
+                    raise _damaged(path, "the first page of its free list is not one")
+                newest = again  # writers went on meanwhile, and used the page for something else
             size = os.fstat(fd).st_size
             if size < newest.needed and not _tail_is_free(fd, newest, size // newest.page_size):
                 raise DamageError(
@@ -128,6 +133,32 @@ def _meta_page(data: bytes, number: int) -> MetaPage | str:
     if not sound:
         return f"its meta page {number} is damaged"
     return MetaPage(page_size, last_page, txnid, free_root, main_root)
+
+
+def _free_root_is_sound(fd: int, meta: MetaPage) -> bool:
+    """Whether the free list starts with a page of free lists: LMDB ends the process of a writer that finds another.
+
+    A leaf holds numbers of 8 bytes with a count and so many page numbers each, or points to pages of their own.
+    """
+    if meta.free_root == NO_PAGE:
+        return True
+    try:
+        data = _read_pages(fd, meta, meta.free_root, 1)
+    except ValueError:
+        return True  # the end of the file is missing: an error of its own
+    number, _, flags, lower, _ = _PAGE.unpack_from(data)
+    if number != meta.free_root or flags & (_BRANCH | _LEAF) not in (_BRANCH, _LEAF):
+        return False
+    for index in range((lower - _PAGE.size) // 2 if flags & _LEAF else 0):
+        at = int.from_bytes(data[_PAGE.size + 2 * index : _PAGE.size + 2 * index + 2], sys.byteorder)
+        if at + _NODE.size + 8 > len(data):
+            return False
+        low, high, node_flags, key_size = _NODE.unpack_from(data, at)
+        start, length = at + _NODE.size + 8, low | high << 16
+        count = int.from_bytes(data[start : start + 8], sys.byteorder)
+        if key_size != 8 or (not node_flags & _BIG_DATA and length != 8 * (count + 1)):
+            return False
+    return True
 
 
 def _tail_is_free(fd: int, meta: MetaPage, first_missing: int) -> bool:

@@ -426,3 +426,19 @@ def test_the_store_of_another_topic_is_not_taken_for_this_one(lab: Lab) -> None:
     assert Path(str(report.moved)).read_bytes() == other
     assert len(lab.query("t")) == 3
     assert good
+
+
+def test_an_idle_topic_outlives_the_files_that_never_named_it_again(small: Lab) -> None:
+    """Its store stands before the oldest file that is left, and nothing of it is missing."""
+    small.publish("late", message(id=1))
+    _pruned(small)
+    assert small.query("late") == [message(id=1)]
+    assert small.open().topic("late").replay().action == "current"
+    assert not [f for f in check(small.open()) if f.level >= Level.ERROR]
+    before = small.store("late").read_bytes()
+    small.publish("late", message(id=2))
+    small.forget("late")
+    small.store("late").write_bytes(before)
+    assert sorted(small.query("late")) == [message(id=1), message(id=2)]
+    assert small.open().topic("late").replay().action == "caught up"
+    assert not [f for f in check(small.open()) if f.level >= Level.ERROR]
