@@ -18,7 +18,8 @@ from typing import BinaryIO
 from sowctl.engine.evaluate import Evaluator, Part
 from sowctl.errors import StorageError
 from sowctl.messages.base import MAX_MESSAGE
-from sowctl.messages.cutters import LineCutter
+from sowctl.messages.cutters import BOM, LineCutter, counted, line_offsets
+from sowctl.messages.framing import Chunk
 
 SEGMENT = 4 << 20
 BLOCK = 120 << 10
@@ -135,24 +136,58 @@ def _segment(evaluator: Evaluator, name: str, descriptor: int, span: Span) -> Pa
     origin, first, last, stop = span
     begin = _line_start(descriptor, origin, first, stop)
     end = _line_start(descriptor, origin, last, stop)
-    cutter = LineCutter(MAX_MESSAGE, begin - origin)
     whole = Part()
     outputs = []
-    at = begin
-    while at <= end and begin < end:
-        data = os.pread(descriptor, min(BLOCK, end - at), at) if at < end else b""
-        at += len(data) or 1
-        chunk = cutter.feed(data)
-        if chunk is not None:
-            part = evaluator.part(name, chunk)
-            outputs.append(part.output)
-            whole.rejected += part.rejected
-            whole.lines += part.lines
-            whole.error = part.error
-        if whole.error is not None or not data:
+    for chunk, block in _chunks(descriptor, begin, end, begin - origin):
+        part = evaluator.part(name, chunk, block)
+        outputs.append(part.output)
+        whole.rejected += part.rejected
+        whole.lines += part.lines
+        whole.error = part.error
+        if whole.error is not None:
             break
     whole.output = b"".join(outputs)
     return whole
+
+
+def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tuple[Chunk, bytes | None]]:
+    """The lines between two places of the file, and the block that each chunk was cut out of.
+
+    ``offset`` is that of ``begin`` in the input. What is not plain - blank lines, CRs, a BOM, a line longer than a
+    block - is left to the cutter, from there on.
+    """
+    number = 1
+    rest = b""
+    while begin < end:
+        data = os.pread(descriptor, min(BLOCK, end - begin - len(rest)), begin + len(rest))
+        last = begin + len(rest) + len(data) >= end or not data
+        block = rest + data if last else rest + data[: data.rfind(b"\n") + 1]
+        lines = block.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        if not block or b"\r" in block or block.startswith(BOM) or min(lines)[:1] <= b" ":
+            yield from _cut(descriptor, begin, end, LineCutter(MAX_MESSAGE, offset, number))
+            return
+        yield _chunk(lines, block, number, offset), block
+        number += len(lines)
+        rest = data[len(block) - len(rest) :]
+        begin += len(block)
+        offset += len(block)
+
+
+def _chunk(lines: list[bytes], block: bytes, number: int, offset: int) -> Chunk:
+    return Chunk(lines, lambda: counted(number, line_offsets(block, offset, len(lines))), offset + len(block))
+
+
+def _cut(descriptor: int, begin: int, end: int, cutter: LineCutter) -> Iterator[tuple[Chunk, None]]:
+    while True:
+        data = os.pread(descriptor, min(BLOCK, end - begin), begin)
+        begin += len(data)
+        chunk = cutter.feed(data)
+        if chunk is not None:
+            yield chunk, None
+        if not data:
+            return
 
 
 def _line_start(descriptor: int, origin: int, at: int, stop: int) -> int:

@@ -78,12 +78,13 @@ class Evaluator:
             words = f"messages of type {message_type} have no fields: this expression cannot be applied"
             raise UsageError("SOW-QRY-003", words)
         self._extract = kind.extractor(self.compiled.slots)
+        self._reads_blocks = type(self._extract).__name__ == "FastReader"
 
-    def part(self, name: str, chunk: Chunk) -> Part:
-        """Evaluate one chunk of the input ``name``."""
+    def part(self, name: str, chunk: Chunk, block: bytes | None = None) -> Part:
+        """Evaluate one chunk of the input ``name``; ``block``: the bytes it was cut out of, if all its lines count."""
         part = Part(lines=len(chunk.payloads) + len(chunk.refused) + chunk.blank)
         payloads = chunk.payloads
-        rows, refusals = self._extract(payloads) if payloads else ([], [])
+        rows, refusals = self._rows(payloads, block)
         if refusals or chunk.refused:
             part.rejected = _rejected(name, chunk, refusals)
             if self._stops:
@@ -93,6 +94,11 @@ class Evaluator:
                 part.error = _stopped(part.rejected[0])
         part.output = self._output(name, chunk, payloads, rows, refusals, part)
         return part
+
+    def _rows(self, payloads: list[bytes], block: bytes | None) -> tuple[list[Row], list[Refusal]]:
+        if block is not None and self._reads_blocks:
+            return self._extract(payloads, block)  # type: ignore[call-arg]
+        return self._extract(payloads) if payloads else ([], [])
 
     def _output(
         self,

@@ -13,10 +13,10 @@ from itertools import accumulate
 from sowctl.errors import InputError, LimitError, SowError
 from sowctl.messages.framing import FRAME_TOO_LONG, TOO_LONG, TRUNCATED, Chunk, Places, RefusedFrame
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"[ \t]*+")
 _PREFIX = 4
-_SLACK = len(_BOM) + 1
+_SLACK = len(BOM) + 1
 """Bytes that an incomplete piece may have beyond the longest message: a BOM before it and a CR behind it."""
 
 
@@ -25,14 +25,14 @@ class SeparatedCutter:
 
     separator = b"\n"
 
-    def __init__(self, max_message: int, start: int = 0) -> None:
-        """``start``: the offset in the input at which feeding begins; messages are numbered from 1 all the same."""
+    def __init__(self, max_message: int, start: int = 0, number: int = 1) -> None:
+        """``start``: the offset in the input at which feeding begins; ``number``: that of the first message."""
         self.error: SowError | None = None
         self.max_message = max_message
         self._parts: list[bytes] = []
         self._held = 0
         self._start = start
-        self._number = 1
+        self._number = number
         self._skipping: RefusedFrame | None = None
 
     def feed(self, data: bytes) -> Chunk | None:
@@ -131,8 +131,8 @@ class LineCutter(SeparatedCutter):
 
     def pieces(self, block: bytes, start: int) -> list[bytes]:
         """The lines of ``block`` without their line breaks and without the BOM of the input."""
-        if start == 0 and block.startswith(_BOM):
-            block = block[len(_BOM) :]
+        if start == 0 and block.startswith(BOM):
+            block = block[len(BOM) :]
         pieces = block.split(b"\n")
         if b"\r" in block:
             last = pieces.pop()
@@ -237,6 +237,6 @@ def offsets(start: int, payloads: Sequence[bytes], extra: int = 1) -> list[int]:
 def line_offsets(block: bytes, start: int, count: int) -> list[int]:
     """Where the first ``count`` lines of ``block`` start in the input; behind the BOM where it has one."""
     starts = offsets(start, block.split(b"\n")[:count])
-    if start == 0 and block.startswith(_BOM):
-        starts[0] = len(_BOM)
+    if start == 0 and block.startswith(BOM):
+        starts[0] = len(BOM)
     return starts

@@ -161,11 +161,12 @@ class FastReader(Generic[T]):
         self._decode_tree: Callable[[bytes], object] = msgspec.json.Decoder(float_hook=hook).decode
         self._blank = plan.struct()
 
-    def __call__(self, payloads: Sequence[bytes]) -> tuple[list[T], list[Refusal]]:
-        """One row per payload, and the refusals."""
+    def __call__(self, payloads: Sequence[bytes], joined: bytes | None = None) -> tuple[list[T], list[Refusal]]:
+        """One row per payload, and the refusals. ``joined``: the bytes that the payloads were cut out of, line by line,
+        where the caller still has them."""
         if not payloads:
             return [], []
-        batch = Batch(payloads, b"\n".join(payloads))
+        batch = Batch(payloads, b"\n".join(payloads) if joined is None else joined)
         batch.exact = suspects(payloads, batch.joined, self._max_message, self._max_depth)
         if b"\\" in batch.joined:
             self._find_escaped_names(batch)

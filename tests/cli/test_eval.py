@@ -114,3 +114,20 @@ def test_functions(cli: Cli) -> None:
     assert missing.status == 1
     assert "did you mean LENGTH?" in missing.err
     assert "lists them all" in cli("functions", "zzzzzzzz").err
+
+
+@pytest.mark.parametrize(
+    "odd", [b'{"a":-1,"s":"%s"}' % (b"y" * 300_000), b"", b" \t", b'{"a":-1}\r', b"\xef\xbb\xbf{}"]
+)
+def test_odd_lines_among_plain_ones(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: bytes) -> None:
+    path = tmp_path / "odd.ndjson"
+    lines = [b'{"a":%d,"s":"%s"}' % (number, b"x" * 100) for number in range(3000)]
+    path.write_bytes(b"\n".join([*lines[:1500], odd, *lines[1500:2500], b"bad", *lines[2500:]]))
+    argv = ("eval", "--filter", "/a % 10 = 3 OR /a < 0", "--on-error", "skip", str(path))
+    alone = cli(*argv)
+    monkeypatch.setattr(evalfile, "SEGMENT", 50_000)
+    monkeypatch.setattr("sowctl.cli.evaluating.processes", lambda size: 2)
+    several = cli(*argv)
+    assert (several.status, several.out, several.err) == (alone.status, alone.out, alone.err)
+    assert f"{path}:2502" in several.err
+    assert len(several.out.splitlines()) >= 300
