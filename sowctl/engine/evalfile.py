@@ -161,7 +161,8 @@ def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tupl
     while begin < end:
         data = os.pread(descriptor, min(BLOCK, end - begin - len(rest)), begin + len(rest))
         last = begin + len(rest) + len(data) >= end or not data
-        block = rest + data if last else rest + data[: data.rfind(b"\n") + 1]
+        cut = len(data) if last else data.rfind(b"\n") + 1
+        block = rest + data[:cut] if cut else b""
         lines = block.split(b"\n")
         if not lines[-1]:
             lines.pop()
@@ -170,7 +171,7 @@ def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tupl
             return
         yield _chunk(lines, block, number, offset), block
         number += len(lines)
-        rest = data[len(block) - len(rest) :]
+        rest = data[cut:]
         begin += len(block)
         offset += len(block)
 

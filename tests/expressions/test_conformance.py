@@ -56,6 +56,8 @@ CONTEXTS = {
     "preprocessing": Context.PREPROCESSING,
     "enrichment": Context.ENRICHMENT,
     "enrichment_conflated": Context.CONFLATED_ENRICHMENT,
+    "priority": Context.QUEUE_PRIORITY,
+    "projection": Context.PROJECTION,
 }
 
 
@@ -257,6 +259,8 @@ def alike(a: Any, b: Any, tolerance: float) -> bool:
 def projected(case: dict[str, Any]) -> list[dict[str, Any]]:
     environment = environment_of(case)
     kind = case.get("type", "json")
+    if "joins" in case and "filter" in case:
+        raise UsageError("SOW-CFG-000", "a view with a join has no filter: the configuration's own rule")
     sources = [topic_of(source) for join in case.get("joins", ()) for source in map(source_of, parse_join(join))]
     program = compile_projection(case["projection"], case.get("grouping", ""), joined="joins" in case, sources=sources)
     if "joins" in case:
