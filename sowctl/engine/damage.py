@@ -1,4 +1,4 @@
-"""What to do about a damaged store: the room that found it does not know the topic, the verbs do (README, principle 5)."""
+"""What to do about a damaged store: the room that found it does not know the topic, the verbs do (README, 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal's tail behind a store, folded in memory: what has been acknowledged but not applied yet (README, principle 2).
+"""The journal's tail behind a store, folded in memory: acknowledged, but not applied yet (README, principle 2).
 
 A fold turns journal entries into stored values, so that everything above sees one kind of bytes. Writers keep an
 overlay per topic and empty it into the store now and then; readers build one from the blocks behind the store's
