@@ -105,11 +105,14 @@ class Column:
         low, high = self.bounds
         return low >= -EXACT and high <= EXACT
 
-    @cached_property
+    @property
     def scalars(self) -> Column:
         """The column of the first values: itself, unless the slot values are lists."""
-        if self.kind is not Kind.ROWS and not self.listed:
-            return self
+        # Not a cached property: a column that refers to itself keeps its array until the next collection of cycles.
+        return self if self.kind is not Kind.ROWS and not self.listed else self._firsts
+
+    @cached_property
+    def _firsts(self) -> Column:
         if self.kind is not Kind.ROWS and not self.texts:
             return self.bare()
         from sowctl.expressions.columns.build import column_of_firsts

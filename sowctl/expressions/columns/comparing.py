@@ -55,7 +55,9 @@ def _comparable(a: Column, b: Column) -> tuple[Array, Array]:
         for side in (a, b):
             if side.kind in WHOLE and not side.is_exact:
                 raise Unsuited("Integers beyond 2**53 against Doubles")
-        return a.data, b.data
+        # Converted here, because numpy converts piece by piece while it compares.
+        x, y = (side.data.astype(np.float64) if side.kind in WHOLE else side.data for side in (a, b))
+        return x, y
     if Kind.U64 in (a.kind, b.kind) and a.kind is not b.kind:
         if a.bounds[0] < 0 or b.bounds[0] < 0:
             raise Unsuited("negative Integers against some from 2**63 on")
