@@ -122,6 +122,7 @@ class WriteSession:
             if not topic.journalled or not topic.overlay.size:
                 continue
             if force or topic.overlay.held >= APPLY_BYTES or len(topic.overlay) >= APPLY_CHANGES:
+                topic.renew(self.instance, self.journal)
                 topic.apply(self.journal.lineage, self.journal.last_txid)
 
     def finish(self) -> None:
@@ -129,9 +130,6 @@ class WriteSession:
         if not self.dry_run and any(topic.journalled and topic.overlay.size for topic in self.topics.values()):
             with self.journal.lock():
                 self._refresh()
-                for topic in self.topics.values():
-                    if topic.journalled:
-                        topic.renew(self.instance, self.journal)
                 self.apply(force=True)
 
     def close(self) -> None:
