@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from sowctl.journal.group import Group
     from sowctl.journal.writer import JournalWriter
 
-APPLY_BYTES = 96 << 20
-APPLY_CHANGES = 400_000
-"""An overlay is applied when it holds this many bytes of values or this many keys."""
-
 
 class WriteSession:
     """Topics opened for writing. Use as a context manager; :meth:`batch` around every batch."""
@@ -121,7 +117,7 @@ class WriteSession:
         for topic in sorted(self.topics.values(), key=lambda t: t.store.path):
             if not topic.journalled or not topic.overlay.size:
                 continue
-            if force or topic.overlay.held >= APPLY_BYTES or len(topic.overlay) >= APPLY_CHANGES:
+            if force or topic.is_full():
                 topic.renew(self.instance, self.journal)
                 topic.apply(self.journal.lineage, self.journal.last_txid)
 

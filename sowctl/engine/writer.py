@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,6 +29,25 @@ if TYPE_CHECKING:
     from sowctl.journal.writer import JournalWriter
 
 
+APPLY_BYTES = 96 << 20
+APPLY_CHANGES = 400_000
+"""An overlay is applied when it holds this many bytes of values or this many keys, or earlier:"""
+DIRTY_BYTES = 160 << 20
+"""Bytes of pages that one transaction may change, about. LMDB holds them in memory until it commits."""
+PAGE = 4096
+
+
+def apply_limit(file_bytes: int) -> int:
+    """How many random keys may be changed at once in a store of this size, so that few enough of its pages are.
+
+    n keys of a store of P pages change about P (1 - exp(-n / P)) of them.
+    """
+    pages, dirty = file_bytes / PAGE, DIRTY_BYTES / PAGE
+    if pages <= dirty:
+        return APPLY_CHANGES
+    return min(APPLY_CHANGES, int(-pages * math.log1p(-dirty / pages)))
+
+
 class TopicWriter:
     """A topic's store with its overlay. ``last_time`` is the highest time that the topic has seen."""
 
@@ -42,6 +62,7 @@ class TopicWriter:
         self.last_txid = 0
         self.last_time = 0
         self.remove_expired_at: int | None = None
+        self.limit = apply_limit(store.file_size())
         self.held = ExitStack()
         self.reload()
 
@@ -76,6 +97,10 @@ class TopicWriter:
             return {k: v for k, v in found.items() if not is_expired(rule, expiration_of(v), now)}
         return found
 
+    def is_full(self) -> bool:
+        """Whether the overlay has grown so large that it is to be applied."""
+        return len(self.overlay) >= self.limit or self.overlay.held >= APPLY_BYTES
+
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All live records, overlay included, in key order. The store must not be written meanwhile."""
         with naming_replay(self.config), self.store.snapshot() as snapshot:
@@ -99,6 +124,7 @@ class TopicWriter:
                 sequences=sequences,
             )
         self.remove_expired_at = None
+        self.limit = apply_limit(self.store.file_size())
 
 
 def open_writer(

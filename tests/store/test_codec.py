@@ -144,3 +144,24 @@ def test_digest_sum_is_the_sum_of_terms(rows: list[tuple[bytes, bytes]]) -> None
     assert codec.digest_sum([row[0] for row in rows], [row[1] for row in rows]) == sum(
         codec.digest_term(key, value) for key, value in rows
     )
+
+
+@given(st.lists(st.binary(max_size=300), min_size=2, max_size=12), st.data())
+def test_a_batch_names_its_damaged_values_alone(payloads: list[bytes], data: st.DataObject) -> None:
+    keys = [number.to_bytes(8, "big") for number in range(len(payloads))]
+    count = range(len(payloads))
+    values = codec.encode_plain(keys, [bytes(8)] * len(payloads), count, count, count, payloads)
+    assert codec.verify(keys, values) == []
+    chosen = sorted(data.draw(st.sets(st.sampled_from(list(count)), min_size=1)))
+    for place in chosen:
+        bit = data.draw(st.integers(0, 8 * len(values[place]) - 1))
+        raw = bytearray(values[place])
+        raw[bit // 8] ^= 1 << bit % 8
+        values[place] = bytes(raw)
+    assert codec.verify(keys, values) == chosen
+
+
+def test_values_that_changed_places_are_damaged() -> None:
+    keys = [bytes(7) + b"\1", bytes(7) + b"\2"]
+    values = codec.encode_plain(keys, [bytes(8)] * 2, (1, 2), (1, 2), (0, 0), (b"one", b"two"))
+    assert codec.verify(keys, values[::-1]) == [0, 1]
