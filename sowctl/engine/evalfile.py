@@ -22,7 +22,7 @@ from sowctl.messages.cutters import BOM, LineCutter, counted, line_offsets
 from sowctl.messages.framing import Chunk
 
 SEGMENT = 4 << 20
-BLOCK = 120 << 10
+BLOCK = 90 << 10
 """Bytes read at a time; larger buffers come from the system page by page, every time."""
 _FRAME = struct.Struct("<QQ")
 
@@ -140,6 +140,8 @@ def _segment(evaluator: Evaluator, name: str, descriptor: int, span: Span) -> Pa
     outputs = []
     for chunk, block in _chunks(descriptor, begin, end, begin - origin):
         part = evaluator.part(name, chunk, block)
+        if part.rejected and block is not None:
+            part = evaluator.part(name, _careful(chunk, block))
         outputs.append(part.output)
         whole.rejected += part.rejected
         whole.lines += part.lines
@@ -153,8 +155,8 @@ def _segment(evaluator: Evaluator, name: str, descriptor: int, span: Span) -> Pa
 def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tuple[Chunk, bytes | None]]:
     """The lines between two places of the file, and the block that each chunk was cut out of.
 
-    ``offset`` is that of ``begin`` in the input. What is not plain - blank lines, CRs, a BOM, a line longer than a
-    block - is left to the cutter, from there on.
+    ``offset`` is that of ``begin`` in the input. What is not plain - CRs, a BOM, a line longer than a block - is
+    left to the cutter, from there on.
     """
     number = 1
     rest = b""
@@ -166,7 +168,7 @@ def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tupl
         lines = block.split(b"\n")
         if not lines[-1]:
             lines.pop()
-        if not block or b"\r" in block or block.startswith(BOM) or min(lines)[:1] <= b" ":
+        if not block or b"\r" in block or block.startswith(BOM):
             yield from _cut(descriptor, begin, end, LineCutter(MAX_MESSAGE, offset, number))
             return
         yield _chunk(lines, block, number, offset), block
@@ -178,6 +180,12 @@ def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tupl
 
 def _chunk(lines: list[bytes], block: bytes, number: int, offset: int) -> Chunk:
     return Chunk(lines, lambda: counted(number, line_offsets(block, offset, len(lines))), offset + len(block))
+
+
+def _careful(chunk: Chunk, block: bytes) -> Chunk:
+    """The chunk once more without blank lines, which no message type can read."""
+    again = LineCutter(MAX_MESSAGE, chunk.end - len(block), chunk.line(0)).feed(block.removesuffix(b"\n") + b"\n")
+    return again if again is not None else chunk
 
 
 def _cut(descriptor: int, begin: int, end: int, cutter: LineCutter) -> Iterator[tuple[Chunk, None]]:

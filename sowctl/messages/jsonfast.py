@@ -43,7 +43,7 @@ class Batch:
     ``escaped``: some payload may spell a wanted name with an escape, so that the sums over the batch prove nothing.
     """
 
-    __slots__ = ("escaped", "exact", "joined", "payloads", "structs", "tree")
+    __slots__ = ("escaped", "exact", "joined", "kinds", "payloads", "structs", "tree")
 
     def __init__(self, payloads: Sequence[bytes], joined: bytes) -> None:
         self.payloads = payloads
@@ -52,6 +52,15 @@ class Batch:
         self.exact: set[int] = set()
         self.tree: set[int] = set()
         self.escaped = False
+        self.kinds: dict[int, set[type]] = {}
+        """The types in a column, under the identity of its list."""
+
+    def kinds_of(self, column: Column) -> set[type]:
+        """The types in a column of the batch; whoever changes its types must not ask again."""
+        found = self.kinds.get(id(column))
+        if found is None:
+            found = self.kinds[id(column)] = set(map(type, column))
+        return found
 
 
 def suspects(payloads: Sequence[bytes], joined: bytes, max_message: int, max_depth: int) -> set[int]:
@@ -120,11 +129,11 @@ class Members:
         """How many objects of one payload had the member."""
         return self.counts.get(index, self.values[index] is not UNSET)
 
-    def total(self) -> int:
-        """How many objects of all payloads had it."""
+    def total(self, kinds: set[type]) -> int:
+        """How many objects of all payloads had it; ``kinds`` are the types of the values."""
         values = self.values
         total = len(values)
-        if UnsetType in set(map(type, values)):
+        if UnsetType in kinds:
             total = sum([value is not UNSET for value in values])
         return total + sum([count - (values[index] is not UNSET) for index, count in self.counts.items()])
 
@@ -221,7 +230,8 @@ class FastReader(Generic[T]):
         for name, needle, mask in zip(self.plan.names, self.plan.needles, self.plan.masks, strict=True):
             fields = [field for field in self.plan.fields if field.name == name]
             members = [columns[field] for field in fields]
-            if batch.escaped or batch.joined.count(needle) != sum([one.total() for one in members]):
+            found = sum([one.total(batch.kinds_of(one.values)) for one in members])
+            if batch.escaped or batch.joined.count(needle) != found:
                 known = batch.exact | batch.tree
                 doubtful = [
                     i

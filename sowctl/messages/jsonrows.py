@@ -82,7 +82,7 @@ def _slot_column(slot: Slot, column: Column, batch: Batch, signed: bool) -> Colu
     """The slot values for a column of decoded ones. ``signed``: a zero may have been written ``-0``."""
     if _leads_nowhere(slot.path):
         return [_ABSENT if slot.listed else None] * len(column)
-    kinds = set(map(type, column))
+    kinds = batch.kinds_of(column)
     if signed and int in kinds:
         _leave_zeros(column, batch)
     index = slot.path.steps[-1].index
