@@ -238,3 +238,13 @@ def test_pruned_journals_do_not_forget_who_was_deleted_before(make_lab) -> None:
     assert _at(lab, 6, "t") == ""
     with pytest.raises(MissingError):
         _at(lab, 3, "t")
+
+
+def test_versions_that_nobody_can_ask_for_leave_the_file(make_lab, kept: str) -> None:  # type: ignore[no-untyped-def]
+    lab = _lab(make_lab, "10s", "0s", journalled=kept != "alone")
+    for number in range(60):
+        lab.publish("h", message(id=1, v=number))
+        lab.clock.tick(1)
+    _as(lab, kept)
+    row = lab.open().topic("h").info() if kept != "behind" else None
+    assert row is None or row.versions <= 12

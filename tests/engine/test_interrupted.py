@@ -1,0 +1,94 @@
+"""A signal between the journal and the memory of it: the store must not claim what it has not got."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sowctl.engine.delete as delete_module
+import sowctl.engine.publish as publish_module
+from sowctl.engine.overlay import Overlay
+from sowctl.engine.session import WriteSession
+from tests.support.instances import Lab, message
+
+
+class Once:
+    """Calls through, but is interrupted at its n-th call."""
+
+    def __init__(self, function, n: int, *, after: bool) -> None:  # type: ignore[no-untyped-def]
+        self.function, self.left, self.after = function, n, after
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        self.left -= 1
+        if self.left == 0:
+            if self.after:
+                self.function(*args, **kwargs)
+            raise KeyboardInterrupt
+        return self.function(*args, **kwargs)
+
+
+def _sound(lab: Lab, expected: int) -> None:
+    assert len(lab.query("t")) == expected
+    assert lab.open().topic("t").replay(verify=True).action == "verified"
+    lab.open().topic("t").replay()
+    assert lab.open().topic("t").replay(verify=True).action == "verified"
+    lab.publish("t", message(id=77))
+    assert len(lab.query("t")) == expected + 1
+    assert lab.open().topic("t").replay(verify=True).action == "verified"
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_between_the_append_and_the_overlay(lab: Lab, monkeypatch: pytest.MonkeyPatch, call: int, after: bool) -> None:
+    lab.publish("t", message(id=0))
+    once = Once(publish_module.into_overlay, call, after=after)
+    monkeypatch.setattr(publish_module, "into_overlay", once)
+    with pytest.raises(KeyboardInterrupt):
+        lab.publish("t", *(message(id=n) for n in range(1, 10)), batch=2)
+    monkeypatch.undo()
+    _sound(lab, 1 + 2 * call)
+
+
+def test_while_others_entries_are_taken_in(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other's message is in the journal and seen by all; this session must not skip it in the store."""
+    lab.publish("t", message(id=0))
+
+    command = [sys.executable, "-m", "sowctl", "publish", "t", "--tee", "--linger", "1ms", "-c", str(lab.config)]
+    pipe, root = subprocess.PIPE, Path(__file__).parents[2]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=root, bufsize=0) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        try:
+            with WriteSession(lab.open()) as session:
+                writer = session.topic(lab.open().topic("t").config)
+                other.stdin.write(b'{"id":1}\n')
+                assert other.stdout.readline() == b'{"id":1}\n'
+                with session.batch([writer]):
+                    assert len(writer.overlay) == 1
+                other.stdin.write(b'{"id":2}\n')
+                assert other.stdout.readline() == b'{"id":2}\n'
+                monkeypatch.setattr(Overlay, "fold", Once(Overlay.fold, 1, after=False))
+                with pytest.raises(KeyboardInterrupt), session.batch([writer]):
+                    pass
+                monkeypatch.undo()
+                session.finish()
+        finally:
+            other.kill()
+    _sound(lab, 3)
+
+
+@pytest.mark.parametrize("topic", ["t", "alone"])
+def test_in_the_middle_of_a_delete(lab: Lab, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+    lab.publish(topic, *(message(id=n) for n in range(6)))
+    monkeypatch.setattr(delete_module, "tombstone", Once(delete_module.tombstone, 3, after=False))
+    with pytest.raises(KeyboardInterrupt):
+        lab.open().topic(topic).delete(filter="1=1")
+    monkeypatch.undo()
+    assert len(lab.query(topic)) == (0 if topic == "t" else 6)
+    if topic == "t":
+        assert lab.open().topic("t").replay(verify=True).action == "verified"
+    lab.publish(topic, message(id=3))
+    assert len(lab.query(topic)) == (1 if topic == "t" else 6)
