@@ -124,7 +124,7 @@ def recover(plot: Plot, work: Recorded, verb: Verb) -> str | None:
 
 
 def examine(plot: Plot, work: Recorded, verb: Verb, limit: int, seed: int) -> tuple[int, list[str]]:
-    """Judge the states of a run, ``limit`` of them; one in sixteen is also recovered. How many, and what was wrong."""
+    """Judge the states of a run, ``limit`` of them; one in 25 is also recovered. How many, and what was wrong."""
     chance = random.Random(seed)
     states = list(work.states())
     chosen = states if len(states) <= limit else chance.sample(states, limit)
@@ -132,7 +132,7 @@ def examine(plot: Plot, work: Recorded, verb: Verb, limit: int, seed: int) -> tu
     for state in chosen:
         plot.lab.clock.at = work.now
         problem = verdict(plot, work, state)
-        if problem is None and chance.random() < 1 / 16:
+        if problem is None and chance.random() < 1 / 25:
             problem = recover(plot, work, verb)
         if problem is not None:
             wrong.append(f"{state.label}: {problem}")
@@ -146,7 +146,7 @@ def test_nothing_acknowledged_is_lost(memory: Path, name: str, seed: int, deep: 
     work = Recorded(plot, verb)
     assert len(work.promised) > 1 or verb.__name__ in ("expiring", "catching_up", "rebuilding")
     started = time.monotonic()
-    count, wrong = examine(plot, work, verb, 1 << 30 if deep else 300, seed)
+    count, wrong = examine(plot, work, verb, 1 << 30 if deep else 250, seed)
     print(f"{name}: {count} states in {time.monotonic() - started:.1f} s")
     assert wrong == []
     assert count > 20
