@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from sowctl.journal.writer import JournalWriter
 
 
-APPLY_BYTES = 96 << 20
+APPLY_BYTES = 72 << 20
 APPLY_CHANGES = 400_000
 """An overlay is applied when it holds this many bytes of values or this many keys, or earlier:"""
-DIRTY_BYTES = 160 << 20
+DIRTY_BYTES = 120 << 20
 """Bytes of pages that one transaction may change, about. LMDB holds them in memory until it commits."""
 PAGE = 4096
 

@@ -20,4 +20,4 @@ def test_a_transaction_changes_no_more_pages_than_allowed(file_bytes: int) -> No
 
 def test_a_large_store_is_changed_in_smaller_steps() -> None:
     assert apply_limit(DIRTY_BYTES) == APPLY_CHANGES
-    assert 40_000 < apply_limit(1 << 30) < 60_000
+    assert 25_000 < apply_limit(1 << 30) < 60_000
