@@ -36,19 +36,14 @@ __all__ = ["QueryOptions", "QueryResult", "query"]
 
 
 class QueryResult:
-    """Iterate for batches of records, once; ``statistics`` are complete when that is done. Close it when not."""
+    """Iterate for batches of records, once; ``statistics`` are complete when that is done.
 
-    def __init__(self, instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
-        _check(options)
-        self._instance = instance
-        self._targets = targets
-        self._options = options
-        self._order = _order(options.order_by)
-        self._select = _select(options.select)
-        self._environment = environment_of(instance) if options.filter else None
-        self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
-        self.statistics: list[QueryStatistics] = []
-        self._batches = self._run()
+    Close it when not; forgetting it does the same.
+    """
+
+    def __init__(self, run: _Run) -> None:
+        self.statistics = run.statistics
+        self._batches = run.batches()
 
     def __iter__(self) -> Iterator[RecordBatch]:
         return self._batches
@@ -62,6 +57,21 @@ class QueryResult:
         """End the query early; snapshots and temporary files go."""
         self._batches.close()  # type: ignore[attr-defined]
 
+
+class _Run:
+    """One query. It knows nothing of its result, so that a forgotten result ends it."""
+
+    def __init__(self, instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
+        _check(options)
+        self._instance = instance
+        self._targets = targets
+        self._options = options
+        self._order = _order(options.order_by)
+        self._select = _select(options.select)
+        self._environment = environment_of(instance) if options.filter else None
+        self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
+        self.statistics: list[QueryStatistics] = []
+
     def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
         if target.topic is not None:
             topic = target.topic
@@ -71,7 +81,8 @@ class QueryResult:
         seen = _mode_of(source) == "fields"
         return Matcher(self._options.filter, source.message_type, source.topic, self._environment, seen=seen)
 
-    def _run(self) -> Iterator[RecordBatch]:
+    def batches(self) -> Iterator[RecordBatch]:
+        """The result, opened when asked for the first batch."""
         batches = self._ordered() if self._order or self._options.by_time else self._limited()
         with closing(batches):  # type: ignore[type-var]
             for batch in batches:
@@ -223,7 +234,7 @@ def query(instance: Instance, targets: Sequence[Target], options: QueryOptions =
     Raises UsageError (exit 2) for texts and options at once; reading raises what sources raise, and InputError
     ``SOW-QRY-004`` (exit 3) for a payload that a filter cannot read.
     """
-    return QueryResult(instance, targets, options)
+    return QueryResult(_Run(instance, targets, options))
 
 
 def _check(options: QueryOptions) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import compress, repeat
+from operator import contains
 from typing import TYPE_CHECKING
 
 from sowctl.engine.targets import Target
@@ -108,17 +110,25 @@ class Matcher:
             return range(len(values))
         if not self._words:
             return self._matches(keys, values)
-        # Only an escape can spell a word otherwise; a backslash elsewhere in the value costs a look, no more.
-        first, *others = self._words
-        places = [place for place, value in enumerate(values) if first in value or b"\\" in value]
-        for word in others:
-            places = [place for place in places if word in values[place] or b"\\" in values[place]]
+        places = self._holding(payloads(values))
         if len(places) > _COMMON * len(values):
             self._words = []
         if not places:
             return places
         found = self._matches([keys[place] for place in places], [values[place] for place in places])
         return [places[place] for place in found]
+
+    def _holding(self, texts: list[bytes]) -> list[int]:
+        """Places of the payloads that hold all words. Only an escape can spell a word otherwise: a backslash counts."""
+        escaped = b"\\" in b"".join(texts)
+        places = list(range(len(texts)))
+        for word in self._words:
+            held = [texts[place] for place in places]
+            if escaped:
+                places = [place for place, text in zip(places, held, strict=True) if word in text or b"\\" in text]
+            else:
+                places = list(compress(places, map(contains, held, repeat(word))))
+        return places
 
     @property
     def selective(self) -> bool:

@@ -30,22 +30,25 @@ if TYPE_CHECKING:
 
 
 APPLY_BYTES = 72 << 20
+FIRST_BYTES = 80 << 20
+"""An overlay is applied when it holds this many bytes of values; more where the store is as good as empty."""
+EMPTY_BYTES = 16 << 20
 APPLY_CHANGES = 400_000
-"""An overlay is applied when it holds this many bytes of values or this many keys, or earlier:"""
+"""Or this many keys, or earlier:"""
 DIRTY_BYTES = 120 << 20
 """Bytes of pages that one transaction may change, about. LMDB holds them in memory until it commits."""
 PAGE = 4096
 
 
-def apply_limit(file_bytes: int) -> int:
-    """How many random keys may be changed at once in a store of this size, so that few enough of its pages are.
+def apply_limits(file_bytes: int) -> tuple[int, int]:
+    """How many random keys may be changed at once in a store of this size, and how many bytes of values held for it.
 
     n keys of a store of P pages change about P (1 - exp(-n / P)) of them.
     """
     pages, dirty = file_bytes / PAGE, DIRTY_BYTES / PAGE
     if pages <= dirty:
-        return APPLY_CHANGES
-    return min(APPLY_CHANGES, int(-pages * math.log1p(-dirty / pages)))
+        return APPLY_CHANGES, FIRST_BYTES if file_bytes <= EMPTY_BYTES else APPLY_BYTES
+    return min(APPLY_CHANGES, int(-pages * math.log1p(-dirty / pages))), APPLY_BYTES
 
 
 class TopicWriter:
@@ -62,7 +65,7 @@ class TopicWriter:
         self.last_txid = 0
         self.last_time = 0
         self.remove_expired_at: int | None = None
-        self.limit = apply_limit(store.file_size())
+        self.limits = apply_limits(store.file_size())
         self.held = ExitStack()
         self.reload()
 
@@ -99,7 +102,8 @@ class TopicWriter:
 
     def is_full(self) -> bool:
         """Whether the overlay has grown so large that it is to be applied."""
-        return len(self.overlay) >= self.limit or self.overlay.held >= APPLY_BYTES
+        keys, size = self.limits
+        return len(self.overlay) >= keys or self.overlay.held >= size
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All live records, overlay included, in key order. The store must not be written meanwhile."""
@@ -124,7 +128,7 @@ class TopicWriter:
                 sequences=sequences,
             )
         self.remove_expired_at = None
-        self.limit = apply_limit(self.store.file_size())
+        self.limits = apply_limits(self.store.file_size())
 
 
 def open_writer(

@@ -262,3 +262,18 @@ def test_the_clock_of_a_query_hides_what_expired(lab: Lab) -> None:
     result = lab.open().topic("quotes").query()
     assert list(result.records()) == []
     assert result.statistics[0].examined == 0
+
+
+def test_a_forgotten_query_lets_go_of_its_store(lab: Lab) -> None:
+    import gc
+
+    lab.publish("t", *(f'{{"id":{n}}}' for n in range(5)))
+    topic = lab.open().topic("t")
+    gc.disable()
+    try:
+        result = topic.query(batch_size=1)
+        next(iter(result))
+        del result
+        assert len(list(topic.query().records())) == 5
+    finally:
+        gc.enable()
