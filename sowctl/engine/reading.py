@@ -121,14 +121,14 @@ class Matcher:
     def _holding(self, texts: list[bytes]) -> list[int]:
         """Places of the payloads that hold all words. Only an escape can spell a word otherwise: a backslash counts."""
         escaped = b"\\" in b"".join(texts)
-        places = list(range(len(texts)))
+        places: Sequence[int] = range(len(texts))
         for word in self._words:
-            held = [texts[place] for place in places]
+            held = texts if len(places) == len(texts) else [texts[place] for place in places]
             if escaped:
                 places = [place for place, text in zip(places, held, strict=True) if word in text or b"\\" in text]
             else:
                 places = list(compress(places, map(contains, held, repeat(word))))
-        return places
+        return list(places)
 
     @property
     def selective(self) -> bool:
