@@ -36,7 +36,8 @@ class Settings(NamedTuple):
 
 
 class Invocation:
-    """One run of one command. ``durable`` says at any time what an interruption would leave, in words."""
+    """One run of one command. ``durable`` says at any time what an interruption would leave, in words; ``own_process``
+    that the process is this program's alone."""
 
     def __init__(self, streams: Streams, environ: Mapping[str, str], seam: Seam, clock: Clock) -> None:
         self.streams = streams
@@ -46,6 +47,7 @@ class Invocation:
         self.command = ""
         self.settings = Settings()
         self.durable: str | None = None
+        self.own_process = False
         self.lock_wait = 10.0
 
     def settle(self, settings: Settings) -> None:
@@ -96,6 +98,10 @@ class Invocation:
         """
         from sowctl.engine.instance import Instance
 
+        if self.own_process:
+            from sowctl.cli.lastwords import prepare
+
+            prepare(as_json=self.settings.error_format == "json")
         if targets and not self._has_config() and all(map(_is_path, targets)):
             self.detail("no configuration; the targets are files")
             return Instance(

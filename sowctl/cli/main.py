@@ -53,6 +53,7 @@ def run() -> None:
         stdin=sys.stdin.buffer if sys.stdin else io.BytesIO(),
         stdout=sys.stdout.buffer if sys.stdout else io.BufferedWriter(_Closed()),
         stderr=sys.stderr.buffer if sys.stderr else io.BytesIO(),
+        own_process=True,
     )
     try:
         sys.stdout and sys.stdout.flush()
@@ -71,10 +72,15 @@ def main(
     stderr: BinaryIO,
     seam: Seam = SEAM,
     clock: Clock = system_clock,
+    own_process: bool = False,
 ) -> int:
-    """Run one command line and return its exit status (``sowctl(1)``, EXIT STATUS); raises nothing."""
+    """Run one command line and return its exit status (``sowctl(1)``, EXIT STATUS); raises nothing.
+
+    ``own_process``: nobody else's code runs here, so that signal handlers may be set.
+    """
     streams = Streams(stdin, stdout, stderr, environ, color=_early(argv, "--color", "auto"))
     invocation = Invocation(streams, environ, seam, clock)
+    invocation.own_process = own_process
     try:
         status = _dispatch(invocation, argv)
         stdout.flush()
