@@ -8,6 +8,7 @@ and so raises the first error in key order, as it would alone.
 
 from __future__ import annotations
 
+import gc
 import marshal
 import os
 import signal
@@ -127,6 +128,8 @@ class Second:
     def _work(self, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
         """What the second process does; it never returns."""
         status = 1
+        # It lives for one scan, and looking for cycles among everything that it inherited would copy those pages.
+        gc.disable()
         try:
             with closing(open_source(instance, target, None)) as source:
                 assert isinstance(source, CurrentSource)
