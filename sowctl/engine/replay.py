@@ -211,10 +211,13 @@ def _verify(instance: Instance, log: Journal, topic: TopicConfig, options: Repla
 
     now = instance.now
     frozen = replace(instance, clock=lambda: now)
-    bounded = options.until_txid is not None or options.until_time is not None
+    if options.until_txid is not None or options.until_time is not None:
+        raise UsageError("SOW-RPL-005", "--verify compares the present state; it takes no --until")
+    if topic.file is not None and not topic.file.exists():
+        if log.topic_state((topic.name, topic.message_type)).last_txid == 0:
+            return _report(topic, "skipped", note="nothing was ever published")
+        return _report(topic, "differs", note="the store is missing")
     try:
-        if bounded:
-            raise UsageError("SOW-RPL-005", "--verify compares the present state; it takes no --until")
         live = digest(frozen, Target(topic=topic))
     except (MissingError, DamageError) as error:
         return _report(topic, "differs", note=error.message)

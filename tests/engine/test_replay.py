@@ -242,3 +242,11 @@ def test_leftovers_of_a_killed_rebuild_are_cleared_away(lab: Lab) -> None:
     _run(lab, "t", rebuild=True)
     assert not left.exists()
     assert len(lab.query("t")) == 3
+
+
+def test_verify_tells_a_missing_store_from_a_topic_that_was_never_used(lab: Lab) -> None:
+    lab.publish("t", '{"id":1}')
+    assert lab.open().topic("quotes").replay(verify=True).action == "skipped"
+    lab.forget("t")
+    report = lab.open().topic("t").replay(verify=True)
+    assert (report.action, report.note) == ("differs", "the store is missing")
