@@ -13,7 +13,6 @@ from sowctl.errors import InputError, UsageError
 from sowctl.identity.keys import batch_digester, key_bytes, user_key_digest
 from sowctl.messages.types import get_type
 from sowctl.store.codec import CORRELATION, USER_KEY, decode, payloads, stamps
-from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -191,8 +190,3 @@ def environment_of(instance: Instance) -> Environment:
         group_name=config.group if config is not None else None,
         random=instance.random,
     )
-
-
-def instant(at: int) -> str:
-    """An instant for people."""
-    return format_time(at)

@@ -32,7 +32,6 @@ class Emitter:
         """Emit a node's value; ``text``: the original text of a number may be asked for."""
         if isinstance(node, n.Field):
             return self.code.slot(node, text, False)
-            yield
         if isinstance(node, n.Literal):
             return self.code.const(node.value or None if isinstance(node.value, bytes) else node.value)
         if isinstance(node, n.Unary):

@@ -9,9 +9,9 @@ Everybody above the store may call this module; nobody else packs or unpacks the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import repeat
 from operator import add, itemgetter
 from struct import Struct, error
 from zlib import crc32
@@ -280,11 +280,3 @@ def damaged_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]
     if not keys or set(map(crc32, values, map(crc32, keys))) == {RESIDUE}:
         return []
     return [index for index, key in enumerate(keys) if values[index] != expiry_value(key)]
-
-
-def split_batches(items: Iterable[tuple[bytes, bytes]], size: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Cut pairs into batches of at most ``size``: a list of keys and a list of values each."""
-    pairs = iter(items)
-    while chunk := list(islice(pairs, size)):
-        keys, values = zip(*chunk, strict=True)
-        yield list(keys), list(values)
