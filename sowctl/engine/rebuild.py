@@ -23,7 +23,7 @@ from sowctl.engine.positions import definition_of
 from sowctl.engine.timeline import extend, retention, value_of
 from sowctl.identity.bookmarks import parse_bookmark
 from sowctl.journal.format import PUBLISH
-from sowctl.store.codec import encode_plain
+from sowctl.store.codec import encode_plain, stamps
 from sowctl.store.replace import Builder, build
 from sowctl.values.times import parse_time
 
@@ -131,10 +131,13 @@ def _one(instance: Instance, log: Journal, topic: TopicConfig, span: Range, writ
         applied=span.until,
         command=instance.holder,
     ) as builder:
-        entries, last_time = _fill(builder, log, topic, span, rule)
+        entries, last_time, last_txid = _fill(builder, log, topic, span, rule)
 
         def position(txn: WriteTxn) -> None:
             txn.raise_last_time(last_time)
+            if span.at is not None:
+                # Entries of a later time were left out: no position behind the last one that was taken would be true.
+                txn.set_applied(log.lineage, last_txid)
 
         builder.flush()
         builder.change(position)
@@ -197,8 +200,10 @@ class _Blocks:
         return self._log.blocks(after=self._span.after, until=self._span.until, topic=self._ref)
 
 
-def _fill(builder: Builder, log: Journal, topic: TopicConfig, span: Range, rule: Retention | None) -> tuple[int, int]:
-    """Fold the entries of ``span`` into the new store; returns how many there were and the last time among them."""
+def _fill(
+    builder: Builder, log: Journal, topic: TopicConfig, span: Range, rule: Retention | None
+) -> tuple[int, int, int]:
+    """Fold the entries of ``span`` into the new store; returns how many there were, the last one's time and txid."""
     ref = topic.name, topic.message_type
     blocks = _Blocks(log, ref, span)
     directory = builder.files.directory
@@ -217,7 +222,7 @@ def _fill(builder: Builder, log: Journal, topic: TopicConfig, span: Range, rule:
         parts = buckets.sorted(PART)
         while several := list(islice(parts, PARTS)):
             builder.change(partial(_append, several), pending=sum(sum(map(len, values)) for _, values in several))
-    return last.entries, last.latest
+    return last.entries, last.latest, max(last.last_txid, span.after)
 
 
 def _append(several: list[Pairs], txn: WriteTxn) -> None:
@@ -238,6 +243,7 @@ class _LastPerKey:
         self._held = 0
         self.entries = 0
         self.latest = 0
+        self.last_txid = 0
 
     def add(self, block: Block, ref: Topic, span: Range) -> int:
         """Take a block's entries in; returns the bytes of their payloads."""
@@ -263,6 +269,7 @@ class _LastPerKey:
         self.entries += len(txids)
         self._held += len(txids)
         self.latest = max(self.latest, int(times[-1]))
+        self.last_txid = int(txids[-1])
         if self._held > COMPACT_ENTRIES:
             self._compact()
         return int(lengths.sum(dtype=np.int64))
@@ -332,9 +339,10 @@ def _exactly(block: Block, wanted: set[int]) -> Pairs:
 
 def _fill_history(
     builder: Builder, blocks: _Blocks, ref: Topic, span: Range, rule: Retention, directory: Path
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Every entry of every key, in txid order, through the retention rule."""
     size = entries = latest = 0
+    last_txid = span.after
     for block in blocks.first():
         size += block.header.payloads_raw + 96 * len(block)
     with Buckets(directory, size, BUCKET_BYTES) as buckets:
@@ -342,7 +350,7 @@ def _fill_history(
             keys, values = values_of(block, ref, after=span.after, until=span.until, at=span.at)
             if keys:
                 entries += len(keys)
-                latest = int.from_bytes(values[-1][12:20], "little", signed=True)
+                last_txid, latest = stamps(values[-1])
                 buckets.add(b"".join(keys), values)
         entries_in_order = chain.from_iterable(zip(*part, strict=True) for part in buckets.sorted(PART))
         for key, rows in groupby(entries_in_order, key=itemgetter(0)):
@@ -352,4 +360,4 @@ def _fill_history(
             if not current.tombstone:
                 builder.append([key], [current.value])
             builder.append_versions([(key, value_of(key, version)) for version in older])
-    return entries, latest
+    return entries, latest, last_txid

@@ -250,3 +250,21 @@ def test_verify_tells_a_missing_store_from_a_topic_that_was_never_used(lab: Lab)
     lab.forget("t")
     report = lab.open().topic("t").replay(verify=True)
     assert (report.action, report.note) == ("differs", "the store is missing")
+
+
+@pytest.mark.parametrize("topic", ["t", "past"])
+def test_a_store_of_an_earlier_time_stands_where_it_ends_and_catches_up(lab: Lab, topic: str) -> None:
+    lab.publish(topic, '{"id":1,"v":1}', '{"id":2}')
+    then = lab.clock.at
+    lab.clock.tick(20)
+    lab.publish(topic, '{"id":1,"v":2}')
+    lab.open().topic(topic).delete(filter="/id = 2")
+    live = lab.digest(topic)
+    aside = lab.directory / "aside"
+    report = lab.open().topic(topic).replay(until_time=then, into=str(aside))
+    assert (report.entries, report.records, report.applied) == (2, 2, 2)
+    lab.forget(topic)
+    (aside / lab.store(topic).name).rename(lab.store(topic))
+    assert lab.query(topic) == ['{"id":1,"v":2}']
+    assert lab.open().topic(topic).replay().action == "caught up"
+    assert lab.digest(topic) == live
