@@ -7,9 +7,9 @@ everything else is trusted, and nothing is parsed that needs the expression lang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sowctl.config.document import Document, Node
 from sowctl.config.elements.element import Element
@@ -35,6 +35,9 @@ from sowctl.config.rules.at_load import first_error
 from sowctl.config.structure import check
 from sowctl.findings import Finding, Level
 from sowctl.values.paths import Path as FieldPath
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
 
 JOURNAL_FLOOR = 10 << 20
 """The size that a smaller JournalSize is raised to."""
@@ -98,7 +101,8 @@ def build(document: Document) -> InstanceConfig:
     transaction_log = None if log is None else _transaction_log(log, document.root, regex_topics)
     section = top.find("SOW", "TopicMetaData")
     entries = section.children if section is not None else ()
-    types = top.find("MessageTypes")
+    section = top.find("MessageTypes")
+    types = tuple(_message_type(node) for node in section.all("MessageType")) if section is not None else ()
     return InstanceConfig(
         name=name,
         group=top.value("Group") or name,
@@ -107,8 +111,9 @@ def build(document: Document) -> InstanceConfig:
         root=document.root,
         sow=tuple(entry for node in entries if (entry := _entry(node, document.root, transaction_log)) is not None),
         transaction_log=transaction_log,
-        message_types=tuple(_message_type(node) for node in types.all("MessageType")) if types is not None else (),
+        message_types=types,
         document=document,
+        types=_definitions(types, document.root),
     )
 
 
@@ -231,6 +236,14 @@ def _transaction_log(node: Node, root: Path, regex_topics: bool) -> TransactionL
         inactive_client_ack_expiration_us=None if client_age is None else client_age // 1000,
         place=node.place,
     )
+
+
+def _definitions(types: Sequence[MessageTypeConfig], root: Path) -> Mapping[str, TypeDefinition]:
+    if not types:
+        return {}
+    from sowctl.config.messagetypes import definitions
+
+    return definitions(types, root)
 
 
 def _message_type(node: Node) -> MessageTypeConfig:

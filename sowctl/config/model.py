@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sowctl.config.document import Document, Node
 from sowctl.config.matching import topic_matches
 from sowctl.findings import Place
 from sowctl.values.paths import Path as FieldPath
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,8 @@ class InstanceConfig:
     transaction_log: TransactionLog | None
     message_types: tuple[MessageTypeConfig, ...]
     document: Document = field(repr=False)
+    types: Mapping[str, TypeDefinition] = field(default_factory=dict)
+    """The message types of the configuration by name; built-in ones only where it defines them anew."""
 
     @property
     def topics(self) -> tuple[TopicConfig, ...]:

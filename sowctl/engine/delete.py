@@ -50,8 +50,11 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
         if target.topic is None:
             raise UsageError("SOW-DEL-002", "a bare .sow file cannot be changed: deleting needs its configuration")
         topics.append(target.topic)
+    kinds = [instance.type_of(topic.message_type) for topic in topics]
     environment = environment_of(instance) if options.filter is not None else None
-    matchers = [Matcher(options.filter, topic.message_type, topic.name, environment) for topic in topics]
+    matchers = [
+        Matcher(options.filter, kind, topic.name, environment) for kind, topic in zip(kinds, topics, strict=True)
+    ]
     if options.dry_run:
         return [_look(instance, topic, matcher, options) for topic, matcher in zip(topics, matchers, strict=True)]
     with WriteSession(instance) as session:
@@ -135,7 +138,7 @@ def _named(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> li
     assert options.data is not None
     if topic.key_mode != "fields":
         raise UsageError("SOW-DEL-005", f"topic {topic.name!r} takes no keys from messages", hint="use --sow-key")
-    ready, refused = Preparer(topic, PublishOptions(), instance.clock).prepare(options.data, None)
+    ready, refused = Preparer(instance, topic, PublishOptions()).prepare(options.data, None)
     if refused:
         raise InputError("SOW-DEL-004", f"message {refused[0].index + 1} names no record: {refused[0].message}")
     return [digest[:8] for digest in ready.digests]

@@ -6,17 +6,15 @@ A tester for filters, and a search in files of messages. Large files of lines ar
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.reports import Rejected
 from sowctl.errors import InputError, LimitError, SowError, UsageError
+from sowctl.messages.jsontext import json_text
 from sowctl.messages.types import get_type
-from sowctl.values.compare import double_text, first
-from sowctl.values.fields import Number, Refusal, Row, SlotValue
+from sowctl.values.fields import Refusal, Row
 
 if TYPE_CHECKING:
     from sowctl.expressions.compile import Filter, Value
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from sowctl.messages.envelope import Envelope
     from sowctl.messages.framing import Chunk
 
-_JSON_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
 _ENDS: dict[str, Callable[[bytes], bytes]] = {
     "nul": lambda payload: payload + b"\0",
     "length": lambda payload: len(payload).to_bytes(4, "big") + payload,
@@ -142,25 +139,6 @@ def evaluate(evaluator: Evaluator, sources: Iterable[Source]) -> Iterator[Part]:
             yield part
             if part.error is not None:
                 return
-
-
-def json_text(value: SlotValue) -> bytes:
-    """A scalar as JSON: original text of numbers where JSON allows it, NaN and infinities null, U+FFFD for no UTF-8."""
-    scalar = first(value)
-    if scalar is None:
-        return b"null"
-    if isinstance(scalar, Number):
-        if _JSON_NUMBER(scalar.text):
-            return scalar.text
-        scalar = scalar.value
-    if isinstance(scalar, bool):
-        return b"true" if scalar else b"false"
-    if isinstance(scalar, int):
-        return b"%d" % scalar
-    if isinstance(scalar, float):
-        return double_text(scalar).encode() if scalar - scalar == 0 else b"null"
-    text = scalar if isinstance(scalar, str) else scalar.decode("utf-8", "replace")
-    return json.dumps(text, ensure_ascii=False).encode()
 
 
 def _rejected(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Rejected]:

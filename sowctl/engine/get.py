@@ -31,7 +31,7 @@ def get(
         found = dict(zip(*source.lookup(wanted), strict=True))
         present = [key for key in wanted if key in found]
         missing = [text for text, key in zip(keys, wanted, strict=True) if key not in found]
-        batch = batch_of(source.topic, source.message_type, present, [found[key] for key in present])
+        batch = batch_of(source.topic, instance.type_of(source.message_type), present, [found[key] for key in present])
     return batch, missing
 
 

@@ -19,6 +19,7 @@ from sowctl.values.times import Clock, Micros, system_clock
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig, TransactionLog
     from sowctl.engine.handle import TopicHandle
+    from sowctl.messages.base import MessageType
 
 
 def _silent(_: str) -> None:
@@ -84,6 +85,15 @@ class Instance:
     def topics(self) -> tuple[TopicConfig, ...]:
         """The SOW topics in configuration order."""
         return self.config.topics if self.config is not None else ()
+
+    def type_of(self, name: str) -> MessageType:
+        """The message type ``name`` as the configuration defines it, else the built-in one.
+
+        Raises ConfigError ``SOW-MSG-006`` for a name that is neither, ``SOW-MSG-007`` for a definition without use.
+        """
+        from sowctl.messages.types import get_type
+
+        return get_type(self.config.types.get(name, name) if self.config is not None else name)
 
     def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
         """The verbs of one topic. Raises MissingError (exit 10) and UsageError (exit 2, ambiguous)."""

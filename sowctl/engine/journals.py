@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.positions import open_log
+from sowctl.errors import ConfigError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.identity.hashes import client_hash
 from sowctl.journal.format import DELETE, PUBLISH
-from sowctl.messages.types import get_type, type_names
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Entry, FileInfo
+    from sowctl.messages.base import MessageType
 
 OPERATIONS = {PUBLISH: "publish", DELETE: "delete"}
 
@@ -106,12 +107,12 @@ class EntryBatch:
 
     topic: str
     message_type: str
+    kind: MessageType
     records: list[EntryRecord]
 
     def view(self, payload: bytes) -> bytes:
         """One line of JSON for a payload; a deletion has none."""
-        kind = self.message_type if self.message_type in type_names() else "binary"
-        return get_type(kind).view(payload) if payload else b"null"
+        return self.kind.view(payload) if payload else b"null"
 
 
 def list_files(instance: Instance, directory: Path | None = None) -> list[FileInfo]:
@@ -140,14 +141,24 @@ def dump(
                 if not _passes(entry, wanted, publisher):
                     continue
                 if held and held[-1].entry.topic != entry.topic:
-                    yield EntryBatch(*held[-1].entry.topic, held)
+                    yield _batch(instance, held)
                     held = []
                 held.append(EntryRecord(entry, data=data))
                 left = None if left is None else left - 1
             if held:
-                yield EntryBatch(*held[-1].entry.topic, held)
+                yield _batch(instance, held)
             if left is not None and left <= 0:
                 return
+
+
+def _batch(instance: Instance, records: list[EntryRecord]) -> EntryBatch:
+    topic, message_type = records[-1].entry.topic
+    try:
+        kind = instance.type_of(message_type)
+    except ConfigError:
+        # A journal outlives its configuration: what nobody knows any more is shown as bytes.
+        kind = instance.type_of("binary")
+    return EntryBatch(topic, message_type, kind, records)
 
 
 def _passes(entry: Entry, wanted: EntryFilter, publisher: int | None) -> bool:

@@ -15,13 +15,13 @@ from sowctl.engine.options import PublishOptions
 from sowctl.errors import SowError, UsageError
 from sowctl.identity.keys import batch_digester, is_user_key, user_key_digest
 from sowctl.messages.base import MessageType
-from sowctl.messages.types import get_type
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
-from sowctl.values.times import Clock, Micros, parse_time
+from sowctl.values.times import Micros, parse_time
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
     from sowctl.messages.envelope import Envelope
 
 T = TypeVar("T")
@@ -50,10 +50,10 @@ class Prepared:
 class Preparer:
     """Prepares the messages of one topic. Raises UsageError for options that do not fit the topic."""
 
-    def __init__(self, topic: TopicConfig, options: PublishOptions, clock: Clock) -> None:
+    def __init__(self, instance: Instance, topic: TopicConfig, options: PublishOptions) -> None:
         self.topic = topic
-        self.clock = clock
-        self.type: MessageType = get_type(topic.message_type)
+        self.clock = clock = instance.clock
+        self.type: MessageType = instance.type_of(topic.message_type)
         self.max_payload = topic.slab_size - RECORD_OVERHEAD
         self.expiration = options.expiration
         self._sow_key = options.sow_key

@@ -21,13 +21,13 @@ from sowctl.engine.sorting import Sorter
 from sowctl.engine.sources import Pairs, Source
 from sowctl.engine.targets import Target
 from sowctl.errors import UsageError
-from sowctl.messages.types import get_type
 from sowctl.store.codec import payloads, stamps
 from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.expressions.actions import OrderKey
+    from sowctl.messages.base import MessageType
 
 MAX_BATCH = 10_000
 DEFAULTS = QueryOptions()
@@ -76,10 +76,12 @@ class _Run:
         if target.topic is not None:
             topic = target.topic
             seen = topic.key_mode == "fields"
-            return Matcher(self._options.filter, topic.message_type, topic.name, self._environment, seen=seen)
+            kind = self._instance.type_of(topic.message_type)
+            return Matcher(self._options.filter, kind, topic.name, self._environment, seen=seen)
         assert source is not None
         seen = _mode_of(source) == "fields"
-        return Matcher(self._options.filter, source.message_type, source.topic, self._environment, seen=seen)
+        kind = self._instance.type_of(source.message_type)
+        return Matcher(self._options.filter, kind, source.topic, self._environment, seen=seen)
 
     def batches(self) -> Iterator[RecordBatch]:
         """The result, opened when asked for the first batch."""
@@ -127,6 +129,7 @@ class _Run:
         left = self._options.top_n
         with closing(self._found()) as sources:  # type: ignore[type-var]
             for source, found in sources:
+                kind = self._instance.type_of(source.message_type)
                 for keys, values in found:
                     passed = min(skip, len(keys))
                     skip -= passed
@@ -134,7 +137,7 @@ class _Run:
                     if left is not None:
                         left -= end - passed
                     if end > passed:
-                        yield batch_of(source.topic, source.message_type, keys[passed:end], values[passed:end])
+                        yield batch_of(source.topic, kind, keys[passed:end], values[passed:end])
 
     def _ordered(self) -> Iterator[RecordBatch]:
         """Sort what matches. If a set that was read as texts turns out to hold a number, start over with that known."""
@@ -155,7 +158,7 @@ class _Run:
         with closing(self._found()) as sources:  # type: ignore[type-var]
             for number, (source, found) in enumerate(sources):
                 owner = number.to_bytes(2, "big")
-                ranks.begin(source.message_type)
+                ranks.begin(self._instance.type_of(source.message_type))
                 for keys, values in found:
                     ranked = ranks.of(values)
                     if ranked is None:
@@ -164,7 +167,7 @@ class _Run:
         return True
 
     def _emit(self, sorter: Sorter) -> Iterator[RecordBatch]:
-        names = [(numbers.topic, numbers.message_type) for numbers in self.statistics]
+        names = [(numbers.topic, self._instance.type_of(numbers.message_type)) for numbers in self.statistics]
         held: list[tuple[bytes, bytes]] = []
         number = -1
         for _, ranked, value in islice(sorter.sorted(), self._options.skip_n or 0, None):
@@ -179,7 +182,7 @@ class _Run:
 
     def _selected(self, batch: RecordBatch) -> RecordBatch:
         assert self._select is not None
-        select = get_type(batch.message_type).select
+        select = self._instance.type_of(batch.message_type).select
         records = [StoredRecord(r.key, r.value, select(r.payload, self._select)) for r in batch.records]
         return RecordBatch(batch.topic, batch.message_type, batch.view, records)
 
@@ -194,9 +197,9 @@ class _FieldRanks:
         self._ordering = ordering
         self._slots = tuple(Slot(key.path, text=key.text) for key in order)
 
-    def begin(self, message_type: str) -> None:
+    def begin(self, kind: MessageType) -> None:
         """The values to come are of this type."""
-        self._extract = get_type(message_type).extractor(self._slots)
+        self._extract = kind.extractor(self._slots)
 
     def of(self, values: Sequence[bytes]) -> list[Any] | None:
         """Sort keys; None if earlier ones were made with a reading that has turned out wrong."""
@@ -220,7 +223,7 @@ class _FieldRanks:
 class _TimeRanks:
     """Sort keys by time and txid: the order in which records can be published again."""
 
-    def begin(self, message_type: str) -> None:
+    def begin(self, kind: MessageType) -> None:
         """Any type will do."""
 
     def of(self, values: Sequence[bytes]) -> list[Any] | None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from sowctl.engine.targets import Target
 from sowctl.errors import InputError, UsageError
 from sowctl.identity.keys import batch_digester, key_bytes, user_key_digest
-from sowctl.messages.types import get_type
 from sowctl.store.codec import CORRELATION, USER_KEY, decode, payloads, stamps
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources import CurrentSource, Source
     from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Environment, Header
+    from sowctl.messages.base import MessageType
     from sowctl.values.fields import Row
 
 _NUMBER = re.compile(r"\d{1,20}")
@@ -79,9 +79,9 @@ class Matcher:
     """
 
     def __init__(
-        self, text: str | None, message_type: str, topic: str, environment: Environment | None, *, seen: bool = False
+        self, text: str | None, kind: MessageType, topic: str, environment: Environment | None, *, seen: bool = False
     ) -> None:
-        self.type = get_type(message_type)
+        self.type = kind
         self.topic = topic
         self._filter: Filter | None = None
         self._environment = environment
@@ -92,10 +92,10 @@ class Matcher:
             self._filter = compile_filter(text)
             if self._filter.slots and not self.type.filterable:
                 raise UsageError(
-                    "SOW-QRY-003", f"messages of type {message_type} have no fields: this filter cannot be applied"
+                    "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"
                 )
             self._extract = self.type.extractor(self._filter.slots) if self._filter.slots else None
-            if seen and message_type == "json":
+            if seen and kind.kind == "json":
                 from sowctl.engine.words import needed_words
 
                 self._words = [b'"%b"' % word for word in needed_words(self._filter.node)]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sowctl.messages.types import get_type
 from sowctl.store.codec import (
     CORRELATION,
     CRC_SIZE,
@@ -18,6 +17,9 @@ from sowctl.store.codec import (
     payloads,
     stamps,
 )
+
+if TYPE_CHECKING:
+    from sowctl.messages.base import MessageType
 
 
 class StoredRecord:
@@ -94,7 +96,7 @@ class RecordBatch:
         return len(self.records)
 
 
-def batch_of(topic: str, message_type: str, keys: Sequence[bytes], values: Sequence[bytes]) -> RecordBatch:
+def batch_of(topic: str, kind: MessageType, keys: Sequence[bytes], values: Sequence[bytes]) -> RecordBatch:
     """A batch of stored records as they are."""
     records = list(map(StoredRecord, keys, values, payloads(values)))
-    return RecordBatch(topic, message_type, get_type(message_type).view, records)
+    return RecordBatch(topic, kind.name, kind.view, records)

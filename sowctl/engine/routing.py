@@ -66,7 +66,7 @@ class Router:
                 )
             instance = self._session.instance
             config = find_publishable(instance, name, message_type)
-            preparer = Preparer(config, self._options, instance.clock)
+            preparer = Preparer(instance, config, self._options)
             self._before_opening()
             found = self._opened[name, message_type] = self._session.topic(config), preparer
         return found

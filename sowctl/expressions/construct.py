@@ -6,7 +6,6 @@ All fields read the message as it was before the phase; ``HINT SET_CURRENT`` let
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from sowctl.expressions.actions import FieldDefinition
 from sowctl.expressions.check import NO_FUNCTIONS
@@ -17,16 +16,10 @@ from sowctl.expressions.errors import expression_error
 from sowctl.expressions.functions import Function
 from sowctl.expressions.parse import parse_field
 from sowctl.values.compare import first
-from sowctl.values.fields import Row, Slot, SlotValue, Values
+from sowctl.values.fields import Row, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
 
-
-class Write(NamedTuple):
-    """What is done to one message at one destination: ``value`` is written there, or the field is removed."""
-
-    destination: Path
-    value: SlotValue
-    remove: bool = False
+__all__ = ["Fields", "Write", "compile_fields"]
 
 
 class Fields:

@@ -1,4 +1,4 @@
-"""What a message type is: payload bytes in, rows, key texts, selections and JSON views out (``sowctl-expressions(7)``).
+"""What a message type is: payload bytes in, rows, key texts, selections and JSON views out (``sowctl-messages(7)``).
 
 The engine and the other rooms call message types only through these protocols and get one from
 :func:`sowctl.messages.types.get_type`. A type never raises for a bad payload of a batch: it hands back a
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from sowctl.values.fields import Refusal, Row, Slot
+from sowctl.errors import InputError, UsageError
+from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
 MAX_MESSAGE = 64 << 20
@@ -25,9 +26,14 @@ TOO_DEEP = "SOW-MSG-003"
 TOO_LARGE = "SOW-MSG-004"
 NO_FIELDS = "SOW-MSG-005"
 UNKNOWN_TYPE = "SOW-MSG-006"
+BAD_DEFINITION = "SOW-MSG-007"
+NO_SUCH_FIELD = "SOW-MSG-008"
 
 KeyTexts: TypeAlias = tuple[bytes | None, ...]
 """The texts of one message's key fields in order; ``None`` where a field is NULL."""
+
+Members: TypeAlias = Sequence[tuple[tuple[str, ...], SlotValue]]
+"""Fields of a message to make: the member names of the destination, and the value."""
 
 SelectList: TypeAlias = Sequence[tuple[bool, tuple[str, ...]]]
 """Directives of a select list: include or not, and the member names of the path; no names at all stands for ``/``."""
@@ -49,6 +55,16 @@ class KeyExtractor(Protocol):
         ...
 
 
+class PayloadRefused(ValueError):
+    """Why a payload cannot be read: code, words, byte offset. Raised inside this room only."""
+
+    def __init__(self, code: str, message: str, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.offset = offset
+
+
 class MessageType(Protocol):
     """One payload format. ``filterable``: its messages have fields, so filters and ``Key`` make sense."""
 
@@ -58,8 +74,28 @@ class MessageType(Protocol):
         ...
 
     @property
+    def kind(self) -> str:
+        """The name of its row in the table of types, such as ``nvfix`` for a type defined as such by another name."""
+        ...
+
+    @property
     def filterable(self) -> bool:
         """Whether messages of this type have fields."""
+        ...
+
+    @property
+    def selectable(self) -> bool:
+        """Whether a select list can be applied."""
+        ...
+
+    @property
+    def mergeable(self) -> bool:
+        """Whether a delta is merged; where not, a delta publish is a publish."""
+        ...
+
+    @property
+    def constructible(self) -> bool:
+        """Whether fields can be written: by preprocessing and enrichment, and as the output of projections, views."""
         ...
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
@@ -78,6 +114,27 @@ class MessageType(Protocol):
         """``payload`` reduced to what a select list leaves; raises InputError with the code of a refusal."""
         ...
 
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """``base`` with the fields that ``delta`` has (``semantics`` 1.3): NULL ones change nothing, arrays and scalars
+        replace, objects are merged by path, new fields go last. ``set_nulls``: NULL ones replace as well.
+
+        A type that is not ``mergeable`` gives ``delta`` itself. Raises InputError with the code of a refusal and, in
+        its facts, ``offset`` and ``part`` (``base`` or ``delta``).
+        """
+        ...
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """``payload`` with constructed fields written into it, in order; what they do not touch keeps its bytes.
+
+        Replaced fields keep their place, new ones go last; NULL is written as the type writes it. Raises InputError
+        with the code of a refusal, UsageError ``SOW-MSG-005`` and ``SOW-MSG-008`` where the type has no such fields.
+        """
+        ...
+
+    def build(self, fields: Members) -> bytes:
+        """A new message of these fields, in their order. Raises UsageError as :meth:`assign`."""
+        ...
+
     def view(self, payload: bytes) -> bytes:
         """``payload`` as one line of JSON, for output; never fails."""
         ...
@@ -90,3 +147,23 @@ def refuse_large(payloads: Sequence[bytes], max_message: int) -> list[Refusal]:
         for index, payload in enumerate(payloads)
         if len(payload) > max_message
     ]
+
+
+def too_large(payload: bytes, max_message: int) -> PayloadRefused | None:
+    """Why ``payload`` is too long, if it is."""
+    if len(payload) <= max_message:
+        return None
+    return PayloadRefused(TOO_LARGE, f"the message has {len(payload):,} bytes, more than {max_message:,}", max_message)
+
+
+def input_error(problem: PayloadRefused, part: str | None = None) -> InputError:
+    """The error of a payload that cannot be read; ``part`` says which, where a merge has two."""
+    if part is None:
+        return InputError(problem.code, problem.message, offset=problem.offset)
+    words = f"the stored message cannot be read: {problem.message}" if part == "base" else problem.message
+    return InputError(problem.code, words, part=part, offset=problem.offset)
+
+
+def without_fields(name: str, wish: str) -> UsageError:
+    """The error of asking a type for something that its messages cannot do."""
+    return UsageError(NO_FIELDS, f"messages of type {name} have no fields {wish}")

@@ -6,18 +6,32 @@ from base64 import b64encode
 from collections.abc import Sequence
 
 from sowctl.errors import UsageError
-from sowctl.messages.base import MAX_MESSAGE, NO_FIELDS, Extractor, KeyExtractor, KeyTexts, SelectList, refuse_large
-from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values
+from sowctl.messages.base import (
+    MAX_MESSAGE,
+    NO_FIELDS,
+    Extractor,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    SelectList,
+    input_error,
+    refuse_large,
+    too_large,
+    without_fields,
+)
+from sowctl.messages.definition import TypeDefinition
+from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
 
 
 class BinaryType:
     """Any bytes are a message; no field is ever found in one."""
 
-    name = "binary"
-    filterable = False
+    kind = "binary"
+    filterable = selectable = mergeable = constructible = False
 
-    def __init__(self, max_message: int = MAX_MESSAGE) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+        self.name = "binary" if definition is None else definition.name
         self.max_message = max_message
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
@@ -45,9 +59,22 @@ class BinaryType:
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: there are no fields to select."""
-        raise UsageError(
-            NO_FIELDS, "messages of type binary have no fields to select", hint="leave out the select list"
-        )
+        words = f"messages of type {self.name} have no fields to select"
+        raise UsageError(NO_FIELDS, words, hint="leave out the select list")
+
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """The new message: there is nothing to merge. Raises InputError for one that is too large."""
+        if problem := too_large(delta, self.max_message):
+            raise input_error(problem, "delta")
+        return delta
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``: there are no fields to write."""
+        raise without_fields(self.name, "to write")
+
+    def build(self, fields: Members) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``: there are no fields to write."""
+        raise without_fields(self.name, "to write")
 
     def view(self, payload: bytes) -> bytes:
         """A JSON string with the Base64 form of ``payload``."""

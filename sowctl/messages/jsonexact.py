@@ -2,7 +2,7 @@
 
 Accepted is the JSON grammar (RFC 8259) in UTF-8, with white space around the value. Beyond the grammar:
 
-* of duplicate members the first counts, wholly;
+* of duplicate members the first counts, wholly; or the last, for a type that says so;
 * numbers keep their original text; without point and exponent they are Integers within -2**63 .. 2**64-1, all others
   are Doubles, which may be infinite (``1e999``);
 * an escaped surrogate without its partner (``\\ud800``) reads as U+FFFD, in values and in member names;
@@ -17,7 +17,7 @@ import re
 from itertools import accumulate
 from typing import NoReturn, TypeAlias
 
-from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, TOO_DEEP
+from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, TOO_DEEP, PayloadRefused
 from sowctl.values.fields import Number
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
@@ -39,14 +39,10 @@ _DIGITS = 20
 Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | Number | bool | None
 
 
-class JsonRefused(ValueError):
+class JsonRefused(PayloadRefused):
     """Why a payload is not acceptable: code, words with line and column (in characters), byte offset."""
 
-    def __init__(self, code: str, message: str, offset: int) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.offset = offset
+    offset: int
 
 
 class Spanned:
@@ -60,14 +56,14 @@ class Spanned:
         self.value = value
 
 
-def parse(payload: bytes, max_depth: int = MAX_DEPTH) -> Json:
-    """The value of ``payload``. Raises :class:`JsonRefused`."""
-    return _Reader(payload, max_depth, spans=False).document()  # type: ignore[return-value]
+def parse(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False) -> Json:
+    """The value of ``payload``; ``last``: so count duplicate members. Raises :class:`JsonRefused`."""
+    return _Reader(payload, max_depth, spans=False, last=last).document()  # type: ignore[return-value]
 
 
-def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH) -> Spanned:
+def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False) -> Spanned:
     """The same with places: every value is a :class:`Spanned`; member names are plain. Raises :class:`JsonRefused`."""
-    return _Reader(payload, max_depth, spans=True).document()  # type: ignore[return-value]
+    return _Reader(payload, max_depth, spans=True, last=last).document()  # type: ignore[return-value]
 
 
 def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, list[str]]:
@@ -119,8 +115,9 @@ def _unit(unit: int) -> str:
 class _Reader:
     """One pass over one payload, with the open containers on a list instead of the Python stack."""
 
-    def __init__(self, payload: bytes, max_depth: int, *, spans: bool) -> None:
+    def __init__(self, payload: bytes, max_depth: int, *, spans: bool, last: bool = False) -> None:
         self.payload = payload
+        self.last = last
         self.max_depth = max_depth
         self.spans = spans
         self.position = 0
@@ -176,7 +173,7 @@ class _Reader:
         container = self.open[-1][0]
         if isinstance(container, dict):
             name = self.names.pop()
-            if name not in container:
+            if self.last or name not in container:
                 container[name] = value
             elif len(self.open) == 1:
                 self.repeated.append(name)

@@ -7,10 +7,9 @@ empties goes as well; the outermost object never goes. A payload whose root is n
 
 from __future__ import annotations
 
-import json
-
-from sowctl.messages.base import MAX_DEPTH, SelectList
-from sowctl.messages.jsonexact import Spanned, parse_spans
+from sowctl.messages.base import SelectList
+from sowctl.messages.jsonexact import Spanned
+from sowctl.messages.jsontext import quoted
 
 
 class _Directive:
@@ -23,9 +22,8 @@ class _Directive:
         self.below: dict[str, _Directive] = {}
 
 
-def select(payload: bytes, select_list: SelectList, max_depth: int = MAX_DEPTH) -> bytes:
-    """Apply ``select_list``; returns ``payload`` itself where nothing can go. Raises JsonRefused."""
-    root = parse_spans(payload, max_depth)
+def select(payload: bytes, root: Spanned, select_list: SelectList) -> bytes:
+    """Apply ``select_list`` to ``payload``, read as ``root``; returns ``payload`` itself where nothing can go."""
     if not isinstance(root.value, dict) or all(include for include, _ in select_list):
         return payload
     return _object(payload, root, _tree(select_list), True) or b"{}"
@@ -61,7 +59,7 @@ def _object(payload: bytes, node: Spanned, directive: _Directive, include: bool)
     for name, child in members.items():
         kept = _kept(payload, child, directive.below.get(name), include)
         if kept is not None:
-            parts.append(_quoted(name) + b":" + kept)
+            parts.append(quoted(name) + b":" + kept)
     return b"{" + b",".join(parts) + b"}" if parts else None
 
 
@@ -69,7 +67,3 @@ def _array(payload: bytes, node: Spanned, directive: _Directive, include: bool) 
     elements: list[Spanned] = node.value  # type: ignore[assignment]
     kept = [part for part in (_kept(payload, element, directive, include) for element in elements) if part is not None]
     return b"[" + b",".join(kept) + b"]" if kept else None
-
-
-def _quoted(name: str) -> bytes:
-    return json.dumps(name, ensure_ascii=False).encode()

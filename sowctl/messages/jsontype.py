@@ -2,7 +2,7 @@
 
 :mod:`~sowctl.messages.jsonexact` defines what is accepted, :mod:`~sowctl.messages.jsonshape` what a path finds,
 :mod:`~sowctl.messages.jsonrows` and :mod:`~sowctl.messages.jsonfast` do the same fast for many payloads, and
-:mod:`~sowctl.messages.jsonselect` applies select lists.
+:mod:`~sowctl.messages.jsonselect` applies select lists, :mod:`~sowctl.messages.jsonwrite` writes fields.
 """
 
 from __future__ import annotations
@@ -10,27 +10,49 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sowctl.errors import InputError
-from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE, Extractor, KeyExtractor, KeyTexts, SelectList, refuse_large
-from sowctl.messages.jsonexact import Json, JsonRefused, parse
+from sowctl.messages.base import (
+    MAX_DEPTH,
+    MAX_MESSAGE,
+    Extractor,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    PayloadRefused,
+    SelectList,
+    input_error,
+    refuse_large,
+    too_large,
+)
+from sowctl.messages.definition import TypeDefinition
+from sowctl.messages.jsonexact import Json, JsonRefused, Spanned, parse, parse_spans
 from sowctl.messages.jsonshape import key_text, resolve, slot_value
-from sowctl.values.fields import Refusal, Row, Slot
+from sowctl.values.fields import Refusal, Row, Slot, Write
 from sowctl.values.paths import Path
 
 
 class JsonType:
     """JSON (RFC 8259) in UTF-8, white space around the value allowed; members repeated: the first counts.
 
-    ``fast`` off reads every payload with the exact reader, which is what the fast one is tested against.
+    ``fast`` off reads every payload with the exact reader, which is what the fast one is tested against, and which is
+    the only one that knows a definition by which the last of repeated members counts.
     """
 
-    name = "json"
-    filterable = True
+    kind = "json"
+    filterable = selectable = mergeable = constructible = True
 
-    def __init__(self, max_message: int = MAX_MESSAGE, max_depth: int = MAX_DEPTH, *, fast: bool = True) -> None:
+    def __init__(
+        self,
+        max_message: int = MAX_MESSAGE,
+        max_depth: int = MAX_DEPTH,
+        *,
+        fast: bool = True,
+        definition: TypeDefinition | None = None,
+    ) -> None:
+        self.name = "json" if definition is None else definition.name
         self.max_message = max_message
         self.max_depth = max_depth
-        self.fast = fast
+        self._last = definition is not None and not definition.first_wins
+        self.fast = fast and not self._last
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
@@ -96,10 +118,26 @@ class JsonType:
         """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
         from sowctl.messages.jsonselect import select
 
-        try:
-            return select(payload, select_list, self.max_depth)
-        except JsonRefused as problem:
-            raise InputError(problem.code, problem.message, offset=problem.offset) from None
+        return select(payload, self._spans(payload), select_list)
+
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """``base`` with the fields of ``delta``, merged by path. Raises InputError."""
+        from sowctl.messages.jsonwrite import merged
+
+        old, new = self._spans(base, "base"), self._spans(delta, "delta")
+        return merged(base, old, delta, new, set_nulls=set_nulls)
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """``payload`` with fields written and removed. Raises InputError."""
+        from sowctl.messages.jsonwrite import assigned
+
+        return assigned(payload, self._spans(payload), writes)
+
+    def build(self, fields: Members) -> bytes:
+        """An object of these fields."""
+        from sowctl.messages.jsonwrite import built
+
+        return built(fields)
 
     def view(self, payload: bytes) -> bytes:
         """``payload`` without line breaks, which valid JSON has only between its tokens."""
@@ -107,11 +145,20 @@ class JsonType:
             return payload.translate(None, b"\r\n")
         return payload
 
+    def _spans(self, payload: bytes, part: str | None = None) -> Spanned:
+        """The values of one payload with their places. Raises InputError."""
+        try:
+            if problem := too_large(payload, self.max_message):
+                raise problem
+            return parse_spans(payload, self.max_depth, last=self._last)
+        except PayloadRefused as problem:
+            raise input_error(problem, part) from None
+
     def _read(self, index: int, payload: bytes) -> tuple[Json] | Refusal:
         """The tree of one payload, in a tuple, or why there is none."""
         if len(payload) > self.max_message:
             return replace(refuse_large([payload], self.max_message)[0], index=index)
         try:
-            return (parse(payload, self.max_depth),)
+            return (parse(payload, self.max_depth, last=self._last),)
         except JsonRefused as problem:
             return Refusal(index, problem.code, problem.message, problem.offset)

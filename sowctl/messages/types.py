@@ -4,32 +4,59 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import cast
 
 from sowctl.errors import ConfigError
 from sowctl.messages.base import MAX_MESSAGE, UNKNOWN_TYPE, MessageType
+from sowctl.messages.definition import TypeDefinition
 
 MESSAGE_TYPES: dict[str, tuple[str, str]] = {
     "json": ("sowctl.messages.jsontype", "JsonType"),
     "binary": ("sowctl.messages.binarytype", "BinaryType"),
 }
-"""Name as configurations write it, module, class. A class is called with the largest message size in bytes."""
+"""Name as configurations write it, module, class. A class is called with the largest message size in bytes and, as
+``definition``, its :class:`TypeDefinition` or None."""
+
+DEFINED_TYPES: dict[str, tuple[str, str]] = {}
+"""The same of types that exist only with a definition: as a Module of MessageTypes/MessageType."""
 
 
 def type_names() -> Sequence[str]:
-    """The names of all message types, in the order of the table."""
+    """The names of all message types that need no definition, in the order of the table."""
     return tuple(MESSAGE_TYPES)
 
 
-def get_type(name: str, *, max_message: int = MAX_MESSAGE) -> MessageType:
-    """The message type ``name``, refusing messages above ``max_message`` bytes.
+def get_type(name: str | TypeDefinition, *, max_message: int = MAX_MESSAGE) -> MessageType:
+    """The message type ``name``, or the defined one, refusing messages above ``max_message`` bytes.
 
-    Raises :class:`~sowctl.errors.ConfigError` ``SOW-MSG-006`` for a name that is not in the table.
+    Raises :class:`~sowctl.errors.ConfigError` ``SOW-MSG-006`` for a name that is not in the table, ``SOW-MSG-007`` for
+    a definition that cannot be used.
     """
-    if name not in MESSAGE_TYPES:
-        raise ConfigError(UNKNOWN_TYPE, f"there is no message type {name!r}", hint=_hint(name), known=type_names())
-    module, kind = MESSAGE_TYPES[name]
-    return cast(MessageType, getattr(importlib.import_module(module), kind)(max_message))
+    return _made(name, max_message)
+
+
+@lru_cache(maxsize=64)
+def _made(name: str | TypeDefinition, max_message: int) -> MessageType:
+    kind = name if isinstance(name, str) else name.kind
+    row = MESSAGE_TYPES.get(kind)
+    if row is None and not isinstance(name, str):
+        row = DEFINED_TYPES.get(kind)
+    if row is None:
+        raise _unknown(name)
+    made = getattr(importlib.import_module(row[0]), row[1])
+    return cast(MessageType, made(max_message, definition=None if isinstance(name, str) else name))
+
+
+def _unknown(name: str | TypeDefinition) -> ConfigError:
+    if isinstance(name, TypeDefinition):
+        words = f"the module {name.kind!r} of message type {name.name!r} cannot be loaded here"
+        known = (*MESSAGE_TYPES, *DEFINED_TYPES)
+        return ConfigError(UNKNOWN_TYPE, words, place=name.place or None, hint="modules: " + ", ".join(known))
+    if name in DEFINED_TYPES:
+        words = f"message type {name!r} exists only with a definition"
+        return ConfigError(UNKNOWN_TYPE, words, hint="add a MessageType with this Module to MessageTypes")
+    return ConfigError(UNKNOWN_TYPE, f"there is no message type {name!r}", hint=_hint(name), known=type_names())
 
 
 def _hint(name: str) -> str:

@@ -19,7 +19,7 @@ slot value                           meaning
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sowctl.values.paths import Path
 
@@ -86,3 +86,11 @@ class Refusal:
     code: str
     message: str
     offset: int | None = None
+
+
+class Write(NamedTuple):
+    """What is done to one message at one destination: ``value`` is written there, or the field is removed."""
+
+    destination: Path
+    value: SlotValue
+    remove: bool = False

@@ -1,0 +1,55 @@
+"""MessageTypes of a configuration as definitions for the message types (``sow-config(5)``, MessageTypes)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sowctl.config.model import MessageTypeConfig
+from sowctl.errors import ConfigError
+from sowctl.messages.base import BAD_DEFINITION
+from sowctl.messages.definition import TypeDefinition
+
+
+def definitions(types: Sequence[MessageTypeConfig], root: Path) -> dict[str, TypeDefinition]:
+    """The definitions by name; the parts of composite types refer to earlier ones, then to built-in ones.
+
+    Raises ConfigError ``SOW-MSG-007`` for a separator that is no byte.
+    """
+    found: dict[str, TypeDefinition] = {}
+    for given in types:
+        found[given.name] = _definition(given, found, root)
+    return found
+
+
+def _definition(given: MessageTypeConfig, earlier: Mapping[str, TypeDefinition], root: Path) -> TypeDefinition:
+    settings = given.settings
+    parts = settings.get("MessageType", ())
+    return TypeDefinition(
+        name=given.name,
+        kind=given.module,
+        field_separator=_separator(given, "FieldSeparator", 1),
+        header_separator=_separator(given, "HeaderSeparator", 2),
+        message_separator=_separator(given, "MessageSeparator", 3),
+        first_wins=_first(settings, "EarlyTerminationOptimization", "true").lower() not in ("false", "disabled"),
+        parts=tuple(earlier.get(part) or TypeDefinition(part, part) for part in parts),
+        fields=settings.get("Field", ()),
+        proto_type=_first(settings, "Type", ""),
+        proto_file=_first(settings, "ProtoFile", ""),
+        proto_paths=settings.get("ProtoPath", ()),
+        directory=str(root),
+        place=str(given.place),
+    )
+
+
+def _first(settings: Mapping[str, tuple[str, ...]], tag: str, default: str) -> str:
+    texts = settings.get(tag)
+    return texts[0] if texts else default
+
+
+def _separator(given: MessageTypeConfig, tag: str, default: int) -> bytes:
+    text = _first(given.settings, tag, str(default))
+    if not text.isdecimal() or int(text) > 255:
+        words = f"{tag} {text!r} of message type {given.name!r} is not the decimal code of a byte"
+        raise ConfigError(BAD_DEFINITION, words, place=str(given.place), hint="write 0 to 255, such as 59 for ;")
+    return bytes([int(text)])

@@ -1,0 +1,30 @@
+"""What a configuration says of a message type: plain values that can be pickled (``sow-config(5)``, MessageTypes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDefinition:
+    """A message type by the name that a configuration gives it; ``kind`` is a name of the table of types.
+
+    ``field_separator``: of fix and nvfix; ``first_wins``: of duplicate json members; ``parts``: of composite types;
+    ``fields``: the texts of a struct's fields; ``proto_type``, ``proto_file``, ``proto_paths``: of protobuf, the texts
+    as written; ``directory``: where relative paths count from.
+    """
+
+    name: str
+    kind: str
+    field_separator: bytes = b"\x01"
+    header_separator: bytes = b"\x02"
+    message_separator: bytes = b"\x03"
+    first_wins: bool = True
+    parts: tuple[TypeDefinition, ...] = ()
+    fields: tuple[str, ...] = ()
+    proto_type: str = ""
+    proto_file: str = ""
+    proto_paths: tuple[str, ...] = ()
+    directory: str = "."
+    place: str = ""
+    """Where it stands in the configuration, for error messages."""

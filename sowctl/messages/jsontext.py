@@ -1,0 +1,35 @@
+"""Scalars as JSON text (``sowctl-expressions(7)``, writing a value): for messages, views and printed results."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from sowctl.values.compare import double_text, first
+from sowctl.values.fields import Number, SlotValue
+
+_JSON_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+
+
+def json_text(value: SlotValue) -> bytes:
+    """A scalar as JSON: original text of numbers where JSON allows it, NaN and infinities null, U+FFFD for no UTF-8."""
+    scalar = first(value)
+    if scalar is None:
+        return b"null"
+    if isinstance(scalar, Number):
+        if _JSON_NUMBER(scalar.text):
+            return scalar.text
+        scalar = scalar.value
+    if isinstance(scalar, bool):
+        return b"true" if scalar else b"false"
+    if isinstance(scalar, int):
+        return b"%d" % scalar
+    if isinstance(scalar, float):
+        return double_text(scalar).encode() if scalar - scalar == 0 else b"null"
+    text = scalar if isinstance(scalar, str) else scalar.decode("utf-8", "replace")
+    return json.dumps(text, ensure_ascii=False).encode()
+
+
+def quoted(text: str) -> bytes:
+    """A JSON string."""
+    return json.dumps(text, ensure_ascii=False).encode()
