@@ -1,6 +1,6 @@
 """From a document to the model: ``load_instance``, which every command calls.
 
-It checks what the model holds (topics, the transaction log, names, message types) and stops at the first error there;
+It checks what the model holds (SOW entries, the transaction log, message types) and stops at the first error there;
 everything else is trusted, and nothing is parsed that needs the expression language. The full check is
 :func:`sowctl.config.validate.validate`. Ruled by ``sow-config(5)``.
 """
@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from sowctl.config.document import Document, Node
-from sowctl.config.elements.element import Element
 from sowctl.config.elements.journal import TRANSACTION_LOG
 from sowctl.config.elements.sow import HISTORY, SOW, TOPIC
-from sowctl.config.kinds import read_value
 from sowctl.config.load import load
 from sowctl.config.model import (
     Expiration,
@@ -24,17 +22,16 @@ from sowctl.config.model import (
     JournalTopic,
     KeyGenerator,
     MessageTypeConfig,
-    OtherEntry,
     SowEntry,
     TopicConfig,
     TransactionLog,
     file_of,
 )
 from sowctl.config.problems import as_error, at_node
+from sowctl.config.reading import get, hash_indexes, name_of, options_of, path_of, texts_of
 from sowctl.config.rules.at_load import first_error
 from sowctl.config.structure import check
 from sowctl.findings import Finding, Level
-from sowctl.values.paths import Path as FieldPath
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
@@ -73,23 +70,15 @@ def _broken(top: Node) -> Iterator[Finding]:
     for section in top.all("SOW", "TopicMetaData"):
         for entry in section.children:
             row = SOW.child(entry.tag)
-            if row is TOPIC:
+            if row is not None:
                 yield from check(entry, row)
-            elif row is not None:
-                yield from _nameable(entry, row)
     for section in top.all("TransactionLog"):
         yield from check(section, TRANSACTION_LOG)
+    for section in top.all("MessageTypes"):
+        from sowctl.config.elements.connections import MESSAGE_TYPES
+
+        yield from check(section, MESSAGE_TYPES)
     yield from first_error(top)
-
-
-def _nameable(entry: Node, row: Element) -> Iterator[Finding]:
-    """What even an entry that is kept as its node must have."""
-    for needed in ("Name", "MessageType"):
-        below = row.child(needed)
-        assert below is not None
-        names = (needed, *(other for other, _ in below.synonyms))
-        if not entry.value(*names):
-            yield at_node(below.missing, entry, f"{entry.tag} needs a {needed}", f"add <{needed}>")
 
 
 def build(document: Document) -> InstanceConfig:
@@ -123,26 +112,17 @@ def _entry(node: Node, root: Path, log: TransactionLog | None) -> SowEntry | Non
         return None
     if row is TOPIC:
         return _topic(node, root, log)
-    name, message_type = node.value("Name", "Topic") or "", node.value("MessageType") or ""
-    return OtherEntry(row.tag, name, message_type, node, node.place)
+    from sowctl.config.derived import derived_entry
 
-
-def _get(node: Node, section: Element, tag: str) -> Any:
-    """The value of a child by the table: its text read, else the default of its row, else None."""
-    row = section.child(tag)
-    assert row is not None, tag
-    text = node.value(tag, *(name for name, _ in row.synonyms))
-    if text is None or text == "":
-        text = row.default
-    return None if text is None else read_value(row, text)
+    return derived_entry(node, row)
 
 
 def _topic(node: Node, root: Path, log: TransactionLog | None) -> TopicConfig:
-    name, message_type = node.value("Name", "Topic") or "", node.value("MessageType") or ""
-    keys = tuple(_field(key) for key in node.all("Key"))
+    name, message_type = name_of(node), node.value("MessageType") or ""
+    keys = tuple(path_of(key) for key in node.all("Key"))
     generator = node.find("KeyGenerator")
     key_mode: Literal["fields", "user", "module"] = "fields" if keys else "user" if generator is None else "module"
-    durability = _get(node, TOPIC, "Durability")
+    durability = get(node, TOPIC, "Durability")
     file_name = node.value("FileName") or None
     file = None
     if file_name is not None and durability == "persistent":
@@ -153,21 +133,23 @@ def _topic(node: Node, root: Path, log: TransactionLog | None) -> TopicConfig:
         message_type=message_type,
         keys=keys,
         key_domain=node.value("KeyDomain") or name,
-        key_generator=None if generator is None else _generator(generator),
+        key_generator=None
+        if generator is None
+        else KeyGenerator(generator.value("Module") or "", options_of(generator), generator.place),
         key_mode=key_mode,
         file=file,
         file_name=file_name,
         durability=durability,
-        recovery_point=_get(node, TOPIC, "RecoveryPoint"),
+        recovery_point=get(node, TOPIC, "RecoveryPoint"),
         expiration=_expiration(node),
         slab_size=slab_size,
         initial_slab_count=slabs,
-        hash_indexes=tuple(tuple(_field(key) for key in index.all("Key")) for index in node.all("HashIndex")),
-        indexes=tuple(_field(index) for index in node.all("Index")),
-        expected_key_count_hint=_get(node, TOPIC, "ExpectedKeyCountHint"),
+        hash_indexes=hash_indexes(node),
+        indexes=tuple(path_of(index) for index in node.all("Index")),
+        expected_key_count_hint=get(node, TOPIC, "ExpectedKeyCountHint"),
         history=_history(node),
-        preprocessing=_fields(node, "Preprocessing"),
-        enrichment=_fields(node, "Enrichment"),
+        preprocessing=texts_of(node, "Preprocessing"),
+        enrichment=texts_of(node, "Enrichment"),
         pattern=node.value("Pattern") or None,
         journalled=log is not None and log.covers(name, message_type),
         place=node.place,
@@ -175,25 +157,8 @@ def _topic(node: Node, root: Path, log: TransactionLog | None) -> TopicConfig:
     )
 
 
-def _field(node: Node) -> FieldPath:
-    from sowctl.values.paths import parse_path
-
-    return parse_path(node.text)
-
-
-def _fields(node: Node, phase: str) -> tuple[str, ...]:
-    section = node.find(phase)
-    return () if section is None else tuple(child.text for child in section.all("Field"))
-
-
-def _generator(node: Node) -> KeyGenerator:
-    options = node.find("Options")
-    pairs = () if options is None else tuple((child.tag, child.text) for child in options.children)
-    return KeyGenerator(node.value("Module") or "", pairs, node.place)
-
-
 def _expiration(node: Node) -> Expiration:
-    kind, nanoseconds = _get(node, TOPIC, "Expiration")
+    kind, nanoseconds = get(node, TOPIC, "Expiration")
     return Expiration(kind, nanoseconds // 1000)
 
 
@@ -201,25 +166,25 @@ def _history(node: Node) -> History | None:
     section = node.find("History")
     if section is None:
         return None
-    return History(_get(section, HISTORY, "Window") // 1000, _get(section, HISTORY, "Granularity") // 1000)
+    return History(get(section, HISTORY, "Window") // 1000, get(section, HISTORY, "Granularity") // 1000)
 
 
 def _slabs(node: Node) -> tuple[int, int]:
     """Slab size in bytes and number of slabs; the retired sizes say both where the present ones are absent."""
-    size, count = _get(node, TOPIC, "SlabSize"), _get(node, TOPIC, "InitialSlabCount")
+    size, count = get(node, TOPIC, "SlabSize"), get(node, TOPIC, "InitialSlabCount")
     if node.find("RecordSize", "InitialSize", "IncrementSize") is not None:
-        step = _get(node, TOPIC, "IncrementSize")
+        step = get(node, TOPIC, "IncrementSize")
         if node.find("SlabSize") is None:
-            size = _get(node, TOPIC, "RecordSize") * step
+            size = get(node, TOPIC, "RecordSize") * step
         if node.find("InitialSlabCount") is None:
-            count = -(-_get(node, TOPIC, "InitialSize") // step)
+            count = -(-get(node, TOPIC, "InitialSize") // step)
     return size, count
 
 
 def _transaction_log(node: Node, root: Path, regex_topics: bool) -> TransactionLog:
     archive = node.value("JournalArchiveDirectory")
-    size = _get(node, TRANSACTION_LOG, "JournalSize")
-    client_age = _get(node, TRANSACTION_LOG, "InactiveClientAckExpiration")
+    size = get(node, TRANSACTION_LOG, "JournalSize")
+    client_age = get(node, TRANSACTION_LOG, "InactiveClientAckExpiration")
     topics = tuple(
         JournalTopic(topic.value("Name") or "", topic.value("MessageType") or "", topic.place)
         for topic in node.all("Topic")
@@ -228,11 +193,11 @@ def _transaction_log(node: Node, root: Path, regex_topics: bool) -> TransactionL
         directory=root / (node.value("JournalDirectory") or ""),
         archive_directory=root / archive if archive else None,
         journal_size=size if size >= _DECIMAL_FLOOR else JOURNAL_FLOOR,
-        flush_interval_us=_get(node, TRANSACTION_LOG, "FlushInterval") // 1000,
-        preallocated=_get(node, TRANSACTION_LOG, "PreallocatedJournalFiles"),
+        flush_interval_us=get(node, TRANSACTION_LOG, "FlushInterval") // 1000,
+        preallocated=get(node, TRANSACTION_LOG, "PreallocatedJournalFiles"),
         topics=topics,
         regex_topics=regex_topics,
-        direct_io=_get(node, TRANSACTION_LOG, "O_DIRECT"),
+        direct_io=get(node, TRANSACTION_LOG, "O_DIRECT"),
         inactive_client_ack_expiration_us=None if client_age is None else client_age // 1000,
         place=node.place,
     )

@@ -1,7 +1,7 @@
 """The typed configuration: what the engine acts on, as frozen values that know where they were written.
 
 Made by :func:`sowctl.config.instance.load_instance`; read by every verb. Durations are microseconds where the name says
-so. Ruled by ``sow-config(5)``.
+so. Equal are two values that mean the same, wherever they were written. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sowctl.findings import Place
 from sowctl.values.paths import Path as FieldPath
 
 if TYPE_CHECKING:
+    from sowctl.config.actions import Action, FunctionConfig, ModuleConfig
     from sowctl.messages.definition import TypeDefinition
 
 
@@ -42,7 +43,7 @@ class KeyGenerator:
 
     module: str
     options: tuple[tuple[str, str], ...]
-    place: Place
+    place: Place = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +71,21 @@ class TopicConfig:
     enrichment: tuple[str, ...]
     pattern: str | None
     journalled: bool
-    place: Place
-    node: Node = field(repr=False)
+    place: Place = field(compare=False)
+    node: Node = field(repr=False, compare=False)
 
     kind = "Topic"
 
 
 @dataclass(frozen=True, slots=True)
 class OtherEntry:
-    """A view, conflated topic or queue: checked, and kept as its node."""
+    """What a view, a conflated topic and a queue have in common; the kinds are in :mod:`sowctl.config.derived`."""
 
     kind: str
     name: str
     message_type: str
-    node: Node = field(repr=False)
-    place: Place
+    node: Node = field(repr=False, compare=False)
+    place: Place = field(compare=False)
 
 
 SowEntry: TypeAlias = TopicConfig | OtherEntry
@@ -96,7 +97,7 @@ class JournalTopic:
 
     name: str
     message_type: str
-    place: Place
+    place: Place = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class TransactionLog:
     regex_topics: bool
     direct_io: bool
     inactive_client_ack_expiration_us: int | None
-    place: Place
+    place: Place = field(compare=False)
 
     def covers(self, topic_name: str, message_type: str) -> bool:
         """Whether publishes to this topic are journalled; names are unanchored patterns unless switched off."""
@@ -129,8 +130,8 @@ class MessageTypeConfig:
     name: str
     module: str
     settings: Mapping[str, tuple[str, ...]]
-    place: Place
-    node: Node = field(repr=False)
+    place: Place = field(compare=False)
+    node: Node = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +140,13 @@ class InstanceConfig:
 
     name: str
     group: str
-    path: Path
-    directory: Path
+    path: Path = field(compare=False)
+    directory: Path = field(compare=False)
     root: Path
     sow: tuple[SowEntry, ...]
     transaction_log: TransactionLog | None
     message_types: tuple[MessageTypeConfig, ...]
-    document: Document = field(repr=False)
+    document: Document = field(repr=False, compare=False)
     types: Mapping[str, TypeDefinition] = field(default_factory=dict)
     """The message types of the configuration by name; built-in ones only where it defines them anew."""
 
@@ -153,6 +154,27 @@ class InstanceConfig:
     def topics(self) -> tuple[TopicConfig, ...]:
         """The SOW topics, in file order."""
         return tuple(entry for entry in self.sow if isinstance(entry, TopicConfig))
+
+    @property
+    def modules(self) -> tuple[ModuleConfig, ...]:
+        """The modules that a server would load, in file order."""
+        from sowctl.config.actions import modules
+
+        return modules(self.document.top)
+
+    @property
+    def functions(self) -> tuple[FunctionConfig, ...]:
+        """The functions that modules would add to expressions, in file order."""
+        from sowctl.config.actions import functions
+
+        return functions(self.document.top)
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """The actions, in file order; they are never executed."""
+        from sowctl.config.actions import actions
+
+        return actions(self.document.top)
 
     def find(self, name: str, message_type: str | None = None) -> tuple[SowEntry, ...]:
         """The entries of this name; several where it exists with several message types."""

@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.config.derived import Queue
 from sowctl.config.instance import load_instance
-from sowctl.config.model import Expiration, History, InstanceConfig, OtherEntry, TopicConfig
+from sowctl.config.model import Expiration, History, InstanceConfig, TopicConfig
 from sowctl.errors import ConfigError
 
 Write = Callable[..., Path]
 JSON = "<MessageType>json</MessageType>"
+VIEW = (
+    f"<View><Name>v</Name>{JSON}<UnderlyingTopic>a</UnderlyingTopic><Projection><Field>/b</Field></Projection>"
+    "<Grouping><Field>/b</Field></Grouping></View>"
+)
 
 
 def load(path: Path, **environment: str) -> InstanceConfig:
@@ -134,13 +139,13 @@ def test_old_names(write: Write) -> None:
 
 
 def test_entries_keep_the_order_of_the_file(instance: Write) -> None:
-    other = f"<View><Name>v</Name>{JSON}</View><QueueDefinition><Topic>q</Topic>{JSON}</QueueDefinition>"
+    other = f"{VIEW}<QueueDefinition><Topic>q</Topic>{JSON}</QueueDefinition>"
     path = instance(f"{other}<Topic><Name>a</Name>{JSON}<FileName>f</FileName></Topic>")
     config = load(path)
     assert [(entry.kind, entry.name) for entry in config.sow] == [("View", "v"), ("Queue", "q"), ("Topic", "a")]
     assert config.find("v") == config.sow[:1]
     assert config.find("v", "xml") == ()
-    assert isinstance(config.sow[1], OtherEntry)
+    assert isinstance(config.sow[1], Queue)
     assert config.sow[1].node.tag == "QueueDefinition"
     assert config.sow[1].place.line == 4
 
@@ -214,7 +219,10 @@ class TestTransactionLog:
         (f"<Topic><Name>a</Name>{JSON}<FileName>x</FileName><Key>id</Key></Topic>", "SOW-CFG-134"),
         (f"<Topic><Name>a</Name>{JSON}<FileName>x</FileName><KeyDomain>d</KeyDomain></Topic>", "SOW-CFG-203"),
         (f"<Topic><Name>a</Name>{JSON}<FileName>x</FileName></Topic>" * 2, "SOW-CFG-320"),
-        ("<View><Name>a</Name></View>", "SOW-CFG-121"),
+        (VIEW.replace(JSON, ""), "SOW-CFG-121"),
+        (VIEW.replace("Grouping>", "Other>"), "SOW-CFG-102"),
+        (f"<View><Name>a</Name>{JSON}</View>", "SOW-CFG-137"),
+        (f"<Queue><Name>q</Name>{JSON}<MaxBacklog>some</MaxBacklog></Queue>", "SOW-CFG-128"),
         ("</SOW><SOW>", "SOW-CFG-103"),
     ],
 )

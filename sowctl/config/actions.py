@@ -1,0 +1,131 @@
+"""Modules, user functions and actions as typed values: known, checked and shown, never loaded or executed.
+
+Read from :class:`~sowctl.config.model.InstanceConfig` by whoever shows or checks a configuration. ``EQUIVALENTS`` says
+with which command a person does by hand what an action would do. Ruled by ``sow-config(5)``, actions, modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sowctl.config.document import Node
+from sowctl.config.matching import is_pattern
+from sowctl.config.reading import options_of
+from sowctl.findings import Place
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleConfig:
+    """A module: ``library`` is only a text; nothing here or elsewhere loads it."""
+
+    name: str
+    library: str
+    options: tuple[tuple[str, str], ...]
+    place: Place = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionConfig:
+    """A function that a module would add to expressions; ``parameters`` is None where it takes any number."""
+
+    name: str
+    module: str
+    symbol: str
+    parameters: int | None
+    place: Place = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One On, If or Do of an action: a module and its options, tag and text in file order."""
+
+    kind: Literal["On", "If", "Do"]
+    module: str
+    options: tuple[tuple[str, str], ...]
+    place: Place = field(compare=False)
+
+    @property
+    def equivalent(self) -> str | None:
+        """The command that does the same by hand, with the options of this step put in; None where there is none."""
+        pattern = EQUIVALENTS.get(self.module)
+        return None if pattern is None else _filled(pattern, dict(self.options))
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What happens on which events: the steps in the order in which they stand."""
+
+    steps: tuple[Step, ...]
+    place: Place = field(compare=False)
+
+
+EQUIVALENTS: Mapping[str, str] = {
+    "amps-action-do-delete-sow": "sowctl delete {Topic} {--message-type MessageType} {--filter Filter}",
+    "amps-action-do-query-sow": "sowctl query {Topic} {--message-type MessageType} {--filter Filter} --top-n 1",
+    "amps-action-do-publish-message": "sowctl publish {Topic} {--message-type MessageType}",
+}
+"""Commands by action module; ``{Name}`` is the option of that name, quoted for a shell."""
+
+
+def modules(top: Node) -> tuple[ModuleConfig, ...]:
+    """The modules of a configuration, in file order."""
+    return tuple(
+        ModuleConfig(node.value("Name") or "", node.value("Library") or "", options_of(node), node.place)
+        for section in top.all("Modules")
+        for node in section.all("Module")
+    )
+
+
+def functions(top: Node) -> tuple[FunctionConfig, ...]:
+    """The functions that modules add, in file order."""
+    return tuple(
+        FunctionConfig(
+            node.value("Name") or "",
+            node.value("Module") or "",
+            node.value("Symbol") or "",
+            _count(node.value("ParameterCount")),
+            node.place,
+        )
+        for section in top.all("UserDefinedFunctions")
+        for node in section.all("Function")
+    )
+
+
+def actions(top: Node) -> tuple[Action, ...]:
+    """The actions of a configuration, in file order."""
+    return tuple(
+        Action(tuple(_step(node) for node in action.all("On", "If", "Do")), action.place)
+        for section in top.all("Actions")
+        for action in section.all("Action")
+    )
+
+
+def _step(node: Node) -> Step:
+    kind: Literal["On", "If", "Do"] = "On" if node.tag == "On" else "If" if node.tag == "If" else "Do"
+    return Step(kind, node.value("Module") or "", options_of(node), node.place)
+
+
+def _count(text: str | None) -> int | None:
+    from sowctl.values.units import parse_count
+
+    try:
+        return None if text is None else parse_count(text)
+    except ValueError:
+        return None
+
+
+def _filled(pattern: str, options: Mapping[str, str]) -> str:
+    """The words of a pattern with options put in; ``--regex`` where a deletion's topic is a pattern of names."""
+    import re
+    import shlex
+
+    def option(match: re.Match[str]) -> str:
+        word, _, name = match[1].rpartition(" ")
+        value = shlex.quote(" ".join(options.get(name, "").split()))
+        if name == "Topic" and pattern.startswith("sowctl delete") and is_pattern(options.get(name, "")):
+            value += " --regex"
+        return f"{word} {value}" if word else value
+
+    return re.sub(r"\{([^{}]+)\}", option, pattern)
