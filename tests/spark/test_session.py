@@ -1,0 +1,91 @@
+"""The session: quiet, with our settings, on the Java that the extra brings, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sowctl.errors import UsageError
+from sowctl.spark.java import find_java
+from sowctl.spark.session import is_local, open_session, require_pyspark, settings
+
+# a whole life of a session in a process of its own: with the wheel's Java, quiet, and without anything left
+PROGRAM = """
+import os, sys, time
+from sowctl.spark.session import open_session
+environment = {"PATH": "", "HOME": os.environ["HOME"], "TMPDIR": os.environ["TMPDIR"]}
+with open_session("local[1]", environment=environment, conf={"spark.driver.memory": "512m"}) as spark:
+    print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"), spark.range(3).count(), flush=True)
+    from pyspark import SparkContext
+    print(SparkContext._gateway.proc.pid, flush=True)
+    if len(sys.argv) > 1:
+        time.sleep(60)
+"""
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, soon."""
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_what_is_given_wins_over_our_settings(tmp_path: Path) -> None:
+    given = {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.driver.extraJavaOptions": "-Dx=1"}
+    made = settings("local[2]", tmp_path, given, app="a", verbose=False)
+    assert made["spark.sql.session.timeZone"] == "Asia/Tokyo"
+    assert made["spark.driver.extraJavaOptions"].endswith(" -Dx=1")
+    assert "log4j2.properties" in made["spark.driver.extraJavaOptions"]
+    assert "spark.driver.host" not in settings("spark://h:7077", tmp_path, {}, app="a", verbose=False)
+    assert is_local("local") and is_local("local[*]") and not is_local("yarn")
+
+
+def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="pyspark, which is not installed") as caught:
+        require_pyspark()
+    assert (caught.value.code, caught.value.hint) == ("SOW-SPK-001", "pip install 'sowctl[spark]'")
+
+
+def test_a_session_that_exists_is_joined_and_left_running(spark: SparkSession) -> None:
+    with open_session("local[1]", environment=os.environ) as joined:
+        assert joined.sparkContext is spark.sparkContext
+    assert spark.range(2).count() == 2
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.master.startswith("local[2")
+
+
+def test_the_wheels_java_runs_a_session_and_an_interrupt_leaves_no_machine(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "wait"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            home, count = process.stdout.readline().rsplit(None, 1)
+            machine = int(process.stdout.readline())
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.read()
+            process.wait(60)
+        finally:
+            process.kill()
+    assert (Path(home), count) == (find_java({"PATH": "", "TMPDIR": str(tmp_path)}).runtime, "3")
+    assert said.strip().endswith("KeyboardInterrupt") and "WARN" not in said
+    assert gone(machine)
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("sowctl-spark-")] == []
