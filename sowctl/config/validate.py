@@ -35,7 +35,7 @@ def validate(
     With ``fragment`` the file may hold parts of a configuration. Raises :class:`~sowctl.errors.ConfigError`
     SOW-CFG-030 when the file cannot be read at all.
     """
-    findings = inspect(path, environment=environment, defines=defines, fragment=fragment)
+    findings = inspect(path, environment=environment, defines=defines, fragment=fragment, least=Level.ERROR)
     return [finding for finding in findings if finding.level >= Level.ERROR]
 
 
@@ -45,11 +45,15 @@ def inspect(
     environment: Mapping[str, str],
     defines: Mapping[str, str] | None = None,
     fragment: bool = False,
+    least: Level = Level.ADVICE,
 ) -> list[Finding]:
-    """All findings of every level, sorted by place, each once. Raises as :func:`validate` does."""
+    """All findings, sorted by place, each once; rules whose findings are all below ``least`` are not run.
+
+    Raises as :func:`validate` does.
+    """
     document, findings = load_collecting(path, environment=environment, defines=defines, fragment=fragment)
     if document is not None:
-        findings.extend(_checked(document))
+        findings.extend(_checked(document, least))
     unique = {(finding.id, finding.place, finding.message): finding for finding in findings}
     order = {name: number for number, name in enumerate(dict.fromkeys(f.place.file for f in findings))}
     main = str(path)
@@ -59,7 +63,7 @@ def inspect(
     )
 
 
-def _checked(document: Document) -> Iterator[Finding]:
+def _checked(document: Document, least: Level) -> Iterator[Finding]:
     survey = Survey(document.top, document.root)
 
     def deep(node: Node, row: Element) -> Iterator[Finding]:
@@ -71,4 +75,5 @@ def _checked(document: Document) -> Iterator[Finding]:
         if not (document.fragment and finding.id == "S004"):
             yield finding
     for rule in RULES:
-        yield from rule.run(survey)
+        if rule.worst >= least:
+            yield from rule.run(survey)

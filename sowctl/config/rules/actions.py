@@ -13,6 +13,7 @@ from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import nearest
+from sowctl.findings import Level
 
 
 def _steps(action: Node) -> Iterator[tuple[Node, Node, Module | None]]:
@@ -203,10 +204,11 @@ def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
         topic, transport = options.find("Topic"), options.find("Transport")
         fixed = topic is not None and _fixed(topic.text, survey) and module.text.endswith("-sow")
         if topic is not None and fixed and not survey.named(topic.text, options.value("MessageType")):
-            yield Problem(topic, f"action refers to undefined Topic '{topic.text}'", "define it in SOW")
+            message = f"action refers to undefined Topic '{topic.text}'"
+            yield Problem(topic, message, "define it in SOW", level=Level.ERROR)
         if transport is not None and "{{" not in transport.text and transport.text not in transports:
             message = f"action refers to undefined Transport '{transport.text}'"
-            yield Problem(transport, message, "name a Transport", warning=True)
+            yield Problem(transport, message, "name a Transport")
 
 
 def _fixed(name: str, survey: Survey) -> bool:

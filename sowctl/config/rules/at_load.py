@@ -1,4 +1,8 @@
-"""The rules that a command stops at when it loads a configuration: those marked ``at_load`` in the table."""
+"""The rules that a command stops at when it loads a configuration, because the model would be wrong or meaningless.
+
+Their rows stand here, apart from the rest of :mod:`sowctl.config.rules.table`, which a command that only loads has no
+need to read.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sowctl.config.document import Node
+from sowctl.config.rules.rule import Rule
 from sowctl.config.rules.survey import Survey
-from sowctl.config.rules.table import RULES
-from sowctl.findings import Finding
+from sowctl.findings import Finding, Level
+
+_E = Level.ERROR
+
+LOADING: tuple[Rule, ...] = (
+    Rule("S022", _E, "persistent-without-file", "SOW/Topic", (("Topic", "topic.persistent_without_file"),)),
+    Rule("F001", _E, "history-with-expiration", "SOW/Topic", (("Topic", "topic.history_with_expiration"),)),
+    Rule("F002", _E, "pattern-excludes", "SOW/Topic", (("Topic", "topic.pattern_excludes"),)),
+    Rule("F003", _E, "domain-without-key", "SOW/Topic/KeyDomain", (("Topic", "topic.domain_without_key"),)),
+    Rule("F004", _E, "key-and-generator", "SOW/Topic/KeyGenerator", (("Topic", "topic.key_and_generator"),)),
+    Rule("F033", _E, "empty-history", "SOW/Topic/History", (("Topic", "topic.empty_history"),)),
+    Rule("R020", _E, "defined-twice", "SOW", (("AMPSConfig", "topic.defined_twice"),)),
+    Rule("R021", _E, "shared-file", "SOW/Topic/FileName", (("AMPSConfig", "topic.shared_file"),)),
+)
 
 
 def first_error(top: Node) -> Iterator[Finding]:
-    """Findings of those rules, lazily, in the order of the table."""
+    """Findings of those rules, lazily, in the order above."""
     survey = Survey(top, Path())
-    for rule in RULES:
-        if rule.at_load:
-            yield from rule.run(survey)
+    for rule in LOADING:
+        yield from rule.run(survey)

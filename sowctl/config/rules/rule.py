@@ -1,8 +1,34 @@
-"""What a rule is and how one is run: an id, a level, a subject, and a function over each node of the subject.
+"""What a rule is, how it is written and documented, and how one is run.
 
-A rule function takes a node and the :class:`~sowctl.config.rules.survey.Survey` and yields
-:class:`Problem`; it knows neither its id nor its level. Its docstring is what ``explain`` shows:
-What, Why, Example, Instead.
+**A rule is one row** of :data:`sowctl.config.rules.table.RULES`: id, level, title, element and checks. Every id that a
+finding may carry has exactly one row, whether its check is a function here, a column of the element table, the loader
+or the check of expressions.
+
+- ``level`` is its severity; where some of its findings are milder or graver, ``also`` is the other severity and the
+  function yields ``Problem(..., level=...)`` for those.
+- ``title`` is its short name in lower case with hyphens, unique, at most 40 characters: ``lint --select``, ``--ignore``
+  and ``--explain`` take it in place of the id.
+- ``element`` is where in the file it applies, for people: ``SOW/Topic``, ``Transports/Transport/InetAddr``.
+- ``checks`` are pairs of a subject and a function, ``("Topic", "topic.persistent_without_file")``: the function
+  ``persistent_without_file`` of ``sowctl/config/rules/topic.py`` is called with each node of the subject (see
+  :meth:`~sowctl.config.rules.survey.Survey.nodes`) and the :class:`~sowctl.config.rules.survey.Survey`, and yields
+  :class:`Problem`. It knows neither its id nor its level, never raises for what the file contains, and judges only
+  what is well-formed (another rule speaks of the rest). The module is imported when the rule first runs.
+
+**A rule is documented once**, by a page of four headings, each at the start of a line, in this order::
+
+    What: the construct that is found, in one sentence, beginning with a small letter.
+
+    Why: what goes wrong with it.
+    Example: a few words or a snippet in double back-quotes.
+    Instead: what to write.
+
+The page is the docstring of the rule's function, of the first where there are several. A rule without a function, and
+one whose function covers a part of it only, has its page in :mod:`sowctl.config.rules.pages`. From the pages come
+``lint --explain`` and sowctl-lint(7); a test fails for an id without a page and for a page without an id.
+
+**A rule is tested by files**: ``tests/config/rules/cases/ID-bad.xml`` breaks it and ``ID-good.xml`` does not; the
+module docstring of ``tests/config/rules/test_cases.py`` says how they are marked.
 """
 
 from __future__ import annotations
@@ -18,39 +44,46 @@ from sowctl.findings import Finding, Level, Place
 
 
 class Problem(NamedTuple):
-    """A rule broken at ``node``, or at a place inside its text; ``warning`` lowers the level of the rule."""
+    """A rule broken at ``node``, or at a place inside its text; ``level`` where it is not the rule's own."""
 
     node: Node
     message: str
     hint: str | None = None
     place: Place | None = None
-    warning: bool = False
+    level: Level | None = None
 
 
 RuleFunction: TypeAlias = Callable[[Node, Survey], Iterable[Problem]]
 
 
 class Rule(NamedTuple):
-    """A row of the table. ``function`` is ``module.name`` below this package, imported when the rule runs."""
+    """A row of the table; the module says what its columns mean."""
 
     id: str
     level: Level
-    subject: str
-    """What it looks at: an element's name, or AMPSConfig for the whole."""
-    function: str
-    at_load: bool = False
-    """Whether a command that only loads must stop at it: the model would be wrong or meaningless."""
+    title: str
+    element: str
+    checks: tuple[tuple[str, str], ...] = ()
+    also: Level | None = None
 
-    def load(self) -> RuleFunction:
-        """The function behind the name."""
-        module, name = self.function.rsplit(".", 1)
-        found: RuleFunction = getattr(import_module(f"sowctl.config.rules.{module}"), name)
-        return found
+    @property
+    def worst(self) -> Level:
+        """The gravest level that a finding of this rule may have."""
+        return max(self.level, self.also or self.level)
+
+    def functions(self) -> Iterator[tuple[str, RuleFunction]]:
+        """The subjects and functions of the checks."""
+        for subject, path in self.checks:
+            module, name = path.rsplit(".", 1)
+            found: RuleFunction = getattr(import_module(f"sowctl.config.rules.{module}"), name)
+            yield subject, found
 
     def run(self, survey: Survey) -> Iterator[Finding]:
-        """The findings of this rule, in document order."""
-        function = self.load()
-        for node in survey.nodes(self.subject):
-            for problem in function(node, survey):
-                level = Level.WARNING if problem.warning else self.level
-                yield at_node(self.id, problem.node, problem.message, problem.hint, level=level, place=problem.place)
+        """The findings of the checks, in document order for each."""
+        for subject, function in self.functions():
+            for node in survey.nodes(subject):
+                for problem in function(node, survey):
+                    level = self.level if problem.level is None else problem.level
+                    yield at_node(
+                        self.id, problem.node, problem.message, problem.hint, level=level, place=problem.place
+                    )

@@ -10,20 +10,25 @@ from sowctl.config.load import REFERENCE_VERSION
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
+from sowctl.findings import Level
 
 
 def archive_is_journal(node: Node, survey: Survey) -> Iterator[Problem]:
-    """What: JournalArchiveDirectory is JournalDirectory.
+    """What: JournalArchiveDirectory is JournalDirectory, which is an error, or lies below it, which is a warning.
 
-    Why: archiving moves files away from the journal's device; into the same directory it does nothing.
-    Example: both ``./journals``.
+    Why: archiving frees the journal's device by moving files to another; within one directory tree it frees nothing.
+    Example: ``./journals`` and ``./journals/old``.
     Instead: name a directory on another device.
     """
     archive, journal = node.find("JournalArchiveDirectory"), node.value("JournalDirectory")
     if archive is None or not archive.text or not journal:
         return
-    if os.path.normpath(survey.root / archive.text) == os.path.normpath(survey.root / journal):
-        yield Problem(archive, "JournalArchiveDirectory equals JournalDirectory", "name a directory on another device")
+    old, new = os.path.normpath(survey.root / journal), os.path.normpath(survey.root / archive.text)
+    hint = "name a directory on another device"
+    if old == new:
+        yield Problem(archive, "JournalArchiveDirectory equals JournalDirectory", hint, level=Level.ERROR)
+    elif new.startswith(old + os.sep):
+        yield Problem(archive, "JournalArchiveDirectory shares a device with JournalDirectory", hint)
 
 
 def log_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -105,4 +110,5 @@ def version_needed(node: Node, survey: Survey) -> Iterator[Problem]:
         parts = asked.text.split(".")
         if all(part.isascii() and part.isdigit() for part in parts) and tuple(map(int, parts))[:3] > known:
             message = f"file needs version {asked.text}; the dialect is known up to {REFERENCE_VERSION}"
-            yield Problem(asked, message, warning=asked.tag.startswith("Suggested"))
+            level = Level.WARNING if asked.tag.startswith("Suggested") else None
+            yield Problem(asked, message, "it may use what is not known here", level=level)

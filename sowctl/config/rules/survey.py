@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.config.document import Node
-from sowctl.config.matching import topic_matches
+from sowctl.config.matching import is_pattern, topic_matches
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sowctl.config.rules.facts import Facts
     from sowctl.expressions.functions.signature import Function
 
 KINDS = {
@@ -57,6 +58,19 @@ class Entry(NamedTuple):
         return f"{self.kind} '{self.name}'"
 
 
+class Step(NamedTuple):
+    """One On, If or Do of an action that names a module, and the Options element, if there is one."""
+
+    action: Node
+    node: Node
+    module: str
+    options: Node | None
+
+    def option(self, name: str) -> Node | None:
+        """The option of this name."""
+        return None if self.options is None else self.options.find(name)
+
+
 class Survey:
     """The configuration as rules see it. Everything but the entries is worked out when first asked for."""
 
@@ -70,7 +84,13 @@ class Survey:
         )
 
     def nodes(self, subject: str) -> Iterable[Node]:
-        """The nodes of a subject: AMPSConfig, TransactionLog, Admin, SOW entries by kind, ``Queues``, ``Entries``..."""
+        """The nodes of a subject, in document order.
+
+        ``AMPSConfig`` is the top; ``Entries`` are all entries of SOW, ``Queues`` those of the three kinds of queue, and
+        Topic, View, ConflatedTopic, Queue, LocalQueue, GroupLocalQueue those of one kind under any of its names.
+        MessageType, Transport, Protocol, Module, Function, Target, Action and Destination are the members of their
+        sections; any other subject is a section itself: TransactionLog, Admin, Logging, Tuning...
+        """
         if subject == "AMPSConfig":
             return (self.top,)
         if subject == "Entries":
@@ -79,9 +99,9 @@ class Survey:
             return (entry.node for entry in self.entries if entry.kind in QUEUES)
         if subject in _SUBJECTS:
             return self.children(*_SUBJECTS[subject])
-        if subject in ("TransactionLog", "Admin"):
-            return self.top.all(subject)
-        return (entry.node for entry in self.entries if entry.kind == subject)
+        if subject in KINDS:
+            return (entry.node for entry in self.entries if entry.kind == subject)
+        return self.top.all(subject)
 
     def children(self, section: str, tag: str) -> Iterator[Node]:
         """All ``tag`` elements of all ``section`` elements at the top."""
@@ -93,7 +113,15 @@ class Survey:
 
     def named(self, name: str, type_: str | None = None) -> tuple[Entry, ...]:
         """The entries of a name, of one message type or any."""
-        return tuple(e for e in self.entries if e.name == name and (type_ is None or e.type == type_))
+        found = self._by_name.get(name, ())
+        return tuple(found) if type_ is None else tuple(entry for entry in found if entry.type == type_)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Entry]]:
+        index: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            index.setdefault(entry.name, []).append(entry)
+        return index
 
     @cached_property
     def _by_node(self) -> dict[int, Entry]:
@@ -111,9 +139,18 @@ class Survey:
 
     def journalled(self, name: str, type_: str | None) -> bool:
         """Whether the transaction log records this topic; with type None, under any message type."""
+        exact, patterns = self._recorded
+        if (name, type_) in exact:
+            return True
         return any(
-            (type_ is None or recorded == type_) and self.matches(pattern, name) for pattern, recorded in self.journal
+            (type_ is None or recorded == type_) and self.matches(pattern, name) for pattern, recorded in patterns
         )
+
+    @cached_property
+    def _recorded(self) -> tuple[frozenset[tuple[str, str | None]], tuple[tuple[str, str], ...]]:
+        """What the log records by name, with its type and with any, and what it records by pattern."""
+        exact = frozenset(key for name, type_ in self.journal for key in ((name, type_), (name, None)))
+        return exact, tuple(row for row in self.journal if self.regex_topics and is_pattern(row[0]))
 
     def matches(self, pattern: str, name: str) -> bool:
         """Whether a topic pattern of this file matches; one that is no pattern (S063 tells) matches nothing."""
@@ -121,6 +158,52 @@ class Survey:
             return topic_matches(pattern, name, self.regex_topics)
         except ConfigError:
             return False
+
+    @cached_property
+    def tree(self) -> tuple[Node, ...]:
+        """Every element of the file, in document order."""
+        found: list[Node] = []
+        waiting = [self.top]
+        while waiting:
+            node = waiting.pop()
+            found.append(node)
+            waiting.extend(reversed(node.children))
+        return tuple(found)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether what is absent here is absent: all includes were read, and this is no lone section of a file."""
+        lone = self.top.inner < 0 and len(self.top.children) < 2
+        return not lone and all(node.complete for node in self.tree)
+
+    @cached_property
+    def serves(self) -> bool:
+        """Whether the file describes something that listens: only then do rules about a running server apply."""
+        return any(True for _ in self.nodes("Transport")) or any(
+            node.find("InetAddr") is not None for node in self.nodes("Admin")
+        )
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The On, If and Do of all actions, in document order."""
+        return tuple(
+            Step(action, node, module, node.find("Options"))
+            for action in self.nodes("Action")
+            for node in action.all("On", "If", "Do")
+            if (module := node.value("Module"))
+        )
+
+    def doing(self, *modules: str) -> tuple[Step, ...]:
+        """The steps with one of these modules, named without ``amps-action-``."""
+        names = {f"amps-action-{module}" for module in modules}
+        return tuple(step for step in self.steps if step.module in names)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the author says about messages and machine in a comment of the file."""
+        from sowctl.config.rules.facts import facts_of
+
+        return facts_of(self.top.source.text)
 
     @cached_property
     def types(self) -> dict[str, str]:

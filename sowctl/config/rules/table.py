@@ -1,89 +1,275 @@
-"""All rules that are functions: id, level, what they look at, and where they are.
+"""The table of all rules: id, level, title, element, and the functions that check it, if functions do.
 
-The order is the order in which they run. Rules of names, multiplicity, types and ranges come from the element table,
-those of expressions and regular expressions from :mod:`sowctl.config.texts`.
+In the order of the ids, family by family; :mod:`sowctl.config.rules.rule` says what a row means and how one is added.
+A row without checks belongs to the loader (X), to the element table (S, D), or to the check of expressions and regular
+expressions (:mod:`sowctl.config.texts`: S035, S036, S038, S063, F015 to F018). The advice stands in
+:mod:`sowctl.config.rules.table_advice`. Ruled by ``sow-config(5)``; shown by ``lint --list`` and sowctl-lint(7).
 """
 
 from __future__ import annotations
 
+from functools import cache
+
+from sowctl.config.problems import TOO_DEEP, TOO_LARGE, TOO_MANY, UNREADABLE, code_of
+from sowctl.config.rules.at_load import LOADING
 from sowctl.config.rules.rule import Rule
+from sowctl.config.rules.table_advice import ADVICE
 from sowctl.findings import Level
 
-_E = Level.ERROR
+_E, _W, _I = Level.ERROR, Level.WARNING, Level.INFO
+
+_XML: tuple[Rule, ...] = (
+    Rule("X001", _E, "not-well-formed", "the file"),
+    Rule("X002", _E, "external-entity", "the document type"),
+    Rule("X003", _E, "entity-expansion", "the document type"),
+    Rule("X004", _E, "internal-entity", "the document type"),
+    Rule("X005", _E, "wrong-root", "AMPSConfig"),
+    Rule("X006", _E, "include-unreadable", "Include"),
+    Rule("X007", _E, "include-cycle", "Include"),
+    Rule("X008", _E, "expanded-too-large", "Include"),
+    Rule("X009", _E, "undefined-variable", "any text"),
+    Rule("X010", _I, "built-in-variable", "any text"),
+    Rule("X011", _W, "stray-text", "any section"),
+    Rule("X012", _W, "unexpected-attribute", "any element"),
+    Rule("X013", _W, "include-comment-value", "Include"),
+    Rule("X014", _E, "invalid-encoding", "the file"),
+    Rule("X015", _W, "namespace", "any element"),
+    Rule("X016", _W, "relative-include", "Include"),
+    Rule("X017", _I, "byte-order-or-line-ends", "the file"),
+)
+
+_STRUCTURE: tuple[Rule, ...] = (
+    Rule("S001", _E, "misplaced-element", "any element"),
+    Rule("S002", _E, "unknown-element", "any element", also=_W),
+    Rule("S003", _E, "element-repeated", "any element"),
+    Rule("S004", _E, "instance-name-missing", "Name"),
+    Rule("S005", _E, "transport-name-missing", "Transports/Transport"),
+    Rule("S006", _E, "transport-type-missing", "Transports/Transport"),
+    Rule(
+        "S007", _E, "transport-address-missing", "Transports/Transport", (("Transport", "transport.address_missing"),)
+    ),
+    Rule(
+        "S008", _E, "transport-protocol-missing", "Transports/Transport", (("Transport", "transport.protocol_missing"),)
+    ),
+    Rule("S009", _E, "empty-element", "any element"),
+    Rule("S010", _E, "unknown-transport-type", "Transports/Transport/Type"),
+    Rule("S011", _E, "not-an-address", "InetAddr"),
+    Rule("S012", _E, "certificate-missing", "Transports/Transport", (("Transport", "transport.certificate_missing"),)),
+    Rule("S013", _E, "socket-missing", "Transports/Transport", (("Transport", "transport.socket_missing"),)),
+    Rule("S014", _E, "nothing-to-verify", "Transports/Transport", (("Transport", "transport.nothing_to_verify"),)),
+    Rule("S015", _E, "unknown-secure-protocol", "SecureSocketProtocols"),
+    Rule("S020", _E, "entry-name-missing", "SOW"),
+    Rule("S021", _E, "entry-type-missing", "SOW"),
+    Rule("S023", _E, "unknown-durability", "SOW/Topic/Durability"),
+    Rule("S024", _E, "not-a-recovery-point", "RecoveryPoint"),
+    Rule("S025", _E, "not-an-expiration", "Expiration"),
+    Rule("S026", _E, "not-an-interval", "any interval", (("Action", "actions.intervals"),), also=_W),
+    Rule("S027", _E, "not-a-size", "any size"),
+    Rule("S028", _E, "not-a-count", "any count"),
+    Rule("S029", _E, "not-a-switch", "any switch"),
+    Rule("S030", _E, "history-incomplete", "SOW/Topic/History"),
+    Rule("S031", _E, "hash-index-empty", "HashIndex"),
+    Rule("S032", _E, "fields-missing", "Preprocessing, Enrichment"),
+    Rule("S033", _E, "generator-module-missing", "SOW/Topic/KeyGenerator"),
+    Rule("S034", _E, "not-a-field", "Key, Index, Grouping/Field"),
+    Rule("S035", _E, "filter-does-not-parse", "Filter, Priority, BarrierExpression", (("Action", "actions.filters"),)),
+    Rule("S036", _E, "field-does-not-parse", "Field"),
+    Rule("S037", _E, "view-incomplete", "SOW/View"),
+    Rule("S038", _E, "not-a-join", "SOW/View/UnderlyingTopic/Join"),
+    Rule("S039", _E, "conflated-source-missing", "SOW/ConflatedTopic"),
+    Rule("S040", _E, "slab-too-large", "SOW/Topic/SlabSize"),
+    Rule("S041", _E, "slab-count-range", "SOW/Topic/InitialSlabCount"),
+    Rule("S042", _E, "conflation-too-short", "SOW/ConflatedTopic/Interval"),
+    Rule("S043", _E, "flush-interval-range", "TransactionLog/FlushInterval"),
+    Rule("S044", _W, "journal-too-small", "TransactionLog/JournalSize"),
+    Rule("S045", _E, "target-depth-too-small", "SOW/Queue/TargetQueueDepth"),
+    Rule("S046", _E, "no-preallocated-journal", "TransactionLog/PreallocatedJournalFiles"),
+    Rule("S047", _E, "unknown-semantics", "SOW/Queue/Semantics"),
+    Rule("S048", _E, "unknown-model", "SOW/Queue, SOW/View"),
+    Rule("S049", _E, "metadata-not-enabled", "SOW/Queue/FileBackedMetadata"),
+    Rule(
+        "S050",
+        _E,
+        "composite-without-parts",
+        "MessageTypes/MessageType",
+        (("MessageType", "messagetypes.composite_without_parts"),),
+    ),
+    Rule(
+        "S051",
+        _E,
+        "protobuf-incomplete",
+        "MessageTypes/MessageType",
+        (("MessageType", "messagetypes.protobuf_incomplete"),),
+    ),
+    Rule("S052", _E, "not-a-struct-field", "MessageTypes/MessageType/Field"),
+    Rule(
+        "S053",
+        _E,
+        "struct-without-fields",
+        "MessageTypes/MessageType",
+        (("MessageType", "messagetypes.struct_without_fields"),),
+    ),
+    Rule("S054", _E, "module-incomplete", "Modules/Module"),
+    Rule("S055", _E, "action-incomplete", "Actions/Action"),
+    Rule("S056", _E, "unknown-action-module", "Actions/Action", (("Action", "actions.unknown_module"),)),
+    Rule("S057", _E, "action-option-missing", "Actions/Action", (("Action", "actions.option_missing"),)),
+    Rule("S058", _E, "not-a-schedule", "Actions/Action/On", (("Action", "actions.schedule"),)),
+    Rule("S059", _E, "not-a-percentage", "Actions/Action/If", (("Action", "actions.usage"),)),
+    Rule("S060", _E, "log-without-file", "Logging/Target", (("Target", "service.log_without_file"),)),
+    Rule("S061", _E, "unknown-log-level", "Logging/Target"),
+    Rule("S062", _E, "unknown-log-protocol", "Logging/Target/Protocol"),
+    Rule("S063", _E, "not-a-regex", "any pattern of names", (("Action", "actions.patterns"),)),
+    Rule("S064", _E, "journal-directory-missing", "TransactionLog"),
+    Rule("S065", _E, "journal-topic-incomplete", "TransactionLog/Topic"),
+    Rule("S066", _E, "function-incomplete", "UserDefinedFunctions/Function"),
+    Rule("S067", _E, "not-a-file-mask", "MiniDumpFileMask, FileMask"),
+    Rule("S068", _E, "capacity-range", "ClientMaxCapacity"),
+    Rule("S069", _E, "destination-incomplete", "Replication/Destination", (("Destination", "replication.unnamed"),)),
+    Rule("S070", _E, "validation-not-excludable", "Replication/Destination/Topic/ExcludeValidation"),
+    Rule("S071", _E, "admin-interval-too-short", "Admin/Interval"),
+    Rule("S072", _E, "direct-io-value", "TransactionLog/O_DIRECT"),
+    Rule("S073", _E, "queue-flush-too-short", "Tuning/Queue/QueueDeliveryFlushInterval"),
+    Rule("S074", _E, "unknown-compliance", "MessageTypes/MessageType/AMPSVersionCompliance"),
+    Rule("S075", _E, "children-in-text", "any element with a value"),
+)
+
+_FIELDS: tuple[Rule, ...] = (
+    Rule("F005", _E, "no-fields", "SOW", (("Entries", "fields.no_fields"), ("View", "fields.binary_source"))),
+    Rule("F006", _E, "filter-with-join", "SOW/View/Filter", (("View", "derived.filter_with_join"),)),
+    Rule("F007", _E, "priority-and-barrier", "SOW/Queue", (("Queues", "queue.priority_and_barrier"),)),
+    Rule("F008", _E, "target-depth-excludes", "SOW/Queue/TargetQueueDepth", (("Queues", "queue.target_depth"),)),
+    Rule("F009", _E, "owner-missing", "SOW/GroupLocalQueue", (("GroupLocalQueue", "queue.owner_missing"),)),
+    Rule("F010", _E, "owner-elsewhere", "SOW/Queue, SOW/LocalQueue", (("Queues", "queue.owner_elsewhere"),)),
+    Rule("F011", _E, "publish-target-missing", "SOW/Queue", (("Queues", "queue.publish_target_missing"),)),
+    Rule("F012", _E, "unfair", "SOW/Queue/FairnessModel", (("Queues", "queue.unfair"),)),
+    Rule("F014", _E, "topic-format", "SOW/ConflatedTopic", (("ConflatedTopic", "derived.topic_format"),)),
+    Rule("F015", _E, "previous-unavailable", "Field"),
+    Rule("F016", _E, "qualifier-unavailable", "Preprocessing, Enrichment, Filter"),
+    Rule("F017", _E, "aggregate-unavailable", "any expression outside a Projection"),
+    Rule("F018", _E, "not-deterministic", "Filter, BarrierExpression, Projection"),
+    Rule("F019", _E, "lookup-unavailable", "Field", (("Topic", "fields.lookup_unavailable"),)),
+    Rule("F020", _E, "not-an-output-type", "SOW/View/MessageType", (("View", "derived.output_type"),)),
+    Rule("F021", _E, "not-enriched", "SOW/Topic", (("Entries", "fields.not_enriched"),)),
+    Rule("F022", _E, "cross-type-unqualified", "SOW/View", (("View", "derived.cross_type"),)),
+    Rule("F023", _E, "legacy-without-type", "Transports/Transport", (("Transport", "transport.legacy_without_type"),)),
+    Rule("F024", _E, "several-replication", "Transports/Transport", (("AMPSConfig", "transport.several_replication"),)),
+    Rule(
+        "F025", _E, "local-queue-replicated", "Replication/Destination", (("Destination", "replication.local_queue"),)
+    ),
+    Rule("F027", _E, "event-or-variable", "Actions/Action/Do", (("Action", "actions.event_or_variable"),)),
+    Rule("F028", _E, "compact-topic-and-type", "Actions/Action/Do", (("Action", "actions.topic_and_type"),)),
+    Rule(
+        "F030",
+        _W,
+        "archive-is-journal",
+        "TransactionLog/JournalArchiveDirectory",
+        (("TransactionLog", "service.archive_is_journal"),),
+        also=_E,
+    ),
+    Rule(
+        "F031", _E, "archive-without-directory", "Actions/Action/Do", (("Action", "actions.archive_without_directory"),)
+    ),
+    Rule("F032", _E, "version-needed", "RequiredMinimumVersion", (("AMPSConfig", "service.version_needed"),), also=_W),
+    Rule("F034", _E, "join-and-text", "SOW/View/UnderlyingTopic", (("View", "derived.join_and_text"),)),
+    Rule("F035", _E, "grouping-not-plain", "SOW/View/Grouping/Field"),
+    Rule("F036", _E, "join-unqualified", "SOW/View", (("View", "derived.join_unqualified"),)),
+    Rule("F038", _E, "duplicate-destination", "Field", (("Entries", "fields.duplicate_destination"),)),
+)
+
+_DERIVED_SOURCE = (("View", "derived.undefined_source"), ("ConflatedTopic", "derived.undefined_source"))
+_DERIVED_LATER = (("View", "derived.defined_later"), ("ConflatedTopic", "derived.defined_later"))
+
+_REFERENCES: tuple[Rule, ...] = (
+    Rule(
+        "R001",
+        _E,
+        "undefined-message-type",
+        "MessageType",
+        (("Entries", "references.entry_type"), ("AMPSConfig", "references.other_types")),
+    ),
+    Rule("R002", _E, "undefined-module", "Module", (("AMPSConfig", "references.undefined_module"),)),
+    Rule(
+        "R003",
+        _E,
+        "undefined-protocol",
+        "Transports/Transport/Protocol",
+        (("Transport", "references.undefined_protocol"),),
+    ),
+    Rule("R004", _E, "undefined-source", "UnderlyingTopic", _DERIVED_SOURCE),
+    Rule("R005", _E, "defined-later", "UnderlyingTopic", _DERIVED_LATER),
+    Rule("R006", _E, "pattern-source", "SOW/View/UnderlyingTopic", (("View", "derived.pattern_source"),)),
+    Rule("R007", _E, "conflated-other-type", "SOW/ConflatedTopic", (("ConflatedTopic", "derived.other_type"),)),
+    Rule("R008", _E, "queue-not-journaled", "SOW/Queue", (("Queues", "queue.not_journalled"),)),
+    Rule("R009", _E, "queue-journaled-otherwise", "SOW/Queue", (("Queues", "queue.journalled_otherwise"),)),
+    Rule("R010", _E, "not-a-websocket", "Admin/SQLTransport", (("Admin", "service.sql_transport"),)),
+    Rule("R011", _W, "undefined-action-target", "Actions/Action", (("Action", "actions.undefined_target"),), also=_E),
+    Rule("R012", _E, "port-used-twice", "InetAddr", (("AMPSConfig", "transport.port_used_twice"),)),
+    Rule("R013", _E, "duplicate-name", "Name", (("AMPSConfig", "references.duplicate_names"),)),
+    Rule(
+        "R014",
+        _E,
+        "replicated-not-journaled",
+        "Replication/Destination/Topic",
+        (("Destination", "replication.not_journalled"),),
+    ),
+    Rule("R017", _E, "undefined-join-source", "SOW/View/UnderlyingTopic", (("View", "derived.undefined_join_source"),)),
+    Rule("R018", _E, "unreachable-field", "SOW/View", (("View", "derived.unreachable_field"),)),
+    Rule("R024", _E, "two-purposes", "FileName", (("AMPSConfig", "service.two_purposes"),)),
+    Rule("R026", _E, "publish-target-outside", "SOW/Queue", (("Queues", "queue.publish_target_outside"),)),
+    Rule("R027", _E, "derivation-cycle", "SOW", (("AMPSConfig", "derived.cycle"),)),
+    Rule("R030", _W, "index-not-projected", "SOW/View/HashIndex", (("View", "derived.index_not_projected"),)),
+)
+
+_SPELLINGS: tuple[Rule, ...] = (
+    Rule("D001", _W, "topic-definition", "SOW/TopicDefinition"),
+    Rule("D002", _I, "topic-as-name", "SOW"),
+    Rule("D003", _W, "view-definition", "SOW/ViewDefinition"),
+    Rule("D004", _W, "queue-definition", "SOW/QueueDefinition"),
+    Rule("D005", _W, "replica-definition", "SOW/ReplicaDefinition"),
+    Rule("D006", _W, "topic-metadata", "TopicMetaData"),
+    Rule("D007", _W, "duration", "SOW/Topic/Duration"),
+    Rule("D008", _W, "retired-storage-sizes", "SOW/Topic"),
+    Rule("D009", _I, "min-journal-size", "TransactionLog/MinJournalSize"),
+    Rule("D010", _I, "protocol-json", "Transports/Transport/Protocol"),
+    Rule("D014", _W, "sow-stats-interval", "SOWStatsInterval"),
+    Rule("D015", _I, "view-file-unused", "SOW/View/FileName"),
+    Rule("D019", _E, "misspelled-action-module", "Actions/Action/Do", (("Action", "actions.misspelled_module"),)),
+)
+
+LIMITS: tuple[Rule, ...] = (
+    Rule(TOO_LARGE, _E, "file-too-large", "the file"),
+    Rule(TOO_DEEP, _E, "nested-too-deep", "the file"),
+    Rule(TOO_MANY, _E, "too-many-elements", "the file"),
+    Rule(UNREADABLE, _E, "file-unreadable", "the file"),
+)
+"""Reasons that have a code and no published number: limits of this program, and files that cannot be read."""
 
 RULES: tuple[Rule, ...] = (
-    Rule("S022", _E, "Topic", "topic.persistent_without_file", at_load=True),
-    Rule("F001", _E, "Topic", "topic.history_with_expiration", at_load=True),
-    Rule("F002", _E, "Topic", "topic.pattern_excludes", at_load=True),
-    Rule("F003", _E, "Topic", "topic.domain_without_key", at_load=True),
-    Rule("F004", _E, "Topic", "topic.key_and_generator", at_load=True),
-    Rule("F033", _E, "Topic", "topic.empty_history", at_load=True),
-    Rule("R020", _E, "AMPSConfig", "topic.defined_twice", at_load=True),
-    Rule("R021", _E, "AMPSConfig", "topic.shared_file", at_load=True),
-    Rule("F005", _E, "Entries", "fields.no_fields"),
-    Rule("F005", _E, "View", "fields.binary_source"),
-    Rule("F019", _E, "Topic", "fields.lookup_unavailable"),
-    Rule("F021", _E, "Entries", "fields.not_enriched"),
-    Rule("F038", _E, "Entries", "fields.duplicate_destination"),
-    Rule("R001", _E, "Entries", "references.entry_type"),
-    Rule("R001", _E, "AMPSConfig", "references.other_types"),
-    Rule("R002", _E, "AMPSConfig", "references.undefined_module"),
-    Rule("R003", _E, "Transport", "references.undefined_protocol"),
-    Rule("R013", _E, "AMPSConfig", "references.duplicate_names"),
-    Rule("F006", _E, "View", "derived.filter_with_join"),
-    Rule("F020", _E, "View", "derived.output_type"),
-    Rule("F022", _E, "View", "derived.cross_type"),
-    Rule("F034", _E, "View", "derived.join_and_text"),
-    Rule("F036", _E, "View", "derived.join_unqualified"),
-    Rule("R004", _E, "View", "derived.undefined_source"),
-    Rule("R004", _E, "ConflatedTopic", "derived.undefined_source"),
-    Rule("R005", _E, "View", "derived.defined_later"),
-    Rule("R005", _E, "ConflatedTopic", "derived.defined_later"),
-    Rule("R006", _E, "View", "derived.pattern_source"),
-    Rule("R017", _E, "View", "derived.undefined_join_source"),
-    Rule("R018", _E, "View", "derived.unreachable_field"),
-    Rule("R027", _E, "AMPSConfig", "derived.cycle"),
-    Rule("R030", Level.WARNING, "View", "derived.index_not_projected"),
-    Rule("F014", _E, "ConflatedTopic", "derived.topic_format"),
-    Rule("R007", _E, "ConflatedTopic", "derived.other_type"),
-    Rule("F007", _E, "Queues", "queue.priority_and_barrier"),
-    Rule("F008", _E, "Queues", "queue.target_depth"),
-    Rule("F009", _E, "GroupLocalQueue", "queue.owner_missing"),
-    Rule("F010", _E, "Queues", "queue.owner_elsewhere"),
-    Rule("F011", _E, "Queues", "queue.publish_target_missing"),
-    Rule("R026", _E, "Queues", "queue.publish_target_outside"),
-    Rule("F012", _E, "Queues", "queue.unfair"),
-    Rule("R008", _E, "Queues", "queue.not_journalled"),
-    Rule("R009", _E, "Queues", "queue.journalled_otherwise"),
-    Rule("S007", _E, "Transport", "transport.address_missing"),
-    Rule("S008", _E, "Transport", "transport.protocol_missing"),
-    Rule("S012", _E, "Transport", "transport.certificate_missing"),
-    Rule("S013", _E, "Transport", "transport.socket_missing"),
-    Rule("S014", _E, "Transport", "transport.nothing_to_verify"),
-    Rule("F023", _E, "Transport", "transport.legacy_without_type"),
-    Rule("F024", _E, "AMPSConfig", "transport.several_replication"),
-    Rule("R012", _E, "AMPSConfig", "transport.port_used_twice"),
-    Rule("S050", _E, "MessageType", "messagetypes.composite_without_parts"),
-    Rule("S051", _E, "MessageType", "messagetypes.protobuf_incomplete"),
-    Rule("S053", _E, "MessageType", "messagetypes.struct_without_fields"),
-    Rule("F030", _E, "TransactionLog", "service.archive_is_journal"),
-    Rule("S060", _E, "Target", "service.log_without_file"),
-    Rule("F032", _E, "AMPSConfig", "service.version_needed"),
-    Rule("R010", _E, "Admin", "service.sql_transport"),
-    Rule("R024", _E, "AMPSConfig", "service.two_purposes"),
-    Rule("S056", _E, "Action", "actions.unknown_module"),
-    Rule("D019", _E, "Action", "actions.misspelled_module"),
-    Rule("S057", _E, "Action", "actions.option_missing"),
-    Rule("S058", _E, "Action", "actions.schedule"),
-    Rule("S059", _E, "Action", "actions.usage"),
-    Rule("S026", _E, "Action", "actions.intervals"),
-    Rule("S035", _E, "Action", "actions.filters"),
-    Rule("S063", _E, "Action", "actions.patterns"),
-    Rule("F027", _E, "Action", "actions.event_or_variable"),
-    Rule("F028", _E, "Action", "actions.topic_and_type"),
-    Rule("F031", _E, "Action", "actions.archive_without_directory"),
-    Rule("R011", _E, "Action", "actions.undefined_target"),
-    Rule("S069", _E, "Destination", "replication.unnamed"),
-    Rule("R014", _E, "Destination", "replication.not_journalled"),
-    Rule("F025", _E, "Destination", "replication.local_queue"),
+    *_XML,
+    *_STRUCTURE,
+    *_FIELDS,
+    *_REFERENCES,
+    *_SPELLINGS,
+    *ADVICE,
+    *LOADING,
+    *LIMITS,
 )
+
+
+@cache
+def by_id() -> dict[str, Rule]:
+    """The rows by id, in the order of the ids within their families."""
+    order = {family: number for number, family in enumerate("XSFRDB")}
+    numbered = sorted(RULES, key=lambda rule: (order.get(rule.id[0] if len(rule.id) == 4 else "", 9), rule.id))
+    return {rule.id: rule for rule in numbered}
+
+
+def find(word: str) -> Rule | None:
+    """The rule of an id, an error code (``SOW-CFG-122``) or a title; letter case does not matter."""
+    rules = by_id()
+    if (known := rules.get(word.upper())) is not None:
+        return known
+    for rule in rules.values():
+        if word.lower() == rule.title or word.upper() == code_of(rule.id):
+            return rule
+    return None

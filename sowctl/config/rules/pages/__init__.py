@@ -1,0 +1,74 @@
+"""The page of a rule: what it finds, why, an example, what to write instead.
+
+A rule whose function says it all has its page as the docstring of that function; the others have theirs in the modules
+of this package, one dictionary ``PAGES`` each, by id. ``lint --explain`` and sowctl-lint(7) show them. The convention
+is in :mod:`sowctl.config.rules.rule`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import import_module
+from typing import NamedTuple
+
+from sowctl.config.problems import code_of
+from sowctl.config.rules.rule import Rule
+from sowctl.findings import Level
+
+_MODULES = ("loading", "structure", "values", "expressions", "spellings")
+_HEADING = re.compile(r"^\s*(What|Why|Example|Instead): ", re.MULTILINE)
+
+
+class Page(NamedTuple):
+    """The four parts of a page, each one paragraph; back-quotes mark what is written literally."""
+
+    what: str
+    why: str
+    example: str
+    instead: str
+
+
+def page_of(rule: Rule) -> Page:
+    """The page of a rule. Raises LookupError for a rule that has none."""
+    text = _written().get(rule.id)
+    if text is None:
+        text = next((function.__doc__ or "" for _, function in rule.functions()), "")
+    return read_page(text, rule.id)
+
+
+def read_page(text: str, owner: str) -> Page:
+    """The parts of a written page. Raises LookupError where a heading is missing, repeated, or out of order."""
+    parts = _HEADING.split(text)
+    if [part.lower() for part in parts[1::2]] != list(Page._fields):
+        raise LookupError(f"{owner} has no page with the headings What, Why, Example, Instead")
+    return Page(*(" ".join(part.split()) for part in parts[2::2]))
+
+
+def explain(rule: Rule) -> str:
+    """The page as plain text with its heading: id, title, severity, code and element."""
+    page = page_of(rule)
+    lines = [f"{rule.id} {rule.title} ({severity(rule)}, {code_of(rule.id)})", f"in {rule.element}", ""]
+    for heading, paragraph in zip(Page._fields, page, strict=True):
+        lines += [f"{heading.capitalize()}: {paragraph.replace('``', '')}", ""]
+    return "\n".join(lines)
+
+
+def severity(rule: Rule) -> str:
+    """``error``, or both where a rule has two: ``error or warning``."""
+    levels = (rule.level, rule.also) if rule.also is not None else (rule.level,)
+    return " or ".join(Level(level).name.lower() for level in levels)
+
+
+def written() -> frozenset[str]:
+    """The ids of the rules that have their page in this package."""
+    return frozenset(_written())
+
+
+@cache
+def _written() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in _MODULES:
+        pages: dict[str, str] = import_module(f"{__name__}.{name}").PAGES
+        found.update(pages)
+    return found

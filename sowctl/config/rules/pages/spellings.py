@@ -1,0 +1,78 @@
+"""Pages of the rules about other and retired names that the element table knows."""
+
+from __future__ import annotations
+
+PAGES: dict[str, str] = {
+    "D001": """What: TopicDefinition, the name of Topic before 5.0.
+
+        Why: it is accepted, but no longer documented.
+        Example: ``<TopicDefinition>...</TopicDefinition>`` in SOW.
+        Instead: write Topic, and Name for the Topic inside it.
+        """,
+    "D002": """What: Topic in place of Name in an entry of SOW.
+
+        Why: it is an accepted synonym; Name is the documented word, and has no second meaning.
+        Example: ``<Topic><Topic>orders</Topic></Topic>``.
+        Instead: ``<Topic><Name>orders</Name></Topic>``.
+        """,
+    "D003": """What: ViewDefinition, the old name of View.
+
+        Why: it is accepted, but no longer documented.
+        Example: ``<ViewDefinition>...</ViewDefinition>``.
+        Instead: write View.
+        """,
+    "D004": """What: QueueDefinition, the old name of Queue.
+
+        Why: it is accepted, but no longer documented.
+        Example: ``<QueueDefinition>...</QueueDefinition>``.
+        Instead: write Queue.
+        """,
+    "D005": """What: ReplicaDefinition, the old name of ConflatedTopic.
+
+        Why: it is accepted, and easily taken for replication, with which it has nothing to do.
+        Example: ``<ReplicaDefinition>...</ReplicaDefinition>``.
+        Instead: write ConflatedTopic.
+        """,
+    "D006": """What: TopicMetaData, the container of topics before SOW.
+
+        Why: it is accepted, but comes from examples of version 3.
+        Example: ``<TopicMetaData><TopicDefinition>``.
+        Instead: write SOW.
+        """,
+    "D007": """What: Duration in place of Durability in a Topic.
+
+        Why: it is accepted, but was renamed in 4.0; two actions have an option Duration that is an interval.
+        Example: ``<Duration>transient</Duration>``.
+        Instead: write Durability.
+        """,
+    "D008": """What: RecordSize, InitialSize or IncrementSize in a Topic.
+
+        Why: storage has been laid out in slabs since 5.0; what these still do is not documented.
+        Example: ``<RecordSize>1024</RecordSize>``.
+        Instead: SlabSize (RecordSize times IncrementSize), and InitialSlabCount.
+        """,
+    "D009": """What: MinJournalSize in place of JournalSize.
+
+        Why: it is an accepted synonym.
+        Example: ``<MinJournalSize>1GB</MinJournalSize>``.
+        Instead: write JournalSize.
+        """,
+    "D010": """What: the protocol json.
+
+        Why: it is an accepted synonym of amps, and looks as if it limited the message types.
+        Example: ``<Protocol>json</Protocol>``.
+        Instead: write ``<Protocol>amps</Protocol>``.
+        """,
+    "D014": """What: SOWStatsInterval in place of SOWStatisticsInterval.
+
+        Why: the documentation has both spellings; which one a version takes is not said.
+        Example: ``<SOWStatsInterval>5s</SOWStatsInterval>``.
+        Instead: write SOWStatisticsInterval, and look whether ``/AMPS/SOWStats`` is published.
+        """,
+    "D015": """What: a View with FileName.
+
+        Why: it is accepted and unused; a view is computed anew from its sources.
+        Example: ``<View>...<FileName>./sow/v.sow</FileName></View>``.
+        Instead: remove it.
+        """,
+}
