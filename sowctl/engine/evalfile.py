@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import signal
 import struct
 import sys
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.engine.evaluate import Evaluator, Part
-from sowctl.errors import StorageError
+from sowctl.errors import SowError, StorageError
 from sowctl.messages.base import MAX_MESSAGE
 from sowctl.messages.cutters import BOM, LineCutter, counted, line_offsets
 from sowctl.messages.framing import Chunk
 
+if TYPE_CHECKING:
+    from sowctl.engine.reports import Rejected
+
 SEGMENT = 4 << 20
 BLOCK = 90 << 10
 """Bytes read at a time; larger buffers come from the system page by page, every time."""
-_FRAME = struct.Struct("<QQ")
+_FRAME = struct.Struct("<QQQ")
+"""Lines of a segment, and the bytes that follow: what went wrong, and the output."""
 
 
 def processes(size: int, *, least: int = 4 * SEGMENT) -> int:
@@ -46,10 +49,9 @@ class Worker:
         head = self.stream.read(_FRAME.size)
         if len(head) < _FRAME.size:
             raise StorageError("SOW-QRY-020", "a process that read a part of the file ended early")
-        facts, output = map(self.stream.read, _FRAME.unpack(head))
-        # The bytes come from a child of this very process.
-        lines, rejected, error = pickle.loads(facts)
-        return Part(output, rejected, lines, error)
+        lines, *sizes = _FRAME.unpack(head)
+        facts, output = map(self.stream.read, sizes)
+        return Part(output, *_troubles(facts, lines))
 
     def end(self) -> None:
         """End the process, finished or not."""
@@ -124,11 +126,26 @@ def _start(evaluator: Evaluator, name: str, descriptor: int, spans: list[Span]) 
 
 
 def _send(stream: BinaryIO, part: Part) -> None:
-    facts = pickle.dumps((part.lines, part.rejected, part.error))
-    stream.write(_FRAME.pack(len(facts), len(part.output)))
+    facts = b""
+    if part.rejected or part.error is not None:
+        import pickle
+
+        facts = pickle.dumps((part.rejected, part.error))
+    stream.write(_FRAME.pack(part.lines, len(facts), len(part.output)))
     stream.write(facts)
     stream.write(part.output)
     stream.flush()
+
+
+def _troubles(facts: bytes, lines: int) -> tuple[list[Rejected], int, SowError | None]:
+    """What a child said of its segment, in the order of a Part."""
+    if not facts:
+        return [], lines, None
+    import pickle
+
+    # The bytes come from a child of this very process.
+    rejected, error = pickle.loads(facts)
+    return rejected, lines, error
 
 
 def _segment(evaluator: Evaluator, name: str, descriptor: int, span: Span) -> Part:

@@ -7,16 +7,14 @@ A tester for filters, and a search in files of messages. Large files of lines ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from sowctl.engine.reports import Rejected
 from sowctl.errors import InputError, LimitError, SowError, UsageError
-from sowctl.messages.jsontext import json_text
 from sowctl.messages.types import get_type
 from sowctl.values.fields import Refusal, Row
 
 if TYPE_CHECKING:
+    from sowctl.engine.reports import Rejected
     from sowctl.expressions.compile import Filter, Value
     from sowctl.expressions.environment import Environment, Header
     from sowctl.messages.envelope import Envelope
@@ -28,6 +26,10 @@ _ENDS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+_Once: TypeAlias = Callable[[Sequence[bytes], bytes], tuple[Iterable[Row], list[Refusal]]]
+"""An extractor that also takes the block which the payloads were cut out of, and whose rows can be read only once."""
+
+
 class Source(NamedTuple):
     """One input: its name, and its chunks."""
 
@@ -35,14 +37,22 @@ class Source(NamedTuple):
     chunks: Iterable[Chunk]
 
 
-@dataclass(slots=True)
 class Part:
     """What came of one chunk: bytes to print, refused messages, how many lines it had, and what ends the run, if so."""
 
-    output: bytes = b""
-    rejected: list[Rejected] = field(default_factory=list)
-    lines: int = 0
-    error: SowError | None = None
+    __slots__ = ("error", "lines", "output", "rejected")
+
+    def __init__(
+        self,
+        output: bytes = b"",
+        rejected: Sequence[Rejected] = (),
+        lines: int = 0,
+        error: SowError | None = None,
+    ) -> None:
+        self.output = output
+        self.rejected = list(rejected)
+        self.lines = lines
+        self.error = error
 
 
 class Evaluator:
@@ -75,7 +85,7 @@ class Evaluator:
             words = f"messages of type {message_type} have no fields: this expression cannot be applied"
             raise UsageError("SOW-QRY-003", words)
         self._extract = kind.extractor(self.compiled.slots)
-        self._reads_blocks = type(self._extract).__name__ == "FastReader"
+        self._once: _Once | None = getattr(self._extract, "once", None)
 
     def part(self, name: str, chunk: Chunk, block: bytes | None = None) -> Part:
         """Evaluate one chunk of the input ``name``; ``block``: the bytes it was cut out of, if all its lines count."""
@@ -85,24 +95,24 @@ class Evaluator:
         if refusals or chunk.refused:
             part.rejected = _rejected(name, chunk, refusals)
             if self._stops:
-                reached = _before(part.rejected[0], chunk)
-                payloads, rows, refusals = payloads[:reached], rows[:reached], []
+                payloads = payloads[: _before(part.rejected[0], chunk)]
+                rows, refusals = self._rows(payloads, None)
                 part.rejected = part.rejected[:1]
                 part.error = _stopped(part.rejected[0])
         part.output = self._output(name, chunk, payloads, rows, refusals, part)
         return part
 
-    def _rows(self, payloads: list[bytes], block: bytes | None) -> tuple[list[Row], list[Refusal]]:
-        if block is not None and self._reads_blocks:
-            return self._extract(payloads, block)  # type: ignore[call-arg]
+    def _rows(self, payloads: list[bytes], block: bytes | None) -> tuple[Iterable[Row], list[Refusal]]:
+        if block is not None and self._once is not None:
+            return self._once(payloads, block)
         return self._extract(payloads) if payloads else ([], [])
 
     def _output(
         self,
         name: str,
         chunk: Chunk,
-        payloads: Sequence[bytes],
-        rows: list[Row],
+        payloads: list[bytes],
+        rows: Iterable[Row],
         refusals: Sequence[Refusal],
         part: Part,
     ) -> bytes:
@@ -114,7 +124,7 @@ class Evaluator:
             reached = error.facts["index"]
             part.error = _runaway(error, name, chunk, reached)
             part.rejected = [one for one in part.rejected if one.offset < chunk.offset(reached)]
-            found = self._found(payloads[:reached], rows[:reached], headers, bad)
+            found = self._found(payloads[:reached], self._rows(payloads[:reached], None)[0], headers, bad)
         if not found:
             return b""
         if self._matches and self._end is not None:
@@ -122,11 +132,13 @@ class Evaluator:
         return b"\n".join(found) + b"\n"
 
     def _found(
-        self, payloads: Sequence[bytes], rows: list[Row], headers: Sequence[Header] | None, bad: set[int]
+        self, payloads: Sequence[bytes], rows: Iterable[Row], headers: Sequence[Header] | None, bad: set[int]
     ) -> list[bytes]:
         if self._matches:
             places = self.compiled.matches(rows, self._environment, headers)  # type: ignore[union-attr]
             return [payloads[place] for place in places if place not in bad]
+        from sowctl.messages.jsontext import json_text
+
         values = self.compiled.values(rows, self._environment, headers)  # type: ignore[union-attr]
         return [json_text(value) for index, value in enumerate(values) if index not in bad]
 
@@ -142,6 +154,8 @@ def evaluate(evaluator: Evaluator, sources: Iterable[Source]) -> Iterator[Part]:
 
 
 def _rejected(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Rejected]:
+    from sowctl.engine.reports import Rejected
+
     found = [Rejected(name, f.line, f.offset, f.code, f.message, f.payload) for f in chunk.refused]
     for refusal in refusals:
         line, offset = chunk.line(refusal.index), chunk.offset(refusal.index)

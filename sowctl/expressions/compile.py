@@ -5,7 +5,8 @@ A row is a tuple of slot values, one per slot of the compiled expression. The lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from sowctl.expressions.check import NO_FUNCTIONS, check
@@ -18,7 +19,7 @@ from sowctl.expressions.nodes import Logic, Node
 from sowctl.expressions.parse import parse_expression, parse_filter
 from sowctl.values.fields import Row, Slot, SlotValue
 
-Run = Callable[[Sequence[Row], Environment, Any, Any], list[Any]]
+Run = Callable[[Iterable[Row], Environment, Any, Any], list[Any]]
 
 
 class Compiled:
@@ -52,14 +53,14 @@ class Compiled:
             exec(compile(part, "<expression>", "exec"), code.names)
         self._run = code.names["run"]
 
-    def _call(self, rows: Sequence[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
+    def _call(self, rows: Iterable[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
         run = self._run
         assert run is not None
         if self.uses_header and headers is None:
-            headers = [NO_HEADER] * len(rows)
+            headers = repeat(NO_HEADER)
         if self.previous_slots:
             nothing = (None,) * len(self.previous_slots)
-            previous = [nothing if row is None else row for row in previous or [None] * len(rows)]
+            previous = [nothing if row is None else row for row in previous] if previous else repeat(nothing)
         return run(rows, env, headers, previous)
 
 
@@ -68,13 +69,13 @@ class Filter(Compiled):
 
     __slots__ = ()
 
-    def matches(self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[int]:
-        """The indexes of the rows for which the filter is true.
+    def matches(self, rows: Iterable[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[int]:
+        """The indexes of the rows for which the filter is true; every row is read once.
 
         Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
         """
         if self._run is None:
-            return list(range(len(rows)))
+            return [index for index, _ in enumerate(rows)]
         return self._call(rows, env, headers, None)
 
 
@@ -85,7 +86,7 @@ class Value(Compiled):
 
     def values(
         self,
-        rows: Sequence[Row],
+        rows: Iterable[Row],
         env: Environment,
         headers: Sequence[Header] | None = None,
         previous: Sequence[Row | None] | None = None,
@@ -104,7 +105,7 @@ class Tuples(Compiled):
 
     def values(
         self,
-        rows: Sequence[Row],
+        rows: Iterable[Row],
         env: Environment,
         headers: Sequence[Header] | None = None,
         previous: Sequence[Row | None] | None = None,

@@ -14,7 +14,7 @@ what it skips, duplicate members (:mod:`sowctl.messages.jsonplan`), and nesting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -141,15 +141,15 @@ class Members:
 class FastReader(Generic[T]):
     """Reads rows of one plan.
 
-    ``columns``: makes the rows of a whole batch of the columns of the leaves; ``tree``: the row of one decoded payload,
-    None if only the exact reader can tell; ``exact``: the row or the refusal of payload number i; ``refused``: the row
-    of a refused payload.
+    ``columns``: makes the rows of a whole batch, to be read once, of the columns of the leaves; ``tree``: the row of
+    one decoded payload, None if only the exact reader can tell; ``exact``: the row or the refusal of payload number i;
+    ``refused``: the row of a refused payload.
     """
 
     def __init__(
         self,
         plan: Plan,
-        columns: Callable[[list[Column], Batch], list[T]],
+        columns: Callable[[list[Column], Batch], Iterable[T]],
         tree: Callable[[object, bytes], T | None],
         exact: Callable[[int, bytes], T | Refusal],
         refused: T,
@@ -170,12 +170,19 @@ class FastReader(Generic[T]):
         self._decode_tree: Callable[[bytes], object] = msgspec.json.Decoder(float_hook=hook).decode
         self._blank = plan.struct()
 
-    def __call__(self, payloads: Sequence[bytes], joined: bytes | None = None) -> tuple[list[T], list[Refusal]]:
-        """One row per payload, and the refusals. ``joined``: the bytes that the payloads were cut out of, line by line,
-        where the caller still has them."""
+    def __call__(self, payloads: Sequence[bytes]) -> tuple[list[T], list[Refusal]]:
+        """One row per payload, and the refusals."""
+        rows, refusals = self.once(payloads, b"\n".join(payloads))
+        return rows if isinstance(rows, list) else list(rows), refusals
+
+    def once(self, payloads: Sequence[bytes], joined: bytes) -> tuple[Iterable[T], list[Refusal]]:
+        """The same with rows that can be read only once, which nobody has to keep.
+
+        ``joined``: the bytes that the payloads were cut out of, line by line.
+        """
         if not payloads:
             return [], []
-        batch = Batch(payloads, b"\n".join(payloads) if joined is None else joined)
+        batch = Batch(payloads, joined)
         batch.exact = suspects(payloads, batch.joined, self._max_message, self._max_depth)
         if b"\\" in batch.joined:
             self._find_escaped_names(batch)
@@ -185,7 +192,10 @@ class FastReader(Generic[T]):
             batch.structs = _decode_each(self._decode, payloads, batch.exact, self._blank)
         columns = self._all_columns(batch)
         self._find_duplicates(batch, columns)
-        rows = self._columns([columns[leaf].values for leaf in self.plan.leaves], batch)
+        passing = self._columns([columns[leaf].values for leaf in self.plan.leaves], batch)
+        if not batch.tree and not batch.exact:
+            return passing, []
+        rows = list(passing)
         for index in batch.tree - batch.exact:
             row = self._read_tree(payloads[index])
             if row is None:

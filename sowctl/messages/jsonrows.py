@@ -5,7 +5,7 @@ Agrees with :func:`sowctl.messages.jsonshape.slot_value` and :func:`~sowctl.mess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import UNSET, UnsetType
 
@@ -29,12 +29,12 @@ def row_reader(
         return None
     texts = any(slot.text for slot in slots)
 
-    def columns(values: list[Column], batch: Batch) -> list[Row]:
+    def columns(values: list[Column], batch: Batch) -> Iterable[Row]:
         if not slots:
             return [()] * len(batch.payloads)
         signed = texts and b"-0" in batch.joined
         parts = [_slot_column(slot, column, batch, signed) for slot, column in zip(slots, values, strict=True)]
-        return list(zip(*parts, strict=True))
+        return zip(*parts, strict=True)
 
     def tree(root: object, payload: bytes) -> Row | None:
         if texts and b"-0" in payload:
@@ -61,12 +61,12 @@ def key_reader(
     if plan is None:
         return None
 
-    def columns(values: list[Column], batch: Batch) -> list[KeyTexts]:
+    def columns(values: list[Column], batch: Batch) -> Iterable[KeyTexts]:
         if not paths:
             return [()] * len(batch.payloads)
         signed = b"-0" in batch.joined
         parts = [_text_column(path, column, batch, signed) for path, column in zip(paths, values, strict=True)]
-        return list(zip(*parts, strict=True))
+        return zip(*parts, strict=True)
 
     def tree(root: object, payload: bytes) -> KeyTexts | None:
         if b"-0" in payload:
