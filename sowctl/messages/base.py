@@ -28,6 +28,8 @@ NO_FIELDS = "SOW-MSG-005"
 UNKNOWN_TYPE = "SOW-MSG-006"
 BAD_DEFINITION = "SOW-MSG-007"
 NO_SUCH_FIELD = "SOW-MSG-008"
+UNWRITABLE = "SOW-MSG-009"
+MISSING_EXTRA = "SOW-MSG-010"
 
 KeyTexts: TypeAlias = tuple[bytes | None, ...]
 """The texts of one message's key fields in order; ``None`` where a field is NULL."""
@@ -127,7 +129,8 @@ class MessageType(Protocol):
         """``payload`` with constructed fields written into it, in order; what they do not touch keeps its bytes.
 
         Replaced fields keep their place, new ones go last; NULL is written as the type writes it. Raises InputError
-        with the code of a refusal, UsageError ``SOW-MSG-005`` and ``SOW-MSG-008`` where the type has no such fields.
+        with the code of a refusal, ``SOW-MSG-009`` for a value that the format cannot hold, UsageError ``SOW-MSG-005``
+        and ``SOW-MSG-008`` where the type has no such fields.
         """
         ...
 

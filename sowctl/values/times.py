@@ -25,6 +25,8 @@ _STAMP = re.compile(r"([+-]?\d+(?:\.\d+)?)(s|ms|us|ns)")
 _RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)", re.IGNORECASE)
 LATEST: Micros = 253402300799_999999
 """The last microsecond of year 9999: later stamps cannot be written as text."""
+_EARLIEST: Micros = -62135596800_000000
+"""The first microsecond of year 1."""
 
 
 def system_clock() -> Micros:
@@ -40,6 +42,12 @@ def fixed_clock(at: Micros) -> Clock:
 def format_time(at: Micros) -> str:
     """ISO-8601 with microseconds and Z, as all output uses: ``2026-01-02T03:04:05.678901Z``."""
     return (EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds")[:26] + "Z"
+
+
+def format_milliseconds(at: int) -> str:
+    """The instant that formats of messages hold as milliseconds since 1970; outside years 1-9999 their number."""
+    micros = at * 1000
+    return format_time(micros) if _EARLIEST <= micros <= LATEST else str(at)
 
 
 def parse_time(text: str, now: Clock) -> Micros:

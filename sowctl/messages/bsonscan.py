@@ -1,0 +1,102 @@
+"""Where a BSON payload goes wrong: a walk over its bytes, taken only for payloads that the library refused."""
+
+from __future__ import annotations
+
+_FIXED = {
+    0x01: 8, 0x06: 0, 0x07: 12, 0x08: 1, 0x09: 8, 0x0A: 0, 0x10: 4, 0x11: 8, 0x12: 8, 0x13: 16, 0x7F: 0, 0xFF: 0,
+}  # fmt: skip
+"""Bytes of the value of a kind of element."""
+_TEXTS = (0x02, 0x0D, 0x0E)
+_DOCUMENTS = (0x03, 0x04)
+_SMALLEST = 5
+
+
+class _Fault(Exception):
+    def __init__(self, offset: int, words: str | None) -> None:
+        self.where = offset, words
+
+
+def fault(payload: bytes) -> tuple[int | None, str | None]:
+    """Offset and words of the first thing wrong, None where only the library can say."""
+    try:
+        _walk(payload)
+    except _Fault as found:
+        return found.where
+    return None, None
+
+
+def _walk(payload: bytes) -> None:
+    if len(payload) < _SMALLEST:
+        raise _Fault(len(payload), f"a document has at least {_SMALLEST} bytes")
+    size = _integer(payload, 0)
+    if size != len(payload):
+        raise _Fault(0, f"the document says that it has {size:,} bytes; the message has {len(payload):,}")
+    ends = [size]
+    position = 4
+    while ends:
+        end = ends[-1]
+        if position >= end:
+            raise _Fault(end, "a document does not end with a zero byte")
+        start, kind = position, payload[position]
+        if kind == 0:
+            if position + 1 != end:
+                raise _Fault(position, "a document ends before its last byte")
+            ends.pop()
+            position += 1
+            continue
+        position = _text(payload, position + 1, end)
+        if kind in _DOCUMENTS:
+            inner = _integer(payload, position) if position + _SMALLEST <= end else 0
+            if inner < _SMALLEST or position + inner >= end:
+                raise _Fault(position, "the size of a document is wrong")
+            ends.append(position + inner)
+            position += 4
+            continue
+        position = _value(payload, kind, position, end, start)
+
+
+def _value(payload: bytes, kind: int, position: int, end: int, start: int) -> int:
+    """Where the value of an element ends."""
+    if kind in _FIXED:
+        after = position + _FIXED[kind]
+    elif kind in _TEXTS or kind == 0x0C:
+        length = _integer(payload, position) if position + 4 < end else 0
+        after = position + 4 + length
+        if length < 1 or after >= end or payload[after - 1]:
+            raise _Fault(position, "the length of a string is wrong")
+        _utf8(payload, position + 4, after - 1)
+        after += 12 if kind == 0x0C else 0
+    elif kind == 0x05:
+        length = _integer(payload, position) if position + 4 < end else -1
+        if length < 0:
+            raise _Fault(position, "the length of binary data is wrong")
+        after = position + 5 + length
+    elif kind == 0x0B:
+        after = _text(payload, _text(payload, position, end), end)
+    elif kind == 0x0F:
+        after = position + max(_integer(payload, position), 14) if position + 4 < end else end
+    else:
+        raise _Fault(start, f"0x{kind:02x} is no kind of element")
+    if after >= end:
+        raise _Fault(position, "a value does not fit into its document")
+    return after
+
+
+def _text(payload: bytes, position: int, end: int) -> int:
+    """Where the zero-terminated text at ``position`` ends."""
+    zero = payload.find(b"\0", position, end)
+    if zero < 0:
+        raise _Fault(position, "a name has no end")
+    _utf8(payload, position, zero)
+    return zero + 1
+
+
+def _utf8(payload: bytes, start: int, end: int) -> None:
+    try:
+        payload[start:end].decode()
+    except UnicodeDecodeError as problem:
+        raise _Fault(start + problem.start, None) from None
+
+
+def _integer(payload: bytes, position: int) -> int:
+    return int.from_bytes(payload[position : position + 4], "little", signed=True)

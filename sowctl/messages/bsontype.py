@@ -1,0 +1,58 @@
+"""Message type ``bson``: BSON documents (``sowctl-messages(7)``, bson). Needs the extra ``bson``.
+
+The reading is that of the library ``bson`` (of pymongo), see :mod:`sowctl.messages.bsonlib`; here stands only what is
+needed to ask for the type, so that its absence can be told in words.
+"""
+
+from __future__ import annotations
+
+from sowctl.errors import ConfigError
+from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE, MISSING_EXTRA
+from sowctl.messages.definition import TypeDefinition
+from sowctl.messages.trees import depth_of
+from sowctl.messages.treetype import TreeType, too_deep
+from sowctl.messages.treewrite import Tree
+from sowctl.values.fields import Scalar
+
+_OPENERS = b"\x03\x04\x0f"
+"""The kinds of elements that hold documents."""
+
+
+class BsonType(TreeType):
+    """BSON, one document a message; of members given twice the first counts, as in JSON.
+
+    Raises ConfigError ``SOW-MSG-010`` where the library is not installed.
+    """
+
+    kind = "bson"
+
+    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+        super().__init__(max_message, definition=definition)
+        try:
+            from sowctl.messages import bsonlib
+        except ImportError:
+            raise ConfigError(
+                MISSING_EXTRA,
+                f"messages of type {self.name} need the package pymongo, which is not installed",
+                hint="install sowctl[bson]",
+            ) from None
+        self._library = bsonlib
+
+    def decode(self, payload: bytes) -> object:
+        """The document of one payload."""
+        tree = self._library.decode(payload)
+        if len(payload) > 8 * MAX_DEPTH and _openers(payload) >= MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
+            raise too_deep()
+        return tree
+
+    def encode(self, tree: Tree) -> bytes:
+        """A BSON document; integers take 32 bits where these suffice."""
+        return self._library.encode(tree)
+
+    def scalar(self, item: object) -> Scalar:
+        """Kinds that expressions do not know are Strings."""
+        return self._library.scalar(item)
+
+
+def _openers(payload: bytes) -> int:
+    return len(payload) - len(payload.translate(None, _OPENERS))
