@@ -33,3 +33,10 @@ def json_text(value: SlotValue) -> bytes:
 def quoted(text: str) -> bytes:
     """A JSON string."""
     return json.dumps(text, ensure_ascii=False).encode()
+
+
+def untyped_text(raw: bytes) -> bytes:
+    """The JSON text of a value of a format without types: null for nothing, a number where JSON writes it so."""
+    if not raw:
+        return b"null"
+    return raw if _JSON_NUMBER(raw) else quoted(raw.decode("utf-8", "replace"))

@@ -12,8 +12,12 @@ from sowctl.messages.base import MAX_MESSAGE, UNKNOWN_TYPE, MessageType
 from sowctl.messages.definition import TypeDefinition
 
 MESSAGE_TYPES: dict[str, tuple[str, str]] = {
+    "fix": ("sowctl.messages.fixtype", "FixType"),
+    "nvfix": ("sowctl.messages.nvfixtype", "NvfixType"),
     "json": ("sowctl.messages.jsontype", "JsonType"),
     "binary": ("sowctl.messages.binarytype", "BinaryType"),
+    "bson": ("sowctl.messages.bsontype", "BsonType"),
+    "msgpack": ("sowctl.messages.msgpacktype", "MsgpackType"),
 }
 """Name as configurations write it, module, class. A class is called with the largest message size in bytes and, as
 ``definition``, its :class:`TypeDefinition` or None."""

@@ -1,0 +1,75 @@
+"""Messages that are a sequence of tagged fields (fix, nvfix, bflat): delta merge, writes and select lists on it.
+
+A field is its bytes and its tag; several fields of one tag are an array. What an operation does not touch keeps its
+bytes and its place, also what is no field at all (``tag`` None).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from sowctl.errors import UsageError
+from sowctl.messages.base import NO_SUCH_FIELD, SelectList
+
+
+class Field(NamedTuple):
+    """One field: its tag, its bytes in the message, and whether its value is NULL."""
+
+    tag: bytes | None
+    raw: bytes
+    null: bool
+
+
+def merged(base: Sequence[Field], delta: Sequence[Field], *, set_nulls: bool) -> list[Field] | None:
+    """``base`` with the fields of ``delta`` by tag; None where nothing counts. An array replaces, wholly."""
+    news: dict[bytes, list[Field]] = {}
+    for field in delta:
+        if field.tag is not None:
+            news.setdefault(field.tag, []).append(field)
+    if not set_nulls:
+        news = {tag: fields for tag, fields in news.items() if not all(field.null for field in fields)}
+    return _replaced(base, news) if news else None
+
+
+def _replaced(base: Sequence[Field], news: dict[bytes, list[Field]]) -> list[Field]:
+    """The fields of each tag in the place of the first old one, else at the end."""
+    result: list[Field] = []
+    written: set[bytes] = set()
+    for field in base:
+        if field.tag is None or field.tag not in news:
+            result.append(field)
+        elif field.tag not in written:
+            written.add(field.tag)
+            result.extend(news[field.tag])
+    for tag, fields in news.items():
+        if tag not in written:
+            result.extend(fields)
+    return result
+
+
+def assigned(fields: Sequence[Field], writes: Sequence[tuple[bytes, Field | None]]) -> list[Field]:
+    """``fields`` with one field per tag written, or none (None) left of it."""
+    result = list(fields)
+    for tag, new in writes:
+        result = _replaced(result, {tag: [] if new is None else [new]})
+    return result
+
+
+def selected(fields: Sequence[Field], select_list: SelectList, keeps: Callable[[bytes], str]) -> list[Field]:
+    """What a select list leaves; ``keeps`` gives the name of a tag. What is no field stays only where all does."""
+    default = next((include for include, names in select_list if not names), None)
+    named: dict[str, bool] = {}
+    for include, names in select_list:
+        if len(names) == 1:
+            named.setdefault(names[0], include)
+    everything = default is None or default
+    return [field for field in fields if (everything if field.tag is None else named.get(keeps(field.tag), everything))]
+
+
+def tag_of(names: Sequence[str], message_type: str) -> bytes:
+    """The tag that a destination names. Raises UsageError ``SOW-MSG-008`` where it has more than one step."""
+    if len(names) != 1:
+        words = f"messages of type {message_type} are flat: there is no field /{'/'.join(names)} to write"
+        raise UsageError(NO_SUCH_FIELD, words, hint="use a destination of one step")
+    return names[0].encode()

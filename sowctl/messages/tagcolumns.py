@@ -1,0 +1,180 @@
+"""The fields of many tag=value messages at once: searched in all payloads joined, then inferred column by column.
+
+Every payload is preceded by the separator, so ``SEP tag =`` finds a field wherever it stands, and no value reaches into
+the next payload. Agrees with reading one payload after the other (``sowctl-expressions(7)``, FIX and NVFIX).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import ge, lt
+
+from sowctl.values.compare import numeric_reading
+from sowctl.values.fields import Number, Scalar, Slot, SlotValue, Values
+from sowctl.values.paths import Path
+
+_MOST_DIGITS = 18
+_NUMBER_BYTES = b"0123456789+-.eE"
+_STARTS = frozenset(bytes([byte]) for byte in b"0123456789+-. \t\r\n")
+_ZERO = ord("0")
+_ABSENT = Values(())
+
+
+class Joined:
+    """Payloads joined by the separator, and where each begins and ends."""
+
+    def __init__(self, payloads: Sequence[bytes], separator: bytes) -> None:
+        self.separator = separator
+        self.count = len(payloads)
+        self.bytes = separator.join((b"", *payloads, b""))
+        self._payloads = payloads
+        self._starts: list[int] | None = None
+
+    @property
+    def starts(self) -> list[int]:
+        """Offsets of the separators before the payloads, and of the last one of all."""
+        if self._starts is None:
+            self._starts = list(accumulate([len(payload) + 1 for payload in self._payloads], initial=0))
+        return self._starts
+
+    def find(self, tag: bytes) -> list[list[bytes]] | list[bytes]:
+        """The values of one tag: one per payload where each has exactly one, else a list per payload."""
+        needle = self.separator + tag + b"="
+        pieces = self.bytes.split(needle)
+        head = pieces.pop(0)
+        if not pieces:
+            nothing: list[list[bytes]] = [[] for _ in range(self.count)]
+            return nothing
+        separator = self.separator
+        values = [piece[: piece.index(separator)] for piece in pieces]
+        size = len(needle)
+        places = list(accumulate([len(piece) + size for piece in pieces[:-1]], initial=len(head)))
+        starts = self.starts
+        if len(values) == self.count and all(map(ge, places, starts)) and all(map(lt, places, starts[1:])):
+            return values
+        found: list[list[bytes]] = [[] for _ in range(self.count)]
+        at, end = 0, starts[1]
+        for place, value in zip(places, values, strict=True):
+            while place >= end:
+                at += 1
+                end = starts[at + 1]
+            found[at].append(value)
+        return found
+
+
+def tag_of(path: Path, separator: bytes) -> bytes | None:
+    """The tag that a path names; None where no field can have it."""
+    if len(path.steps) != 1:
+        return None
+    tag = path.steps[0].name.encode("utf-8", "surrogatepass")
+    return None if b"=" in tag or separator in tag else tag
+
+
+def slot_column(joined: Joined, slot: Slot) -> list[SlotValue]:
+    """What a slot is in every payload."""
+    tag = tag_of(slot.path, joined.separator)
+    absent = _ABSENT if slot.listed else None
+    if tag is None:
+        return [absent] * joined.count
+    index = slot.path.steps[0].index
+    found = joined.find(tag)
+    if not found:
+        return []
+    if isinstance(found[0], bytes):
+        if index:
+            return [absent] * joined.count
+        column = infer(found, slot.text, joined.separator)
+        return [Values((value,)) for value in column] if slot.listed else list(column)
+    lists = found
+    if index is not None:
+        lists = [values[index : index + 1] for values in lists]
+    flat = infer([value for values in lists for value in values], slot.text, joined.separator)
+    result: list[SlotValue] = []
+    at = 0
+    for values in lists:
+        size = len(values)
+        if size == 1 and not slot.listed:
+            result.append(flat[at])
+        else:
+            result.append(Values(tuple(flat[at : at + size])) if size else absent)
+        at += size
+    return result
+
+
+def text_column(joined: Joined, path: Path) -> list[bytes | None]:
+    """The text of the first value in every payload; None where there is none or an empty one."""
+    tag = tag_of(path, joined.separator)
+    if tag is None:
+        return [None] * joined.count
+    index = path.steps[0].index
+    found = joined.find(tag)
+    if found and isinstance(found[0], bytes):
+        if index:
+            return [None] * joined.count
+        return [value or None for value in found]
+    at = index or 0
+    firsts = [values[at : at + 1] for values in found]
+    return [(values[0] or None) if values else None for values in firsts]  # type: ignore[misc]
+
+
+def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
+    """The scalars of texts: what has a numeric reading is a number, nothing is NULL, all else is a String.
+
+    ``text``: numbers keep their text, where it is not just their decimal digits.
+    """
+    whole = b"".join(values)
+    filled = all(values)
+    if filled and whole.isdigit() and max(map(len, values)) <= _MOST_DIGITS:
+        if text and any(value[0] == _ZERO and len(value) > 1 for value in values):
+            return [_number(value, int(value)) for value in values]
+        return list(map(int, values))
+    if filled and not whole.translate(None, _NUMBER_BYTES):
+        doubles = _doubles(values, whole)
+        if doubles is not None:
+            return list(map(Number, doubles, values)) if text else doubles  # type: ignore[return-value]
+    texts = _texts(values, separator, filled)
+    if {value[:1] for value in values}.isdisjoint(_STARTS):
+        return texts
+    return [
+        string if raw[:1] not in _STARTS else _scalar(raw, string, text)
+        for raw, string in zip(values, texts, strict=True)
+    ]
+
+
+def _scalar(raw: bytes, string: Scalar, text: bool) -> Scalar:
+    reading = numeric_reading(raw)
+    if reading is None:
+        return string
+    return _number(raw, reading) if text else reading
+
+
+def _number(raw: bytes, value: int | float) -> Scalar:
+    if type(value) is int and b"%d" % value == raw:
+        return value
+    return Number(value, raw)
+
+
+def _doubles(values: list[bytes], whole: bytes) -> list[float] | None:
+    """Doubles, if all texts are such; ``whole`` is all of them and has nothing but the bytes of numbers.
+
+    Of those alone ``float`` reads exactly what is a number. No number has two points, so as many points as texts that
+    it reads are one in each.
+    """
+    if whole.count(b".") != len(values):
+        return None
+    try:
+        return list(map(float, values))
+    except ValueError:
+        return None
+
+
+def _texts(values: list[bytes], separator: bytes, filled: bool) -> list[Scalar]:
+    """Strings, as text where they are UTF-8; the separator is in none of them."""
+    if not values:
+        return []
+    try:
+        texts: list[Scalar] = list(separator.join(values).decode().split(separator.decode()))
+    except UnicodeDecodeError:
+        return [value or None for value in values]
+    return texts if filled else [text or None for text in texts]
