@@ -47,7 +47,7 @@ class Joined:
             nothing: list[list[bytes]] = [[] for _ in range(self.count)]
             return nothing
         separator = self.separator
-        values = [piece[: piece.index(separator)] for piece in pieces]
+        values = [piece.partition(separator)[0] for piece in pieces]
         size = len(needle)
         places = list(accumulate([len(piece) + size for piece in pieces[:-1]], initial=len(head)))
         starts = self.starts
