@@ -15,6 +15,7 @@ MESSAGE_TYPES: dict[str, tuple[str, str]] = {
     "fix": ("sowctl.messages.fixtype", "FixType"),
     "nvfix": ("sowctl.messages.nvfixtype", "NvfixType"),
     "json": ("sowctl.messages.jsontype", "JsonType"),
+    "bflat": ("sowctl.messages.bflattype", "BflatType"),
     "binary": ("sowctl.messages.binarytype", "BinaryType"),
     "bson": ("sowctl.messages.bsontype", "BsonType"),
     "msgpack": ("sowctl.messages.msgpacktype", "MsgpackType"),
