@@ -135,3 +135,30 @@ class TopicInfo:
     history: str | None = None
     digest: str | None = None
     note: str | None = None
+
+
+@dataclass(slots=True)
+class CommitReport:
+    """What one staged run wrote, as one group. ``messages`` were read; ``published`` entries were written: to new keys
+    (``inserted``), over others (``updated``), with the bytes that were there (``unchanged``), or as deletions
+    (``deleted``); ``missing`` are deletions of keys without a record, which are not written. ``duplicates``: the whole
+    run had been committed before. ``samples`` are the first refused messages."""
+
+    topic: str
+    message_type: str
+    messages: int = 0
+    published: int = 0
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    deleted: int = 0
+    missing: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    blank: int = 0
+    bytes: int = 0
+    first_txid: int = 0
+    last_txid: int = 0
+    segments: int = 0
+    seconds: float = 0.0
+    samples: list[Rejected] = field(default_factory=list)

@@ -1,0 +1,401 @@
+"""Staging: what the tasks of a bulk write leave for the one commit of its driver (``sowctl-pipeline(1)``, STAGING).
+
+A run has a directory of its own, beside the journal or the store, with a lock file that its driver holds. Tasks write
+segments in it, each attempt under its own name; the driver commits those of the attempts that won and removes the
+directory. A directory whose lock is free belongs to a driver that died: the next run removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sowctl.engine.instance import Instance
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.prepare import Prepared, Preparer
+from sowctl.engine.reports import Rejected
+from sowctl.engine.segments import (
+    DELETE,
+    DELTA,
+    EXPIRES_AT,
+    HAS_CORRELATION_ID,
+    HAS_LIFETIME,
+    HAS_TIME,
+    HAS_USER_KEY,
+    PUBLISH,
+    Rows,
+    SegmentInfo,
+    SegmentWriter,
+)
+from sowctl.errors import MissingError, StorageError, UsageError
+from sowctl.identity.keys import key_bytes
+from sowctl.store.replace import make_directories
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.config.model import InstanceConfig, TopicConfig
+    from sowctl.messages.envelope import Envelope
+
+Operation = Literal["publish", "delta", "delete"]
+OPERATIONS: dict[str, int] = {"publish": PUBLISH, "delete": DELETE, "delta": DELTA}
+SAMPLES = 20
+"""Refused messages of one task that are handed to the driver whole."""
+_GATE, _LOCK, _RUN = "gate", "lock", "run-"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a task needs to stage messages of one topic; travels to the executors.
+
+    ``directory`` is the run's, which they share with the driver. ``now`` microseconds UTC: one clock for all tasks.
+    ``keep_rejects``: refused messages are written down, all of them. ``stop``: the first refused message ends a task's
+    work, because the run will write nothing then.
+    """
+
+    directory: str
+    config: InstanceConfig
+    topic: TopicConfig
+    options: PublishOptions
+    operation: Operation
+    now: int
+    keep_rejects: bool = False
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What one task attempt has staged. Of the refused messages the first few are in ``samples``."""
+
+    attempt: str
+    segments: tuple[SegmentInfo, ...] = ()
+    messages: int = 0
+    blank: int = 0
+    refused: int = 0
+    samples: tuple[Rejected, ...] = ()
+    rejects: str | None = None
+    deltas: bool = False
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """The order of its first message."""
+        return min((segment.first for segment in self.segments), default=(-1, -1))
+
+
+@dataclass(slots=True)
+class Area:
+    """A run's staging directory, held by the driver. Made by :func:`staging`."""
+
+    directory: Path
+    topic: TopicConfig
+    instance: Instance
+
+    def plan(
+        self,
+        options: PublishOptions,
+        *,
+        operation: Operation = "publish",
+        keep_rejects: bool = False,
+        now: int | None = None,
+    ) -> Plan:
+        """What to send to the tasks. Raises UsageError for options that do not fit the topic."""
+        if operation not in OPERATIONS:
+            raise UsageError("SOW-ENG-043", f"there is no operation {operation!r}", hint="publish, delta or delete")
+        Preparer(self.instance, self.topic, options)
+        config = self.instance.config
+        assert config is not None
+        moment = self.instance.now if now is None else now
+        stop = options.on_error != "skip"
+        where = str(self.directory)
+        return Plan(where, config, self.topic, options, operation, moment, keep_rejects, stop)
+
+
+@contextmanager
+def staging(instance: Instance, topic: TopicConfig, *, directory: Path | None = None) -> Iterator[Area]:
+    """A staging directory for one run; it is removed at the end, and so are those that dead drivers left.
+
+    ``directory`` is where to make it instead of beside the instance's files; executors must be able to write there.
+    Raises StorageError ``SOW-ENG-044``.
+    """
+    root = directory if directory is not None else place_of(instance, topic)
+    try:
+        run, lock = _begin(root, instance)
+    except OSError as problem:
+        raise StorageError(
+            "SOW-ENG-044", f"no staging directory can be made: {problem.strerror or problem}", place=str(root)
+        ) from problem
+    try:
+        yield Area(run, topic, instance)
+    finally:
+        shutil.rmtree(run, ignore_errors=True)
+        os.close(lock)
+        with suppress(OSError), _gate(root) as gate:
+            if all(entry.name == _GATE for entry in root.iterdir()):
+                gate.unlink()
+                root.rmdir()
+
+
+def place_of(instance: Instance, topic: TopicConfig) -> Path:
+    """Where an instance stages: beside its journal, else beside the topic's store."""
+    assert instance.config is not None
+    name = f"{instance.config.name}.staging"
+    if topic.journalled and instance.log is not None:
+        return instance.log.directory / name
+    if topic.file is None:
+        raise MissingError(
+            "SOW-ENG-045",
+            f"topic {topic.name!r} has no file and no journal beside which to stage messages",
+            hint="give a staging directory",
+        )
+    return topic.file.parent / name
+
+
+def _begin(root: Path, instance: Instance) -> tuple[Path, int]:
+    """Under the gate: sweep what is stale, make a directory, hold its lock."""
+    with _gate(root, instance):
+        sweep(root)
+        while True:
+            run = root / f"{_RUN}{instance.random(8).hex()}"
+            try:
+                run.mkdir(mode=0o750)
+                break
+            except FileExistsError:
+                continue
+        lock = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, f"{instance.holder} {os.getpid()}\n".encode())
+        return run, lock
+
+
+@contextmanager
+def _gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
+    """Hold the gate file of a staging root, so that nobody sweeps a directory that is being made."""
+    path = root / _GATE
+    while True:
+        if instance is not None:
+            make_directories(root, instance.seam)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if path.exists() and path.stat().st_ino == os.fstat(fd).st_ino:
+                yield path
+                return
+        finally:
+            os.close(fd)
+
+
+def sweep(root: Path) -> list[Path]:
+    """Remove the runs of drivers that are gone; returns their directories. The gate is held."""
+    gone = []
+    for run in sorted(root.glob(f"{_RUN}*")):
+        try:
+            fd = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(run, ignore_errors=True)
+            gone.append(run)
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+    return gone
+
+
+@dataclass(slots=True)
+class _Refused:
+    count: int = 0
+    samples: list[Rejected] = field(default_factory=list)
+
+
+class StageTask:
+    """One attempt of one task: messages in, segments out. Use as a context manager; an error leaves nothing behind.
+
+    ``attempt`` is a name that no other attempt of the run has.
+    """
+
+    def __init__(self, plan: Plan, attempt: str) -> None:
+        self.plan = plan
+        self.attempt = attempt
+        self.stopped = False
+        self._directory = Path(plan.directory)
+        instance = Instance(plan.config, partial(int, plan.now))
+        self._preparer = Preparer(instance, plan.topic, plan.options)
+        self._operation = OPERATIONS[plan.operation]
+        self._writer: SegmentWriter | None = None
+        self._done: list[SegmentInfo] = []
+        self._messages = 0
+        self._deltas = plan.operation == "delta"
+        self._blank = 0
+        self._refused = _Refused()
+        self._rejects = self._directory / f"{attempt}.rejects" if plan.keep_rejects else None
+
+    def add(
+        self,
+        payloads: Sequence[bytes],
+        file: int,
+        positions: Sequence[int],
+        *,
+        envelopes: Sequence[Envelope] | None = None,
+        source: str = "messages",
+        operations: Sequence[str] | None = None,
+        lines: Sequence[int] | None = None,
+    ) -> None:
+        """Prepare and stage messages. ``file`` and ``positions`` are their order in the input; ``source`` its name.
+
+        ``operations`` are their own ones instead of the plan's. Once the plan says stop, the rest is passed over.
+        """
+        if self.stopped or not payloads:
+            return
+        self._messages += len(payloads)
+        ready, refusals = self._prepared(payloads, envelopes)
+        if refusals:
+            self._refuse(refusals, payloads, positions, source, lines)
+            if self.stopped:
+                return
+        codes = None if operations is None else [OPERATIONS[operations[place]] for place in ready.places]
+        self._deltas = self._deltas or (codes is not None and DELTA in codes)
+        self._stage(self._rows(ready, file, positions, codes))
+
+    def count_blank(self, count: int) -> None:
+        """Count empty lines."""
+        self._blank += count
+
+    def refuse(self, rejected: Rejected) -> None:
+        """Note a message that was refused before it came here."""
+        self._messages += 1
+        self._note([rejected])
+
+    def _prepared(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None
+    ) -> tuple[Prepared, list[Refusal]]:
+        by_key = self._operation == DELETE and self.plan.topic.key_mode == "fields" and envelopes is not None
+        if not by_key or envelopes is None or any(envelope.sow_key is None for envelope in envelopes):
+            return self._preparer.prepare(payloads, envelopes)
+        places, digests, refused = [], [], []
+        for place, envelope in enumerate(envelopes):
+            text = envelope.sow_key or ""
+            if text.isascii() and text.isdigit() and int(text) < 1 << 64:
+                places.append(place)
+                digests.append(key_bytes(int(text)) + bytes(8))
+            else:
+                refused.append(Refusal(place, "SOW-PUB-003", f"{text!r} is not a SOW key"))
+        return Prepared(places, [b""] * len(places), digests), refused
+
+    def _rows(self, ready: Prepared, file: int, positions: Sequence[int], codes: list[int] | None) -> Rows:
+        count = len(ready.places)
+        flags = [self._operation] * count if codes is None else codes
+        times, lifetimes = [0] * count, [0] * count
+        for place, time in enumerate(ready.times or ()):
+            if time is not None:
+                flags[place] |= HAS_TIME
+                times[place] = time
+        for place, lifetime in enumerate(ready.lifetimes or ()):
+            if isinstance(lifetime, tuple):
+                flags[place] |= EXPIRES_AT
+                lifetimes[place] = lifetime[1]
+            elif lifetime is not None:
+                flags[place] |= HAS_LIFETIME
+                lifetimes[place] = round(lifetime * 1_000_000)
+        empty: list[bytes | None] = [None] * count
+        for column, bit in ((ready.user_keys, HAS_USER_KEY), (ready.correlation_ids, HAS_CORRELATION_ID)):
+            for place, text in enumerate(column or ()):
+                if text is not None:
+                    flags[place] |= bit
+        return Rows(
+            [file] * count,
+            [positions[place] for place in ready.places],
+            [digest[:8] for digest in ready.digests],
+            [digest[8:] for digest in ready.digests],
+            times,
+            lifetimes,
+            flags,
+            ready.user_keys or empty,
+            ready.correlation_ids or empty,
+            [b""] * count if codes is None and self._operation == DELETE else ready.payloads,
+        )
+
+    def _stage(self, rows: Rows) -> None:
+        if not len(rows):
+            return
+        if self._writer is not None and (rows.files[0], rows.positions[0]) <= self._writer.last:
+            self._close_segment()
+        if self._writer is None:
+            self._writer = SegmentWriter(self._directory, f"{self.attempt}-{len(self._done)}.segment")
+        self._writer.add(rows)
+
+    def _close_segment(self) -> None:
+        if self._writer is not None:
+            self._done.append(self._writer.finish())
+            self._writer = None
+
+    def _refuse(
+        self,
+        refusals: Sequence[Refusal],
+        payloads: Sequence[bytes],
+        positions: Sequence[int],
+        source: str,
+        lines: Sequence[int] | None,
+    ) -> None:
+        self._note(
+            [
+                Rejected(
+                    source,
+                    0 if lines is None else lines[one.index],
+                    positions[one.index],
+                    one.code,
+                    one.message,
+                    payloads[one.index],
+                )
+                for one in refusals
+            ]
+        )
+
+    def _note(self, found: list[Rejected]) -> None:
+        self._refused.count += len(found)
+        self._refused.samples += found[: SAMPLES - len(self._refused.samples)]
+        if self._rejects is not None:
+            with self._rejects.open("ab") as file:
+                file.write(b"".join(map(reject_line, found)))
+        self.stopped = self.plan.stop
+
+    def finish(self) -> Staged:
+        """Complete the segments; what the driver's commit wants to know of this attempt."""
+        self._close_segment()
+        rejects = self._rejects.name if self._rejects is not None and self._refused.count else None
+        samples = tuple(replace(one, payload=(one.payload or b"")[:4096]) for one in self._refused.samples)
+        counts = self._messages, self._blank, self._refused.count
+        return Staged(self.attempt, tuple(self._done), *counts, samples, rejects, self._deltas)
+
+    def __enter__(self) -> StageTask:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.discard()
+            self._writer = None
+        if kind is not None:
+            for info in self._done:
+                (self._directory / info.name).unlink(missing_ok=True)
+
+
+def reject_line(refused: Rejected) -> bytes:
+    """A refused message as one line of JSON, as rejects files have it (``sowctl-publish(1)``, ``--rejects``)."""
+    import json
+    from base64 import b64encode
+
+    row: dict[str, object] = {"source": refused.source, "line": refused.line, "byte": refused.offset}
+    row |= {"code": refused.code, "error": refused.message}
+    if refused.payload is not None:
+        try:
+            row["input"] = refused.payload.decode()
+        except UnicodeDecodeError:
+            row["input_base64"] = b64encode(refused.payload).decode()
+    return json.dumps(row).encode() + b"\n"
