@@ -18,6 +18,7 @@ MESSAGE_TYPES: dict[str, tuple[str, str]] = {
     "bflat": ("sowctl.messages.bflattype", "BflatType"),
     "binary": ("sowctl.messages.binarytype", "BinaryType"),
     "bson": ("sowctl.messages.bsontype", "BsonType"),
+    "xml": ("sowctl.messages.xmltype", "XmlType"),
     "msgpack": ("sowctl.messages.msgpacktype", "MsgpackType"),
 }
 """Name as configurations write it, module, class. A class is called with the largest message size in bytes and, as

@@ -1,0 +1,75 @@
+"""How XML payloads are parsed (``sowctl-messages(7)``, xml): expat of the standard library, hardened.
+
+No document type, hence no entities beyond those of XML itself and nothing that another file could bring in; at most
+:data:`MAX_XML_DEPTH` elements inside one another. Namespaces are not interpreted: prefixes are characters of names and
+``xmlns`` an attribute, which is why this is not the parser of the configuration.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+from xml.parsers import expat
+
+from sowctl.messages.base import MALFORMED, TOO_DEEP, PayloadRefused
+
+MAX_XML_DEPTH = 64
+"""Elements that may stand inside one another."""
+
+SPACE = " \t\r\n"
+
+
+def new_parser() -> expat.XMLParserType:
+    """A parser that hands over whole texts and refuses document types."""
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = _doctype
+    return parser
+
+
+def run(parser: expat.XMLParserType, payload: bytes) -> None:
+    """Parse one payload. Raises PayloadRefused; one that a handler raises gets the offset of what was being read."""
+    try:
+        parser.Parse(payload, True)
+    except expat.ExpatError as problem:
+        words = expat.ErrorString(problem.code)
+        place = f"line {problem.lineno}, column {problem.offset + 1}"
+        raise PayloadRefused(MALFORMED, f"{words} ({place})", max(parser.ErrorByteIndex, 0)) from None
+    except PayloadRefused as problem:
+        problem.offset = max(parser.CurrentByteIndex, 0)
+        raise
+    except (ValueError, LookupError) as problem:
+        raise PayloadRefused(MALFORMED, f"the encoding cannot be read: {problem}", 0) from None
+
+
+def _doctype(name: str, system: str | None, public: str | None, internal: bool) -> NoReturn:
+    raise PayloadRefused(MALFORMED, "a document type is not allowed in a message")
+
+
+def too_deep() -> PayloadRefused:
+    """Why a payload with too many elements inside one another is refused."""
+    return PayloadRefused(TOO_DEEP, f"more than {MAX_XML_DEPTH} elements inside one another")
+
+
+def check(payload: bytes) -> None:
+    """Read one payload for nothing but whether it can be read. Raises PayloadRefused."""
+    parser = new_parser()
+    if payload.count(b"<") > MAX_XML_DEPTH:
+        _count_open(parser)
+    run(parser, payload)
+
+
+def _count_open(parser: expat.XMLParserType) -> None:
+    depth = 0
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MAX_XML_DEPTH:
+            raise too_deep()
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
