@@ -14,6 +14,7 @@ from sowctl.journal.files import JournalFile, Ref, list_numbers
 from sowctl.journal.folder import Folder
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
+from sowctl.journal.stretch import Stretch, planned
 from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
 
@@ -165,6 +166,11 @@ class Journal:
                     raise
                 size = header.size
                 yield Damage(item.file.path, item.offset, size, header.first_txid, header.last_txid, error)
+
+    def stretches(self, after: int = 0, until: int | None = None, size: int = 16 << 20) -> Iterator[Stretch]:
+        """Pieces of about ``size`` stored bytes that hold all complete groups' txids above ``after``, not above
+        ``until``; to be read apart. Only headers are read. Raises DamageError as :meth:`blocks`."""
+        return planned(self._refs(after, None, None, False), after, until, size)
 
     def close(self) -> None:
         """Close files."""
