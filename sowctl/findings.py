@@ -50,14 +50,20 @@ class Finding:
     excerpt: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """A flat dictionary for JSON output; absent parts are left out."""
-        row: dict[str, Any] = {"id": self.id, "level": self.level.name.lower(), "file": self.place.file}
-        for name in ("line", "column", "offset", "element"):
-            if (value := getattr(self.place, name)) is not None:
-                row[name] = value
-        row["message"] = self.message
-        if self.hint is not None:
-            row["hint"] = self.hint
+        """A flat dictionary for JSON output: rule, severity, file, line, column, path, message and hint, None where
+        unknown; ``path`` is the element. ``offset`` is there where the place has one."""
+        row: dict[str, Any] = {
+            "rule": self.id,
+            "severity": self.level.name.lower(),
+            "file": self.place.file,
+            "line": self.place.line,
+            "column": self.place.column,
+            "path": self.place.element,
+            "message": self.message,
+            "hint": self.hint,
+        }
+        if self.place.offset is not None:
+            row["offset"] = self.place.offset
         return row
 
 

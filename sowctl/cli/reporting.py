@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from sowctl.cli.context import Invocation
 from sowctl.findings import Finding, Level
+
+if TYPE_CHECKING:
+    from sowctl.output.findings import Tally
 
 
 def show_findings(
@@ -21,21 +25,43 @@ def show_findings(
 
     ``clean`` is said where there was no finding at all.
     """
+    tally = write_findings(invocation, findings, "json" if as_json else "text")
+    invocation.note(str(tally) if tally.counts else clean)
+    return status if any(found >= level for found in tally.counts) else 0
+
+
+def write_findings(invocation: Invocation, findings: Iterable[Finding], format: str) -> Tally:
+    """Write ``findings`` to standard output as text, json, github (these as they come) or sarif; their count."""
     from sowctl.output import findings as rendering
 
     streams = invocation.streams
     tally = rendering.Tally()
-    colored = streams.colored(streams.stdout)
-    for finding in tally.through(findings):
-        text = (
-            rendering.as_json(finding)
-            if as_json
-            else rendering.as_text(finding, lambda kind, words: streams.paint(kind, words) if colored else words)
-        )
-        streams.stdout.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    if format == "sarif":
+        from sowctl.output.sarif import as_sarif
+
+        streams.stdout.write(as_sarif(tally.through(findings)).encode() + b"\n")
+    else:
+        show = _renderer(invocation, format)
+        for finding in tally.through(findings):
+            streams.stdout.write(show(finding).encode("utf-8", "backslashreplace") + b"\n")
     streams.stdout.flush()
-    invocation.note(str(tally) if tally.counts else clean)
-    return status if any(found >= level for found in tally.counts) else 0
+    return tally
+
+
+def _renderer(invocation: Invocation, format: str) -> Callable[[Finding], str]:
+    from sowctl.output import findings as rendering
+
+    if format == "json":
+        return rendering.as_json
+    if format == "github":
+        from sowctl.output.github import as_github
+
+        return as_github
+    streams = invocation.streams
+    colored = streams.colored(streams.stdout)
+    return lambda finding: rendering.as_text(
+        finding, lambda kind, words: streams.paint(kind, words) if colored else words
+    )
 
 
 def show_report(invocation: Invocation, report: object, summary: str | None) -> None:

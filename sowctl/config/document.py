@@ -107,6 +107,12 @@ class Node:
         for child in self.children:
             yield from child.walk()
 
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables in the text as it was written."""
+        if self.inner < 0 or "${" not in self.source.text:
+            return ()
+        return tuple(dict.fromkeys(re.findall(VARIABLE, _decoded(self.source, self.inner)[0])))
+
     def place_in_text(self, line: int, column: int) -> Place:
         """The place in the file of a line and column of ``text``, through references, CDATA, and variables."""
         lines = self.text.split("\n")
@@ -176,3 +182,5 @@ class Document:
     """The AMPSConfig element."""
     fragment: bool
     """Whether the top element was made up around a fragment."""
+    sources: tuple[Source, ...] = ()
+    """The texts of its files: the main file first, then each include where it is met."""

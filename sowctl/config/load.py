@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from sowctl.config.document import SPACE, VARIABLE, Document, Node, Source
-from sowctl.config.parse import MAX_FILE, Broken, decode, finding_at, parse_elements, read_limited, refuse
+from sowctl.config.parse import (
+    MAX_FILE,
+    Broken,
+    decode,
+    finding_at,
+    parse_elements,
+    read_limited,
+    refuse,
+    unusual_bytes,
+)
 from sowctl.config.problems import TOO_DEEP, TOO_LARGE, UNREADABLE, as_error
 from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, Scan, scan
 from sowctl.errors import ConfigError
@@ -106,12 +115,15 @@ class _Reader:
             "AMPS_VERSION": REFERENCE_VERSION,
         }
         self.variables = {**environment, **built_in, **defines}
+        self.built_in = built_in.keys() - defines.keys()
         self.findings = findings
         self.nodes = 0
         self.attributes = 0
         self.includes = 0
         self.bytes = 0
         self.ceiling = DEFAULT_EXPANSION
+        self.sources: list[Source] = []
+        self.named: set[str] = set()
 
     def document(self, fragment: bool, root: Path | None) -> Document:
         try:
@@ -139,13 +151,19 @@ class _Reader:
                 raise Broken(part.broken("X005", number, f"/{tag.name}", message, hint))
             top = self.node(part, number, "/AMPSConfig")
         base = self.directory if root is None else root
-        return Document(self.path, self.directory, base, top, wrapped)
+        return Document(self.path, self.directory, base, top, wrapped, tuple(self.sources))
 
     def report(self, finding: Finding) -> None:
         """Raise, or note and go on, as the caller asked."""
         if self.findings is None:
             raise Broken(finding)
         self.findings.append(finding)
+
+    def note(self, rule: str, level: Level, source: Source, place: Place, message: str, hint: str) -> None:
+        """Note what no loading stops at, where the caller collects."""
+        if self.findings is not None:
+            excerpt = source.excerpt(place.line or 1, place.column or 1)
+            self.findings.append(Finding(rule, level, place, message, hint, excerpt))
 
     def parse(self, data: bytes, file: str, chain: tuple[Path, ...], fragment: bool) -> tuple[_Part, bool]:
         if len(data) > MAX_FILE:
@@ -154,6 +172,10 @@ class _Reader:
         self.bytes += len(data)
         text = decode(data, file)
         source = Source(file, text, self.variables)
+        self.sources.append(source)
+        if self.findings is not None and (marks := unusual_bytes(data)):
+            hint = "save the file as UTF-8 without a mark, with line feeds"
+            self.note("X017", Level.INFO, source, source.place(0), f"the file has {marks}", hint)
         found = scan(text, nodes=MAX_NODES - self.nodes, attributes=MAX_ATTRIBUTES - self.attributes)
         refuse(source, found)
         self.nodes += len(found.tags)
@@ -172,7 +194,10 @@ class _Reader:
         return part, number
 
     def include(self, part: _Part, number: int, element: str) -> _Part | None:
-        text = self.expand(part, number, element, part.elements[number].text or "").strip(SPACE)
+        written = (part.elements[number].text or "").strip(SPACE)
+        text = self.expand(part, number, element, written).strip(SPACE)
+        if self.findings is not None:
+            self.judge_include(part, number, element, written, text)
         # The name as written is kept for messages; only the resolved one decides what may be read.
         shown = Path(part.source.file).parent / text
         try:
@@ -206,6 +231,22 @@ class _Reader:
             )
             raise Broken(part.broken("X008", number, element, message))
         return inner
+
+    def judge_include(self, part: _Part, number: int, element: str, written: str, text: str) -> None:
+        """Say what is odd about an Include: its path, its attributes, elements inside it."""
+        place = part.source.place(part.tags[number].start, element)
+        if text and not Path(text).is_absolute():
+            message = f"relative Include path '{written}' is ambiguous; here it counts from the including file"
+            hint = f"write ${{AMPS_CONFIG_DIRECTORY}}/{written}"
+            self.note("X016", Level.WARNING, part.source, place, message, hint)
+        for name, value in part.elements[number].attrib.items():
+            if name != "comment":
+                hint = "remove it; comment is the one attribute of Include"
+                message = f"unexpected attribute '{name}' on Include"
+                self.note("X012", Level.WARNING, part.source, place, message, hint)
+            elif value.strip().lower() not in ("true", "false"):
+                message = f"Include comment attribute must be true or false, not '{value}'"
+                self.note("X013", Level.WARNING, part.source, place, message, 'write comment="true" or remove it')
 
     def wrapped(self, part: _Part) -> Node:
         """AMPSConfig around the top elements, and where none of them is a section, the sections that they belong in."""
@@ -264,6 +305,9 @@ class _Reader:
             text = self.expand(part, number, element, text)
         attributes = {key: self.expand(part, number, element, value) for key, value in parsed.attrib.items()}
         place = part.source.place(tag.start, element)
+        if self.findings is not None and (":" in tag.name or "xmlns" in part.source.text[tag.start : tag.inner]):
+            message = f"namespace prefix or xmlns on {tag.name}; an element with a prefix is unknown"
+            self.note("X015", Level.WARNING, part.source, place, message, "remove it; the dialect has no namespaces")
         complete = len(children) == len(tag.children)
         return Node(tag.name, text.strip(SPACE), attributes, children, place, part.source, tag.inner, complete)
 
@@ -274,6 +318,11 @@ class _Reader:
                 hint = f"set it in the environment or with -D{name}=VALUE"
                 self.report(part.broken("X009", number, element, f"environment variable '{name}' is not set", hint))
                 return match[0]
+            if name in self.built_in and name not in self.named:
+                self.named.add(name)
+                place = part.source.place(part.tags[number].start, element)
+                message = f"variable '{name}' supplied by built-in value {self.variables[name]}"
+                self.note("X010", Level.INFO, part.source, place, message, f"to fix it pass --define {name}=VALUE")
             return self.variables[name]
 
         return re.sub(VARIABLE, value, text)

@@ -75,6 +75,14 @@ def decode(data: bytes, file: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
+def unusual_bytes(data: bytes) -> str:
+    """What the bytes have that no text needs: a mark at their beginning, carriage returns; empty where neither."""
+    found = ["a byte order mark"] if any(data.startswith(mark) for mark, _ in _BOMS) else []
+    if b"\r\n" in data:
+        found.append("CRLF line ends")
+    return " and ".join(found)
+
+
 def refuse(source: Source, found: Scan) -> None:
     """Refuse a document type and what passes the limits."""
     if found.exceeded is not None:

@@ -7,15 +7,16 @@ advice use the same tables and belong to lint. Ruled by ``sow-config(5)``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from sowctl.config.document import Document, Node
+from sowctl.config.document import Document, Node, Source
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.load import load_collecting
 from sowctl.config.rules.survey import Survey
-from sowctl.config.rules.table import RULES
+from sowctl.config.rules.table import RULES, by_id
 from sowctl.config.structure import check
 from sowctl.config.texts import check_text
 from sowctl.findings import Finding, Level
@@ -51,19 +52,50 @@ def inspect(
 
     Raises as :func:`validate` does.
     """
+    wanted = frozenset(rule.id for rule in RULES if rule.worst >= least)
+    findings, sources = examine(path, wanted, environment=environment, defines=defines, fragment=fragment)
+    return ordered(findings, sources, str(path))
+
+
+def examine(
+    path: str | Path,
+    wanted: frozenset[str],
+    *,
+    environment: Mapping[str, str],
+    defines: Mapping[str, str] | None = None,
+    fragment: bool = False,
+) -> tuple[list[Finding], tuple[Source, ...]]:
+    """The findings as they come and the texts of the files; of the table of rules only the ``wanted`` ones are run.
+
+    What the loader, the element table and the expressions find is not chosen from. Without a usable document there are
+    no texts. Raises as :func:`validate` does.
+    """
     document, findings = load_collecting(path, environment=environment, defines=defines, fragment=fragment)
-    if document is not None:
-        findings.extend(_checked(document, least))
+    if document is None:
+        return findings, ()
+    findings.extend(_checked(document, wanted))
+    return findings, document.sources
+
+
+def ordered(findings: Iterable[Finding], sources: Iterable[Source], main: str) -> list[Finding]:
+    """Each finding once, with a hint: those of the main file by line and column, then those of each include."""
     unique = {(finding.id, finding.place, finding.message): finding for finding in findings}
-    order = {name: number for number, name in enumerate(dict.fromkeys(f.place.file for f in findings))}
-    main = str(path)
-    return sorted(
-        unique.values(),
-        key=lambda f: (f.place.file != main, order[f.place.file], f.place.line or 0, f.place.column or 0, f.id),
-    )
+    order = {file: number for number, file in enumerate(dict.fromkeys((main, *(source.file for source in sources))))}
+    for finding in unique.values():
+        order.setdefault(finding.place.file, len(order))
+    chosen = sorted(unique.values(), key=lambda f: (order[f.place.file], f.place.line or 0, f.place.column or 0, f.id))
+    return [finding if finding.hint else replace(finding, hint=_advice(finding.id)) for finding in chosen]
 
 
-def _checked(document: Document, least: Level) -> Iterator[Finding]:
+def _advice(rule: str) -> str | None:
+    """What the page of a rule says to write instead."""
+    from sowctl.config.rules.pages import page_of
+
+    known = by_id().get(rule)
+    return None if known is None else page_of(known).instead.replace("``", "").removesuffix(".")
+
+
+def _checked(document: Document, wanted: frozenset[str]) -> Iterator[Finding]:
     survey = Survey(document.top, document.root)
 
     def deep(node: Node, row: Element) -> Iterator[Finding]:
@@ -75,5 +107,5 @@ def _checked(document: Document, least: Level) -> Iterator[Finding]:
         if not (document.fragment and finding.id == "S004"):
             yield finding
     for rule in RULES:
-        if rule.worst >= least:
+        if rule.id in wanted:
             yield from rule.run(survey)

@@ -254,7 +254,7 @@ def test_check(shop: Cli) -> None:
     store.write_bytes(data)
     damaged = shop("check", "orders", "--format", "json")
     assert damaged.status == 5
-    assert json.loads(damaged.out.splitlines()[0])["level"] == "error"
+    assert json.loads(damaged.out.splitlines()[0])["severity"] == "error"
 
 
 def test_validate(cli: Cli) -> None:
@@ -266,7 +266,7 @@ def test_validate(cli: Cli) -> None:
     assert re.match(r"bad\.xml:4:\d+: ", bad.out)
     assert "1 error" in bad.err
     (finding,) = [json.loads(line) for line in cli("validate", "-F", "json", "bad.xml").out.splitlines()]
-    assert (finding["level"], finding["line"]) == ("error", 4)
+    assert (finding["rule"], finding["severity"], finding["line"]) == ("S034", "error", 4)
     assert cli("validate", "missing.xml").status == 4
 
 

@@ -182,7 +182,7 @@ class TestInclude:
     def test_a_missing_one_does_not_hide_other_errors(self, write: Write) -> None:
         path = write("<AMPSConfig><Logging><Include>no.xml</Include></Logging><Name>${A}</Name></AMPSConfig>")
         document, findings = load_collecting(path, environment={})
-        assert [finding.id for finding in findings] == ["X006", "X009"]
+        assert [finding.id for finding in findings] == ["X016", "X006", "X009"]
         assert document is not None
         assert not document.top.children[0].complete
 

@@ -38,10 +38,12 @@ def test_styles_are_named_after_levels() -> None:
 
 def test_json() -> None:
     row = json.loads(as_json(FULL))
-    assert row["line"] == 41
+    assert list(row) == ["rule", "severity", "file", "line", "column", "path", "message", "hint", "excerpt"]
+    assert (row["rule"], row["severity"], row["line"], row["path"]) == ("X001", "error", 41, "/AMPSConfig/SOW")
     assert row["excerpt"] == FULL.excerpt
     assert as_json(FULL).isascii()
     assert "excerpt" not in json.loads(as_json(BARE))
+    assert (json.loads(as_json(BARE))["hint"], json.loads(as_json(BARE))["offset"]) == (None, 512)
 
 
 def test_tally() -> None:

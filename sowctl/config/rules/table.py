@@ -8,12 +8,14 @@ expressions (:mod:`sowctl.config.texts`: S035, S036, S038, S063, F015 to F018). 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
-from sowctl.config.problems import TOO_DEEP, TOO_LARGE, TOO_MANY, UNREADABLE, code_of
+from sowctl.config.problems import TOO_DEEP, TOO_LARGE, TOO_MANY, UNKNOWN_WORD, UNREADABLE, UNUSED_WORD, code_of
 from sowctl.config.rules.at_load import LOADING
 from sowctl.config.rules.rule import Rule
 from sowctl.config.rules.table_advice import ADVICE
+from sowctl.errors import UsageError
 from sowctl.findings import Level
 
 _E, _W, _I = Level.ERROR, Level.WARNING, Level.INFO
@@ -241,8 +243,10 @@ LIMITS: tuple[Rule, ...] = (
     Rule(TOO_DEEP, _E, "nested-too-deep", "the file"),
     Rule(TOO_MANY, _E, "too-many-elements", "the file"),
     Rule(UNREADABLE, _E, "file-unreadable", "the file"),
+    Rule(UNKNOWN_WORD, _W, "unknown-suppression", "a comment for lint"),
+    Rule(UNUSED_WORD, _I, "unused-suppression", "a comment for lint"),
 )
-"""Reasons that have a code and no published number: limits of this program, and files that cannot be read."""
+"""Reasons that have a code and no published number: limits of this program, unreadable files, comments for lint."""
 
 RULES: tuple[Rule, ...] = (
     *_XML,
@@ -273,3 +277,30 @@ def find(word: str) -> Rule | None:
         if word.lower() == rule.title or word.upper() == code_of(rule.id):
             return rule
     return None
+
+
+def select(words: Iterable[str]) -> frozenset[str]:
+    """The ids that words mean: ids, codes, titles, beginnings of ids such as ``B`` or ``S04``, and ``all``.
+
+    Raises :class:`~sowctl.errors.UsageError` SOW-CFG-050 for a word that means none.
+    """
+    chosen: set[str] = set()
+    for word in words:
+        beginning = word.upper()
+        found = {rule for rule in by_id() if rule.startswith(beginning)} if beginning[:4] != "SOW-" else set()
+        if word.lower() == "all":
+            found = set(by_id())
+        elif (rule := find(word)) is not None:
+            found = {rule.id}
+        if not found or not word:
+            raise UsageError("SOW-CFG-050", f"there is no rule {word}", hint=near(word) or "sowctl lint --list")
+        chosen |= found
+    return frozenset(chosen)
+
+
+def near(word: str) -> str | None:
+    """A hint that names the rule whose id or title is nearest to a word."""
+    from sowctl.config.spelling import nearest
+
+    close = nearest(word, (name for rule in by_id().values() for name in (rule.id, rule.title)))
+    return f"did you mean {close}?" if close else None

@@ -130,4 +130,17 @@ PAGES: dict[str, str] = {
         Example: ``sowctl lint amps.xlm``.
         Instead: name a readable file.
         """,
+    "SOW-CFG-040": """What: a comment for lint that it does not understand, or that names no rule.
+
+        Why: it switches nothing off, and somebody believes that it does.
+        Example: ``<!-- sowctl: ignore B999 -->``.
+        Instead: name rules by id, title or the beginning of an id: ``<!-- sowctl: ignore B012, D because ... -->``.
+        """,
+    "SOW-CFG-041": """What: a comment that switches a rule off which nothing in its reach breaks.
+
+        Why: it is left over, or stands in the wrong place: it counts for the element that follows it, or, before the
+        root, for its file.
+        Example: ``<!-- sowctl: ignore D001 -->`` before a Topic that is called Topic.
+        Instead: remove the comment, or move it.
+        """,
 }

@@ -1,0 +1,103 @@
+"""``lint``: every finding of every level over several configurations, chosen by rule and severity.
+
+The engine-level functions behind ``sowctl lint``. The rules are those of :mod:`sowctl.config.rules.table`; comments in
+the files may switch some off (:mod:`sowctl.config.suppress`). Ruled by ``sowctl-lint(7)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sowctl.config.document import Source
+from sowctl.config.problems import UNREADABLE
+from sowctl.config.rules.table import by_id, select
+from sowctl.config.suppress import apply
+from sowctl.config.validate import examine, ordered
+from sowctl.errors import ConfigError, UsageError
+from sowctl.findings import Finding, Level, Place
+
+
+class Linted(NamedTuple):
+    """One file that was looked at: its findings by place, and whether it could be read at all."""
+
+    path: Path
+    findings: list[Finding]
+    readable: bool
+
+
+def chosen_rules(selected: Sequence[str] = (), ignored: Sequence[str] = ()) -> frozenset[str]:
+    """The ids of the rules to report: those selected, or all, less those ignored.
+
+    Words are ids, titles, codes, beginnings of ids, each possibly a list separated by commas. Raises
+    :class:`~sowctl.errors.UsageError` SOW-CFG-050 for an unknown word.
+    """
+    wanted = select(_split(selected)) if selected else frozenset(by_id())
+    return wanted - select(_split(ignored))
+
+
+def _split(words: Iterable[str]) -> list[str]:
+    return [part for word in words for part in word.replace(",", " ").split()]
+
+
+def lint(
+    paths: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str],
+    defines: Mapping[str, str] | None = None,
+    fragment: bool = False,
+    rules: frozenset[str] | None = None,
+    least: Level = Level.INFO,
+) -> Iterator[Linted]:
+    """Each configuration with its findings that are of ``rules`` (default all) and at least as bad as ``least``.
+
+    A directory stands for every ``*.xml`` below it, in the order of the names, except those that another one of them
+    includes. A file that cannot be read has that as its one finding. Raises UsageError SOW-CFG-051 for a directory
+    without such files.
+    """
+    active = frozenset(by_id()) if rules is None else rules
+    seen: set[Path] = set()
+    for named in paths:
+        path = Path(named)
+        candidates = _below(path) if path.is_dir() else [path]
+        results = []
+        included: set[Path] = set()
+        for candidate in candidates:
+            if candidate.resolve() in seen:
+                continue
+            result, sources = _linted(candidate, active, least, environment, defines or {}, fragment)
+            included.update(Path(source.file).resolve() for source in sources[1:])
+            results.append(result)
+        for result in results:
+            resolved = result.path.resolve()
+            if resolved not in seen and not (path.is_dir() and resolved in included):
+                seen.add(resolved)
+                yield result
+
+
+def _below(directory: Path) -> list[Path]:
+    found = sorted(path for path in directory.rglob("*.xml") if path.is_file())
+    if not found:
+        raise UsageError("SOW-CFG-051", f"there is no *.xml file below {directory}", hint="name a configuration")
+    return found
+
+
+def _linted(
+    path: Path,
+    active: frozenset[str],
+    least: Level,
+    environment: Mapping[str, str],
+    defines: Mapping[str, str],
+    fragment: bool,
+) -> tuple[Linted, tuple[Source, ...]]:
+    # Rules run whatever their level: a comment about one that is too mild to be shown is used all the same.
+    try:
+        found, sources = examine(path, active, environment=environment, defines=defines, fragment=fragment)
+    except ConfigError as error:
+        if error.code != UNREADABLE:
+            raise
+        finding = Finding(UNREADABLE, Level.ERROR, Place(str(path)), error.message, error.hint)
+        return Linted(path, [finding], False), ()
+    kept = apply((finding for finding in found if finding.id in active), sources, active)
+    return Linted(path, [f for f in ordered(kept, sources, str(path)) if f.level >= least], True), sources

@@ -1,0 +1,129 @@
+"""Comments that switch rules off: ``<!-- sowctl: ignore B012, D003 because the logs go to a ramdisk -->``.
+
+Before the root element such a comment counts for its whole file, elsewhere for the element that follows it and all that
+stands in that one. It names rules as ``--select`` does; words after ``because`` are for people. Only lint obeys it:
+what would stop an instance stops it whatever a comment says, so ``validate`` does not. A comment that names an unknown
+rule, or that nothing needed, is itself a finding. Ruled by ``sowctl-lint(7)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from sowctl.config.document import Source
+from sowctl.config.problems import UNKNOWN_WORD, UNUSED_WORD
+from sowctl.config.rules.table import select
+from sowctl.errors import UsageError
+from sowctl.findings import Finding, Level
+
+_PIECE = re.compile(
+    r"(?s)<!--(.*?)-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(/?)[^\s<>/]+(?:[^\"'<>]|\"[^\"]*\"|'[^']*')*?(/?)>"
+)
+_DIRECTIVE = re.compile(r"(?s)\s*sowctl(?:-lint)?\s*(?::\s*|\s)(ignore|assume|[a-z]+)\b(.*)")
+_FORM = "write <!-- sowctl: ignore RULE, RULE -->"
+_WORDS = re.compile(r"(?s)(.*?)(?:\bbecause\b.*)?")
+
+
+class Suppression(NamedTuple):
+    """One comment: where it stands, the rules it names, and the lines and columns between which it counts."""
+
+    source: Source
+    offset: int
+    word: str
+    rules: frozenset[str]
+    first: tuple[int, int]
+    last: tuple[int, int]
+
+
+def apply(findings: Iterable[Finding], sources: Iterable[Source], active: frozenset[str]) -> Iterator[Finding]:
+    """The findings that no comment switches off, and what is to be said about the comments.
+
+    ``active`` are the ids of the rules that were asked for: a comment about another rule is neither used nor unused.
+    """
+    suppressions: list[Suppression] = []
+    for source in {source.file: source for source in sources}.values():
+        if "sowctl" in source.text:
+            for found in _read(source):
+                if isinstance(found, Finding):
+                    if found.id in active:
+                        yield found
+                else:
+                    suppressions.append(found)
+    used: set[tuple[int, int, str]] = set()
+    for finding in findings:
+        matching = [suppression for suppression in suppressions if _covers(suppression, finding)]
+        used.update((id(found.source), found.offset, found.word) for found in matching)
+        if not matching:
+            yield finding
+    if UNUSED_WORD in active:
+        for found in suppressions:
+            if found.rules <= active and (id(found.source), found.offset, found.word) not in used:
+                message = f"nothing here breaks {found.word}; the comment switches nothing off"
+                yield _at(
+                    found.source, found.offset, UNUSED_WORD, Level.INFO, message, "remove the comment, or move it"
+                )
+
+
+def _covers(suppression: Suppression, finding: Finding) -> bool:
+    place = finding.place
+    if finding.id not in suppression.rules or place.file != suppression.source.file:
+        return False
+    return suppression.first <= (place.line or 1, place.column or 1) <= suppression.last
+
+
+def _read(source: Source) -> Iterator[Suppression | Finding]:
+    """The suppressions of one file, and the findings about words that name no rule."""
+    reach: list[tuple[int, list[tuple[int, str]]]] = []
+    waiting: list[tuple[int, str]] = []
+    rooted = False
+    for piece in _PIECE.finditer(source.text):
+        start, end = piece.span()
+        if piece[1] is not None:
+            words = _DIRECTIVE.fullmatch(piece[1])
+            if words is not None and words[1] == "ignore":
+                waiting.append((start, words[2]))
+            elif words is not None and words[1] != "assume":
+                message = f"'{words[1]}' is not known in a comment for sowctl"
+                yield _at(source, start, UNKNOWN_WORD, Level.WARNING, message, _FORM)
+        elif piece[2] == "":
+            if not rooted:
+                reach.append((0, waiting))
+                rooted, waiting = True, []
+            reach.append((start, waiting))
+            waiting = []
+        if piece[2] == "/" or piece[3] == "/":
+            # What no element follows counts for nothing.
+            for offset, names in waiting:
+                yield from _rules(source, offset, names, (offset, offset))
+            begin, inside = reach.pop()
+            for offset, names in inside:
+                yield from _rules(source, offset, names, (begin, end))
+            waiting = []
+    for begin, inside in reach:
+        for offset, names in inside:
+            yield from _rules(source, offset, names, (begin, len(source.text)))
+    for offset, names in waiting:
+        yield from _rules(source, offset, names, (offset, offset))
+
+
+def _rules(source: Source, offset: int, words: str, reach: tuple[int, int]) -> Iterator[Suppression | Finding]:
+    """One suppression for each word, so that each can be unused by itself."""
+    match = _WORDS.fullmatch(words)
+    names = re.findall(r"[^\s,;]+", match[1] if match is not None else words)
+    if not names:
+        message = "the comment names no rule"
+        yield _at(source, offset, UNKNOWN_WORD, Level.WARNING, message, _FORM)
+    for name in names:
+        try:
+            rules = select([name])
+        except UsageError as error:
+            yield _at(source, offset, UNKNOWN_WORD, Level.WARNING, error.message, error.hint or "sowctl lint --list")
+            continue
+        yield Suppression(source, offset, name, rules, *map(source.position, reach))
+
+
+def _at(source: Source, offset: int, rule: str, level: Level, message: str, hint: str) -> Finding:
+    place = source.place(offset)
+    return Finding(rule, level, place, message, hint, source.excerpt(place.line or 1, place.column or 1))
