@@ -29,6 +29,8 @@ def merged(base: bytes, old: Spanned, delta: bytes, new: Spanned, *, set_nulls: 
 
 def assigned(payload: bytes, root: Spanned, writes: Sequence[Write]) -> bytes:
     """``payload``, read as ``root``, with fields written and removed. A root that is no object makes room for one."""
+    if not writes:
+        return payload
     tree: dict[str, Node] = dict(root.value) if isinstance(root.value, dict) else {}
     for write in writes:
         if write.remove:

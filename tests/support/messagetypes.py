@@ -1,0 +1,115 @@
+"""One sample message per message type, with the same fields, for the suite that all types pass.
+
+The message has ``a`` = "x" (a String), ``n`` = 5, ``f`` = 2.5, ``e`` = NULL and ``l`` = the list 1, 2; ``delta`` has
+``n`` = 6, ``z`` = 1 and ``a`` = NULL. A type adds a row here: the bytes are written by hand or by a library of its own,
+and never by the type.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+import bson
+import msgpack
+
+from sowctl.messages.base import MAX_MESSAGE, MessageType
+from sowctl.messages.definition import TypeDefinition
+from sowctl.messages.types import get_type
+from sowctl.values.paths import Path, parse_path
+
+
+def _same(name: str) -> str:
+    return f"/{name}"
+
+
+class Sample(NamedTuple):
+    """A type and its messages. ``path`` spells the path of a field; ``bad`` are payloads that cannot be read."""
+
+    kind: str | TypeDefinition
+    message: bytes
+    delta: bytes
+    empty: bytes
+    bad: tuple[bytes, ...]
+    path: Callable[[str], str] = _same
+    typed: bool = True
+    """Whether values have kinds of their own, so that numbers have no original text."""
+
+    def __str__(self) -> str:
+        return self.kind if isinstance(self.kind, str) else f"{self.kind.kind}-as-{self.kind.name}"
+
+    def type(self, max_message: int = MAX_MESSAGE) -> MessageType:
+        """The type itself."""
+        return get_type(self.kind, max_message=max_message)
+
+    def at(self, name: str) -> Path:
+        """The path of a field."""
+        return parse_path(self.path(name))
+
+
+TREE = {"a": "x", "n": 5, "f": 2.5, "e": None, "l": [1, 2]}
+DELTA = {"n": 6, "z": 1, "a": None}
+_TAGS = {name: str(number) for number, name in enumerate("anfelzqk", start=1)}
+
+
+def _bflat_double(value: float) -> bytes:
+    return b"\x39f" + struct.pack("<d", value)
+
+
+SAMPLES = [
+    Sample(
+        "json",
+        b'{"a":"x", "n":5,"f":2.5,"e":null,"l":[1,2]}',
+        b'{"n":6,"z":1,"a":null}',
+        b"{}",
+        (b"", b"{", b'{"a":1}x', b'{"a":"\xff"}', b"[" * 300),
+        typed=False,
+    ),
+    Sample(
+        TypeDefinition("last", "json", first_wins=False),
+        b'{"a":"no","a":"x", "n":5,"f":2.5,"e":null,"l":[1,2]}',
+        b'{"n":7,"n":6,"z":1,"a":null}',
+        b"{}",
+        (b"", b"{", b'{"a":1}x', b'{"a":"\xff"}', b"[" * 300),
+        typed=False,
+    ),
+    Sample(
+        "fix",
+        b"1=x\x012=5\x013=2.5\x014=\x015=1\x015=2\x01",
+        b"2=6\x016=1\x011=\x01",
+        b"",
+        (),
+        path=lambda name: f"/{_TAGS.get(name, '99')}",
+        typed=False,
+    ),
+    Sample("nvfix", b"a=x\x01n=5\x01f=2.5\x01e=\x01l=1\x01l=2\x01", b"n=6\x01z=1\x01a=\x01", b"", (), typed=False),
+    Sample(
+        TypeDefinition("semicolons", "nvfix", field_separator=b";"),
+        b"a=x;n=5;f=2.5;e=;l=1;l=2",
+        b"n=6;z=1;a=",
+        b"",
+        (),
+        typed=False,
+    ),
+    Sample(
+        "bflat",
+        b"\x09a\x01x" + b"\x19n\x05" + _bflat_double(2.5) + b"\x01e" + b"\x99l\x02\x01\x02",
+        b"\x19n\x06\x19z\x01\x01a",
+        b"",
+        (b"\x09a\x05x", b"\x50", b"\x1a", b"\x00\x80", b"\x81a\x80\x80\x80\x80\x10", b"\x89a\x02\x01x", b"\x49a\x80"),
+    ),
+    Sample("bson", bson.encode(TREE), bson.encode(DELTA), bson.encode({}), (b"", b"\x05\0\0\0", b"\x06\0\0\0\0\0")),
+    Sample("msgpack", msgpack.packb(TREE), msgpack.packb(DELTA), msgpack.packb({}), (b"", b"\x81\xa1a", b"\xc1")),
+    Sample(
+        "xml",
+        b"<m><a>x</a><n>5</n><f>2.5</f><e/><l>1</l><l>2</l></m>",
+        b"<m><n>6</n><z>1</z><a/></m>",
+        b"<m/>",
+        (b"", b"<m>", b"<m></n>", b"<m/>x", b"<m>&x;</m>", b"<!DOCTYPE m [<!ENTITY a 'b'>]><m>&a;</m>", b"<m>" * 70),
+        path=lambda name: f"/m/{name}",
+        typed=False,
+    ),
+    Sample("binary", b"\x00\xff\n", b"new", b"", ()),
+]
+"""Every type once, and defined ones."""
