@@ -23,6 +23,7 @@ from sowctl.errors import SowError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM
 from sowctl.store import codec
+from sowctl.store.changes import decode_entry
 from sowctl.store.check import Coverage
 from sowctl.store.handle import Handle, Mode, open_handle
 from sowctl.store.locks import Files
@@ -63,6 +64,8 @@ class Examination:
         if before != self.expiry_sum and not self.skipped:
             yield self._finding("SOW-STO-052", "the expiry index disagrees with the records", "expiry")
         yield from self._read_sequences()
+        if self.databases.changes is not None:
+            yield from self._walk("changes", self.databases.changes, self._changes)
         if self.meta is not None and not self.skipped:
             yield from self._totals(self.meta)
 
@@ -167,6 +170,10 @@ class Examination:
         self.expiry_sum += sum(map(xxh3_64_intdigest, keys))
         if codec.damaged_entries(keys, values):
             yield self._finding("SOW-STO-052", "an entry of the expiry index does not match its checksum", "expiry")
+
+    def _changes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
+        if None in map(decode_entry, keys, values):
+            yield self._finding("SOW-STO-055", "an entry of the change list does not match its checksum", "changes")
 
     def _read_sequences(self) -> Iterator[Finding]:
         seen = 0

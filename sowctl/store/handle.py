@@ -26,6 +26,8 @@ MAP_UNIT = 1 << 16
 MAX_READERS = 254
 MAX_DATABASES = 32
 NAMES = (b"meta", b"records", b"history", b"expiry")
+CHANGES = b"changes"
+"""The sub-database that stores made before it was thought of do not have, until they are built anew."""
 _OPEN_ATTEMPTS = 5
 _OPEN_PAUSE = 0.02
 
@@ -38,6 +40,7 @@ class Databases:
     records: Any
     history: Any
     expiry: Any
+    changes: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +251,8 @@ def open_databases(env: Any, path: Path, *, write: bool) -> Databases:
         txn = env.begin(write=True) if write else None
         try:
             found = [env.open_db(name, txn=txn, create=False) for name in NAMES]
-            if any(any(database.flags().values()) for database in found):
+            found.append(_open_changes(env, txn))
+            if any(any(database.flags().values()) for database in found if database is not None):
                 raise DamageError("SOW-STO-023", "LMDB's description of a sub-database is damaged", place=str(path))
             if txn is not None:
                 txn.commit()
@@ -262,6 +266,13 @@ def open_databases(env: Any, path: Path, *, write: bool) -> Databases:
     return Databases(*found)
 
 
+def _open_changes(env: Any, txn: Any) -> Any:
+    try:
+        return env.open_db(CHANGES, txn=txn, create=False)
+    except lmdb.NotFoundError:
+        return None
+
+
 def create_databases(env: Any, txn: Any) -> Databases:
     """Make the sub-databases of a new store within ``txn``."""
-    return Databases(*(env.open_db(name, txn=txn) for name in NAMES))
+    return Databases(*(env.open_db(name, txn=txn) for name in (*NAMES, CHANGES)))

@@ -16,6 +16,7 @@ import lmdb
 
 from sowctl.errors import DamageError
 from sowctl.store import codec
+from sowctl.store.changes import changed_keys
 from sowctl.store.handle import Handle
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
 from sowctl.store.trouble import REBUILD, explained, translate
@@ -194,6 +195,14 @@ class Reader:
     def expiry_count(self) -> int:
         """How many records have an expiration."""
         return int(self._txn.stat(self._handle.databases.expiry)["entries"])
+
+    def changed_since(self, digest: int) -> set[bytes] | None:
+        """Keys of the records that differ, or may, from the state with ``digest``; None where the store cannot tell."""
+        changes = self._handle.databases.changes
+        if changes is None:
+            return set() if digest == self.meta.digest else None
+        with explained(self._path, "read the change list"):
+            return changed_keys(self._txn, changes, digest, self.meta.digest)
 
     def sequence(self, publisher: int) -> int | None:
         """The highest sequence number of a publisher id in a topic without a journal; None when it is not known."""

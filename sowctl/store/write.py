@@ -12,6 +12,7 @@ from typing import Any
 
 from sowctl.errors import DamageError
 from sowctl.store import codec
+from sowctl.store.changes import note_change
 from sowctl.store.handle import Handle
 from sowctl.store.meta import META_KEY, StoreMeta, encode_meta, encode_sequence, sequence_key
 from sowctl.store.read import Reader
@@ -60,6 +61,9 @@ class WriteTxn(Reader):
     def __init__(self, handle: Handle, txn: Any) -> None:
         super().__init__(handle, txn)
         self.changed = False
+        self._before = self._meta.digest
+        self._touched: list[bytes] = []
+        self._lists = True
 
     def _change(self, **parts: object) -> None:
         self._meta = self._meta.changed(**parts)
@@ -80,9 +84,13 @@ class WriteTxn(Reader):
             cursor = self._txn.cursor(self._handle.databases.records)
             self._handle.seam.call("lmdb.put", cursor.putmulti, zip(keys, values, strict=True))
             self._account(keys, values, known, previous)
+        self._touched += keys
 
     def bulk_append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add records whose keys ascend strictly and come after every key in the store. Raises ValueError otherwise."""
+        """Add records whose keys ascend strictly and come after every key in the store. Raises ValueError otherwise.
+
+        The change list says nothing of them: it begins when a store is complete.
+        """
         if not ascending(keys) or len(keys) != len(values):
             raise ValueError("keys must ascend strictly, with one value each")
         with explained(self._path, "write records"):
@@ -92,6 +100,7 @@ class WriteTxn(Reader):
             if added != len(keys):
                 raise ValueError("keys to append must come after every key in the store")
             self._account(keys, values, (), ())
+        self._lists = False
 
     def delete(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Remove records; gives those that were there, with their values."""
@@ -100,6 +109,7 @@ class WriteTxn(Reader):
         with explained(self._path, "delete records"):
             self._handle.seam.call("lmdb.put", self._remove, self._handle.databases.records, list(found))
             self._account((), (), list(found), list(found.values()))
+        self._touched += found
         return found
 
     def _remove(self, database: Any, keys: Iterable[bytes]) -> None:
@@ -200,14 +210,25 @@ class WriteTxn(Reader):
         self._change(sequences=self._meta.sequences + fresh)
 
     def finish(self) -> None:
-        """Write the meta record; the store calls it before the commit."""
+        """Write the change list and the meta record; the store calls it before the commit."""
+        self._list_changes()
         self._put_meta(self._meta.changed(transaction=self._txn.id()))
+
+    def _list_changes(self) -> None:
+        changes, after = self._handle.databases.changes, self._meta.digest
+        if changes is None or not self._lists or after == self._before:
+            return
+        touched = b"".join(self._touched)
+        with explained(self._path, "write the change list"):
+            records = self._meta.records
+            self._handle.seam.call("lmdb.put", note_change, self._txn, changes, self._before, after, touched, records)
 
     @classmethod
     def create(cls, handle: Handle, txn: Any, meta: StoreMeta) -> None:
         """Begin a new store with ``meta``, in the transaction that makes its sub-databases (builders only)."""
         work = cls.__new__(cls)
         work._handle, work._txn, work._path, work._meta, work.changed = handle, txn, handle.files.path, meta, True
+        work._before, work._touched, work._lists = meta.digest, [], False
         work.finish()
 
     def _put_meta(self, meta: StoreMeta) -> None:

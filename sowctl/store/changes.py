@@ -1,0 +1,110 @@
+"""The change list: which keys every transaction touched, so that what was derived from records can catch up.
+
+An entry leads from one digest of the store to the next (``sow-store(5)``, "The change list"). Whoever holds something
+derived from the records of a state finds the way from there to the present, or learns that there is none. The list may
+be cut or missing at any time; nobody may need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from struct import Struct
+from typing import Any
+from zlib import crc32
+
+from sowctl.store.codec import KEY_SIZE
+
+MOST_ENTRIES = 256
+"""Entries from which on the older half becomes one."""
+LEAST_KEYS = 4096
+"""So many keys are listed at least, whatever the number of records."""
+SHARE = 4
+"""Above one changed record in so many, reading all of them again is as good."""
+
+_HEAD = Struct("<16s16s")
+_CRC = Struct("<I")
+_NUMBER = Struct(">Q")
+
+
+def encode_entry(number: int, before: int, after: int, keys: bytes) -> tuple[bytes, bytes]:
+    """Key and value of an entry: digests before and after, the keys (8 bytes each) end to end, a CRC-32 over all."""
+    key = _NUMBER.pack(number)
+    body = _HEAD.pack(before.to_bytes(16, "little"), after.to_bytes(16, "little")) + keys
+    return key, body + _CRC.pack(crc32(body, crc32(key)))
+
+
+def decode_entry(key: bytes, value: bytes) -> tuple[int, int, bytes] | None:
+    """``(before, after, keys)`` of an entry; None for a damaged one."""
+    size = len(value) - _HEAD.size - _CRC.size
+    if (
+        size < 0
+        or size % KEY_SIZE
+        or crc32(value[: -_CRC.size], crc32(key)) != _CRC.unpack_from(value, len(value) - 4)[0]
+    ):
+        return None
+    before, after = _HEAD.unpack_from(value)
+    return int.from_bytes(before, "little"), int.from_bytes(after, "little"), value[_HEAD.size : -_CRC.size]
+
+
+def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, records: int) -> None:
+    """Add an entry within ``txn`` and forget what is not worth its room; ``records`` is how many the store has."""
+    most = max(records // SHARE, LEAST_KEYS)
+    if len(keys) > most * KEY_SIZE:
+        txn.drop(database, delete=False)
+        return
+    cursor = txn.cursor(database)
+    number = _NUMBER.unpack(cursor.key())[0] + 1 if cursor.last() else 1
+    cursor.put(*encode_entry(number, before, after, keys))
+    held = txn.stat(database)
+    if (held["overflow_pages"] + held["leaf_pages"]) * held["psize"] > 2 * most * KEY_SIZE + 2 * held["psize"]:
+        _forget(cursor, held["entries"] // 2)
+    elif held["entries"] > MOST_ENTRIES:
+        _merge(cursor, MOST_ENTRIES // 2)
+
+
+def _forget(cursor: Any, entries: int) -> None:
+    cursor.first()
+    for _ in range(entries):
+        cursor.delete()
+
+
+def _merge(cursor: Any, entries: int) -> None:
+    """Make one entry of the oldest ones, if they follow one another; else they are of no use."""
+    cursor.first()
+    pairs = list(islice(cursor.iternext(), entries))
+    way = _way([decode_entry(*pair) for pair in pairs])
+    _forget(cursor, entries)
+    if way is not None:
+        before, after, keys = way
+        cursor.put(*encode_entry(_NUMBER.unpack(pairs[-1][0])[0], before, after, b"".join(sorted(set(keys)))))
+
+
+def _way(entries: Sequence[tuple[int, int, bytes] | None]) -> tuple[int, int, list[bytes]] | None:
+    """From where to where unbroken entries lead, and the keys on the way; None where they are damaged or broken."""
+    keys: list[bytes] = []
+    start = end = -1
+    for entry in entries:
+        if entry is None or (end >= 0 and entry[0] != end):
+            return None
+        if end < 0:
+            start = entry[0]
+        end = entry[1]
+        keys += [entry[2][at : at + KEY_SIZE] for at in range(0, len(entry[2]), KEY_SIZE)]
+    return (start, end, keys) if end >= 0 else None
+
+
+def changed_keys(txn: Any, database: Any, since: int, now: int) -> set[bytes] | None:
+    """The keys touched between the digests ``since`` and ``now``; None if the list does not lead there."""
+    if since == now:
+        return set()
+    found = []
+    for key, value in txn.cursor(database).iterprev():
+        entry = decode_entry(key, value)
+        if entry is None:
+            return None
+        found.append(entry)
+        if entry[0] == since:
+            way = _way(found[::-1])
+            return set(way[2]) if way is not None and way[1] == now else None
+    return None
