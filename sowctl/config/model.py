@@ -147,7 +147,7 @@ class InstanceConfig:
     transaction_log: TransactionLog | None
     message_types: tuple[MessageTypeConfig, ...]
     document: Document = field(repr=False, compare=False)
-    types: Mapping[str, TypeDefinition] = field(default_factory=dict)
+    types: Mapping[str, TypeDefinition] = field(default_factory=dict, compare=False)
     """The message types of the configuration by name; built-in ones only where it defines them anew."""
 
     @property

@@ -27,8 +27,7 @@ def parse_interval(text: str) -> int:
     match = _INTERVAL.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not an interval (a number and ns, us, ms, s, m, h, d or w)")
-    factor = INTERVALS[(match[2] or "s").lower()]
-    return int(match[1]) * factor if "." not in match[1] else round(float(match[1]) * factor)
+    return _times(match[1], INTERVALS[(match[2] or "s").lower()])
 
 
 def parse_size(text: str) -> int:
@@ -36,8 +35,16 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a byte size (a number and KB, MB, GB or TB)")
-    factor = SIZES[(match[2] or "").lower()]
-    return int(match[1]) * factor if "." not in match[1] else round(float(match[1]) * factor)
+    return _times(match[1], SIZES[(match[2] or "").lower()])
+
+
+def _times(number: str, factor: int) -> int:
+    if "." not in number:
+        return int(number) * factor
+    product = float(number) * factor
+    if product == float("inf"):
+        raise ValueError(f"{number[:20]}... is too large")
+    return round(product)
 
 
 def parse_count(text: str) -> int:
@@ -54,3 +61,19 @@ def parse_switch(text: str) -> bool:
         return _SWITCHES[text.strip().lower()]
     except KeyError:
         raise ValueError(f"{text!r} is not true, false, enabled or disabled") from None
+
+
+def format_interval(nanoseconds: int) -> str:
+    """The shortest exact spelling of an interval: ``100ms``, ``90s``, ``0s``; :func:`parse_interval` reads it back."""
+    for unit, factor in reversed(INTERVALS.items()):
+        if nanoseconds and nanoseconds % factor == 0:
+            return f"{nanoseconds // factor}{unit}"
+    return "0s"
+
+
+def format_size(size: int) -> str:
+    """The shortest exact spelling of a byte size: ``5MB``, ``1000``; :func:`parse_size` reads it back."""
+    for unit, factor in reversed(SIZES.items()):
+        if unit and size and size % factor == 0:
+            return f"{size // factor}{unit.upper()}B"
+    return str(size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,14 @@ from hypothesis import strategies as st
 from sowctl.errors import UsageError
 from sowctl.values.paths import Path, Step, parse_path
 from sowctl.values.times import LATEST, fixed_clock, format_time, parse_time
-from sowctl.values.units import parse_count, parse_interval, parse_size, parse_switch
+from sowctl.values.units import (
+    format_interval,
+    format_size,
+    parse_count,
+    parse_interval,
+    parse_size,
+    parse_switch,
+)
 
 NOON = 1_767_355_200_000_000
 CLOCK = fixed_clock(NOON)
@@ -110,3 +119,23 @@ def test_paths(text: str, steps: tuple[Step, ...]) -> None:
 def test_texts_that_are_no_path(text: str) -> None:
     with pytest.raises(UsageError):
         parse_path(text)
+
+
+@given(st.integers(0, 10**20))
+def test_what_is_formatted_is_read_back(number: int) -> None:
+    assert parse_interval(format_interval(number)) == number
+    assert parse_size(format_size(number)) == number
+
+
+def test_the_shortest_exact_spelling() -> None:
+    shown = [format_interval(value) for value in (0, 1, 1500, 10**9, 90 * 10**9, 3600 * 10**9, 7 * 86_400 * 10**9)]
+    assert shown == ["0s", "1ns", "1500ns", "1s", "90s", "1h", "1w"]
+    assert [format_size(value) for value in (0, 1000, 1024, 5 << 20, 1 << 40)] == ["0", "1000", "1KB", "5MB", "1TB"]
+
+
+@pytest.mark.parametrize("parse", [parse_interval, parse_size])
+def test_numbers_beyond_measure_are_refused(parse: Callable[[str], int]) -> None:
+    with pytest.raises(ValueError, match="too large"):
+        parse("9" * 400 + ".5")
+    with pytest.raises(ValueError, match="4300"):
+        parse("9" * 5000)

@@ -1,0 +1,164 @@
+"""The whole configuration as typed items: present names, values in one spelling, defaults filled in.
+
+The generic half of the model: every element, also those that nothing here acts on. What shows, compares or prints a
+configuration works on items; :mod:`sowctl.config.model` has what the engine acts on. A document must be checked
+(:func:`checked`) before it is read with defaults. Ruled by ``sow-config(5)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from sowctl.config.document import Document, Node
+from sowctl.config.elements.element import Element
+from sowctl.config.elements.instance import INSTANCE
+from sowctl.config.elements.modules import ACTION_MODULES
+from sowctl.config.kinds import CONTAINERS
+from sowctl.config.matching import is_pattern
+from sowctl.config.problems import as_error
+from sowctl.config.spelled import read
+from sowctl.findings import Level
+
+_OPEN = Element("", "0..n", "free")
+_CONDITIONAL = frozenset(
+    {
+        *(("Transport", tag) for tag in ("MessageDiskPath", "ClientMaxCapacity", "PerMessageDeflate")),
+        ("MessageType", "AMPSVersionCompliance"),
+        ("MessageType", "EarlyTerminationOptimization"),
+    }
+)
+"""Defaults that hold only under circumstances that the table does not tell: they are not filled in."""
+_SIZES = frozenset({"RecordSize", "InitialSize", "IncrementSize"})
+
+
+class Item(NamedTuple):
+    """An element: ``node`` is None for a default, ``value`` None and ``text`` empty for one that holds elements.
+
+    ``value`` is an int (sizes in bytes, intervals in nanoseconds, counts), a bool, a float (percentages) or a text;
+    ``text`` its one spelling.
+    """
+
+    tag: str
+    row: Element
+    node: Node | None
+    value: Any
+    text: str
+    children: tuple[Item, ...]
+
+    def find(self, tag: str) -> Item | None:
+        """The first child of this name."""
+        return next((child for child in self.children if child.tag == tag), None)
+
+    def said(self, tag: str) -> str:
+        """The text of a child, empty where there is none."""
+        found = self.find(tag)
+        return "" if found is None else found.text
+
+    def walk(self) -> Iterator[Item]:
+        """This item and everything below, in order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    @property
+    def leaf(self) -> bool:
+        """Whether it holds a value rather than elements."""
+        return not self.children and self.value is not None
+
+
+def checked(document: Document) -> Document:
+    """The document itself. Raises :class:`~sowctl.errors.ConfigError` of the first error of names, types and ranges."""
+    from sowctl.config.structure import check
+
+    for finding in check(document.top, INSTANCE):
+        if finding.level >= Level.ERROR and not (document.fragment and finding.id == "S004"):
+            raise as_error(finding)
+    return document
+
+
+def read_items(document: Document, *, defaults: bool = True) -> Item:
+    """The items of a checked document; ``defaults`` adds what is not written but holds inside sections that are."""
+    return _item(document.top, INSTANCE, defaults)
+
+
+def _item(node: Node, row: Element, defaults: bool) -> Item:
+    tag = row.tag or node.tag
+    if not _holds_elements(node, row):
+        value, text = read(row, node.text)
+        return Item(tag, row, node, value, text, ())
+    children = [_item(child, _below(row, node, child), defaults) for child in node.children]
+    if row.tag == "Options":  # somebody else's texts: they keep their spelling
+        children = [child._replace(text=below.text) for child, below in zip(children, node.children, strict=True)]
+    if defaults:
+        values = [position for position, child in enumerate(children, start=1) if child.leaf]
+        last = values[-1] if values else 0
+        children[last:last] = _defaults(row, children)
+    return Item(tag, row, node, None, "", tuple(children))
+
+
+def _holds_elements(node: Node, row: Element) -> bool:
+    if node.children:
+        return True
+    return row.kind in CONTAINERS and row.kind not in ("mixed", "opaque")
+
+
+def _below(row: Element, node: Node, child: Node) -> Element:
+    """The row of a child; of the Options of an action module, one made from the table of modules."""
+    found = row.child(child.tag)
+    if found is None:
+        return _OPEN
+    if found.tag == "Options" and row.tag in ACTION_MODULES:
+        module = ACTION_MODULES[row.tag].get(node.value("Module") or "")
+        if module is not None:
+            options = tuple(Element(name, "0..1", kind) for name, kind in module.options.items())
+            return found._replace(kind="open", children=options)
+    return found
+
+
+def _defaults(row: Element, children: list[Item]) -> list[Item]:
+    given = {child.tag: child for child in children}
+    found = []
+    for below in row.children:
+        absent = below.tag not in given and below.times == "0..1" and below.retired is None
+        if not absent or (row.tag, below.tag) in _CONDITIONAL:
+            continue
+        text = _default(below, row, given)
+        if text is not None:
+            value, spelled = read(below, text)
+            item = Item(below.tag, below, None, value, spelled, ())
+            given[below.tag] = item
+            found.append(item)
+    return found
+
+
+def _default(below: Element, row: Element, given: dict[str, Item]) -> str | None:
+    """The text of a default; one that is the name of a neighbour stands for the neighbour's value."""
+    if below.tag == "FairnessModel":
+        semantics = given.get("Semantics")
+        return "round-robin" if semantics is not None and semantics.text == "at-most-once" else "proportional"
+    if below.tag == "KeyDomain" and row.tag == "Topic" and "Key" not in given:
+        return None
+    if row.tag == "Topic" and below.tag in ("SlabSize", "InitialSlabCount") and not _SIZES.isdisjoint(given):
+        return _retired_sizes(row, given)[below.tag]
+    if below.default is None or row.child(below.default) is None:
+        return below.default
+    other = given.get(below.default)
+    if other is None or (below.tag == "DefaultPublishTarget" and is_pattern(other.text)):
+        return None
+    return other.text
+
+
+def _retired_sizes(row: Element, given: dict[str, Item]) -> dict[str, str]:
+    """What the retired sizes of a topic, of which one is given, say in present terms."""
+
+    def size(tag: str) -> int:
+        below = row.child(tag)
+        value = given[tag].value if tag in given else read(below, below.default or "")[0] if below else 0
+        return value if isinstance(value, int) else 0
+
+    step = size("IncrementSize")
+    return {
+        "SlabSize": str(size("RecordSize") * step),
+        "InitialSlabCount": str(-(-size("InitialSize") // step) if step else 1),
+    }

@@ -1,0 +1,106 @@
+"""What decides whether two elements mean the same: values by their type, expressions by their trees, and order.
+
+Called by :mod:`sowctl.config.difference`. The expression language is imported when the first expression is met. Ruled
+by ``sow-config(5)``, values, and ``sowctl-expressions(7)``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+from sowctl.config.items import Item
+
+ORDERED = frozenset(
+    {
+        ("Topic", "Key"),
+        ("Preprocessing", "Field"),
+        ("Enrichment", "Field"),
+        ("Projection", "Field"),
+        ("Grouping", "Field"),
+        ("UnderlyingTopic", "Join"),
+        ("MessageType", "MessageType"),
+        ("MessageType", "ProtoPath"),
+        ("MessageType", "Field"),
+        ("Transport", "InetAddr"),
+        ("Transport", "TransportFilter"),
+        ("Destination", "Transport"),
+    }
+)
+"""Repeated elements, each with its parent, whose order has a meaning."""
+SEQUENCES = frozenset({"Action"})
+"""Elements all of whose children together are one sequence."""
+IDENTITY: dict[tuple[str, str], tuple[str, ...]] = {
+    **{("SOW", kind): ("Name", "MessageType") for kind in ("Topic", "View", "ConflatedTopic")},
+    **{("SOW", kind): ("Name", "MessageType") for kind in ("Queue", "LocalQueue", "GroupLocalQueue")},
+    ("TransactionLog", "Topic"): ("Name", "MessageType"),
+    ("Destination", "Topic"): ("Name", "MessageType"),
+    ("Replication", "Destination"): ("Name", "Group"),
+    ("Transports", "Transport"): ("Name",),
+    ("Protocols", "Protocol"): ("Name",),
+    ("MessageTypes", "MessageType"): ("Name",),
+    ("Modules", "Module"): ("Name",),
+    ("UserDefinedFunctions", "Function"): ("Name",),
+}
+"""Repeated elements that have a name: the children that tell one from another."""
+_SAME_WORDS = {("Protocol", "json"): "amps", ("Level", "debug"): "info", ("Levels", "debug"): "info"}
+
+
+def meaning(item: Item) -> Hashable:
+    """A value that two items share if and only if their texts mean the same."""
+    kind = item.row.kind
+    word = _SAME_WORDS.get((item.tag, item.text))
+    if word is not None:
+        return word
+    if kind == "path" and not item.text.startswith(":"):
+        return posixpath.normpath(item.text)
+    if kind.startswith(("filter", "priority", "preprocessing", "enrichment", "projection", "grouping", "join")):
+        return _expression(item.text, kind.partition(":")[0])
+    if isinstance(item.value, bool | int | float):
+        return (type(item.value).__name__, item.value)
+    return item.text
+
+
+def fingerprint(item: Item) -> Hashable:
+    """A value that two items share if they and everything below mean the same, the order of what has none aside."""
+    if not item.children:
+        return (item.tag, meaning(item) if item.value is not None else None)
+    parts = [fingerprint(child) for child in item.children if not empty(child)]
+    if item.tag in SEQUENCES:
+        return (item.tag, tuple(parts))
+    ordered = tuple(
+        fingerprint(child) for child in item.children if (item.tag, child.tag) in ORDERED and not empty(child)
+    )
+    return (item.tag, ordered, frozenset(Counter(parts).items()))
+
+
+def empty(item: Item) -> bool:
+    """Whether it is a section that holds nothing, which means the same as none."""
+    return not item.children and item.value is None
+
+
+def _expression(text: str, kind: str) -> Hashable:
+    """The canonical form of an expression; of one that does not parse, its words."""
+    from sowctl.expressions import parse
+    from sowctl.expressions.canonical import canonical_text, field_text
+    from sowctl.expressions.errors import ExpressionError
+
+    def constructed(field: Any) -> Hashable:
+        return canonical_text(field.expression), parse.destination_of(field), field.optional, field.set_current
+
+    try:
+        if kind in ("filter", "priority"):
+            tree = parse.parse_filter(text)
+            return "" if tree is None else canonical_text(tree)
+        if kind in ("preprocessing", "enrichment"):
+            return constructed(parse.parse_field(text))
+        if kind == "projection":
+            return tuple(constructed(field) for field in parse.parse_projection(text))
+        if kind == "grouping":
+            return tuple(field_text(field) for field in parse.parse_grouping(text))
+        join = parse.parse_join(text)
+        return tuple((side.message_type, side.topic, str(side.path)) for side in (join.left, join.right))
+    except ExpressionError:
+        return " ".join(text.split())

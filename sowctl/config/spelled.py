@@ -1,0 +1,84 @@
+"""One spelling for each value: ``5M`` and ``300s`` are both ``5m``, whatever the file says.
+
+Called by :mod:`sowctl.config.items`. Ruled by ``sow-config(5)``, values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sowctl.config.elements.element import Element
+from sowctl.config.kinds import read_value
+from sowctl.values.units import format_interval, format_size
+
+_LISTS = {"level": ",", "exclude": ",", "tls": " "}
+
+
+def read(row: Element, text: str) -> tuple[Any, str]:
+    """The value of a text by its row, and its one spelling. A text that cannot be read is its own value."""
+    spell = _SPELLINGS.get(row.kind)
+    if row.kind in _LISTS:
+        words = [word.strip() for word in text.split(_LISTS[row.kind])]
+        joined = ("," if _LISTS[row.kind] == "," else " ").join(word for word in words if word)
+        return (joined.lower() if row.kind == "level" else joined,) * 2
+    try:
+        value = read_value(row, text)
+    except ValueError:
+        return text, text
+    if spell is not None:
+        return spell(value, row, text)
+    return (value, value) if row.kind == "enum" else (text, text)
+
+
+def _interval(value: int, row: Element, text: str) -> tuple[Any, str]:
+    return value, format_interval(value)
+
+
+def _size(value: int, row: Element, text: str) -> tuple[Any, str]:
+    return value, format_size(value)
+
+
+def _count(value: int, row: Element, text: str) -> tuple[Any, str]:
+    return value, str(value)
+
+
+def _switch(value: bool, row: Element, text: str) -> tuple[Any, str]:
+    words = ("disabled", "enabled") if row.default in ("disabled", "enabled") or row.tag == "Enabled" else None
+    return value, (words or ("false", "true"))[value]
+
+
+def _expiration(value: tuple[str, int], row: Element, text: str) -> tuple[Any, str]:
+    kind, nanoseconds = value
+    return (nanoseconds, format_interval(nanoseconds)) if kind == "interval" else (kind, kind)
+
+
+def _percent(value: float, row: Element, text: str) -> tuple[Any, str]:
+    return value, f"{value:g}%"
+
+
+def _field(value: Any, row: Element, text: str) -> tuple[Any, str]:
+    return (str(value),) * 2
+
+
+def _recovery(value: str, row: Element, text: str) -> tuple[Any, str]:
+    return value, value
+
+
+def _octal(value: int, row: Element, text: str) -> tuple[Any, str]:
+    return (f"{value:04o}",) * 2
+
+
+_SPELLINGS: Mapping[str, Callable[[Any, Element, str], tuple[Any, str]]] = {
+    "interval": _interval,
+    "expiration:queue": _interval,
+    "bytes": _size,
+    "count": _count,
+    "switch": _switch,
+    "expiration": _expiration,
+    "percent": _percent,
+    "field": _field,
+    "recovery": _recovery,
+    "recovery:queue": _recovery,
+    "octal": _octal,
+}

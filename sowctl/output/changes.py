@@ -1,0 +1,52 @@
+"""Differences between two things, one after the other: lines for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from sowctl.output.display import display, width
+
+_MARKS = {"changed": "~", "removed": "-", "added": "+", "moved": ">"}
+
+
+class Change(NamedTuple):
+    """``kind`` is changed, removed, added or moved; texts and origins are None on the side that has none."""
+
+    kind: str
+    path: str
+    before: str | None
+    after: str | None
+    before_origin: str | None
+    after_origin: str | None
+
+
+def as_text(change: Change, columns: int | None = None) -> Iterator[str]:
+    """A line: mark, path, values, places; several where a terminal of ``columns`` has no room for one."""
+    head = f"{_MARKS[change.kind]} {display(change.path)}"
+    values = " -> ".join(_shown(text) for text in (change.before, change.after) if text is not None)
+    origins = ", ".join(
+        display(origin) for origin in dict.fromkeys((change.before_origin, change.after_origin)) if origin is not None
+    )
+    line = f"{head}{': ' if values else ''}{values}  ({origins})"
+    if columns is None or width(line) <= columns:
+        yield line
+        return
+    yield head
+    for part in (values, f"({origins})"):
+        if part:
+            yield f"    {part}"
+
+
+def as_json(change: Change) -> str:
+    """One line of JSON, ASCII only; absent parts are left out."""
+    row: dict[str, Any] = {"change": change.kind, "path": change.path}
+    for name, value in zip(change._fields[2:], change[2:], strict=True):
+        if value is not None:
+            row[name] = value
+    return json.dumps(row)
+
+
+def _shown(text: str) -> str:
+    return display(" ".join(text.split())) or "(empty)"

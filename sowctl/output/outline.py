@@ -1,0 +1,63 @@
+"""An indented outline in columns: names, values, and where they come from.
+
+For facts that are nested, which :mod:`sowctl.output.table` cannot show. On a terminal no line is longer than it: values
+are cut, and where that leaves too little, the origin goes to a line of its own. Nothing is printed but through
+``display``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from sowctl.output.display import clip, display, width
+
+_GAP = "  "
+_READABLE = 12
+"""Values are not cut below this width to make room for origins."""
+
+
+class Entry(NamedTuple):
+    """A line: how deep it stands, its name, its value (None for a heading), and its origin."""
+
+    depth: int
+    name: str
+    value: str | None
+    origin: str = ""
+
+
+def outline(entries: Iterable[Entry], columns: int | None = None) -> Iterator[str]:
+    """The lines, without line feeds; ``columns`` is the width of a terminal, None where nothing needs to fit."""
+    rows = [
+        Entry(e.depth, display(e.name), e.value if e.value is None else display(e.value), e.origin) for e in entries
+    ]
+    if not rows:
+        return
+    first = max(2 * row.depth + width(row.name) for row in rows)
+    if columns is not None:
+        first = min(first, columns // 2)
+    last = max(width(row.origin) for row in rows)
+    longest = max((width(row.value) for row in rows if row.value is not None), default=0)
+    room = None if columns is None else columns - first - len(_GAP)
+    beside = room is None or room - last - len(_GAP) >= min(longest, _READABLE)
+    if room is not None and last and beside:
+        room -= last + len(_GAP)
+    for row in rows:
+        yield from _lines(row, first, room, longest if room is None else min(longest, room), beside, columns)
+
+
+def _lines(row: Entry, first: int, room: int | None, second: int, beside: bool, columns: int | None) -> Iterator[str]:
+    name = "  " * row.depth + row.name
+    if row.value is None:
+        yield name if columns is None else clip(name, columns)
+        return
+    if columns is not None and width(name) > first:
+        yield clip(name, columns)
+        name = ""
+    value = row.value if room is None else clip(row.value, max(1, room))
+    line = name + " " * (first - width(name)) + _GAP + value
+    if row.origin and beside:
+        line += " " * max(0, second - width(value)) + _GAP + row.origin
+    yield line.rstrip()
+    if row.origin and not beside:
+        yield clip(" " * first + _GAP + row.origin, columns or width(row.origin) + first + 2)
