@@ -1,7 +1,8 @@
 """One batch of prepared messages into journal and overlay, under the locks: the heart of publish.
 
-Duplicates go, times are raised or refused, the stored records are looked up once per key, collisions are refused, then
-everything that is left is one group: appended, synced, and with that acknowledged.
+Duplicates go, times are raised or refused, the stored records are looked up once per key, what depends on them is
+finished (:mod:`sowctl.engine.finishing`), collisions are refused, then everything that is left is one group: appended,
+synced, and with that acknowledged.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sowctl.store.codec import HEADER_SIZE, OVERHEAD, encode, encode_plain, has_
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
+    from sowctl.engine.chains import Chains
     from sowctl.engine.prepare import Prepared, Preparer
     from sowctl.engine.publishers import Publisher
     from sowctl.engine.writer import TopicWriter
@@ -42,6 +44,7 @@ class Entries:
     user_keys: list[bytes | None] | None = None
     correlation_ids: list[bytes | None] | None = None
     counts: TopicCounts = field(default_factory=lambda: TopicCounts("", ""))
+    chains: Chains | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -75,7 +78,7 @@ _COLUMNS = (
 def settle(
     writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int, duplicates: set[int]
 ) -> tuple[Entries, list[Refusal]]:
-    """Decide what becomes of ``ready``: entries to write, and refusals (older time, colliding key).
+    """Decide what becomes of ``ready``: entries to write, and refusals (older time, colliding key, no record).
 
     ``duplicates`` are places of messages that were published before.
     """
@@ -87,14 +90,21 @@ def settle(
     if duplicates:
         fresh = [index for index in keep if ready.places[index] not in duplicates]
         counts.duplicates, keep = len(keep) - len(fresh), fresh
+    chains = preparer.keys.chains
+    if chains is not None:
+        keep = _named(writer, chains, ready, keep, refused)
+        entries.chains = chains
     digests = ready.digests
     keys = [digest[:8] for digest in digests]
     checks = [digest[8:] for digest in digests]
     stored = writer.stored(keys, now)
+    if ready.deltas is not None or preparer.enrichment is not None:
+        from sowctl.engine.finishing import finish
+
+        keep = _without(keep, ready, finish(writer, preparer, ready, keep, times, stored, now), refused)
     statuses = _classify(keys, checks, ready.payloads, keep, stored, refused, ready.places)
     if refused:
-        refused_places = {refusal.index for refusal in refused}
-        keep = [index for index in keep if ready.places[index] not in refused_places]
+        keep = _without(keep, ready, refused)
     whole = len(keep) == len(keys)
     pick = (lambda column: column) if whole else (lambda column: [column[index] for index in keep])
     entries.places, entries.statuses = pick(ready.places), statuses
@@ -114,6 +124,22 @@ def settle(
             for flag, text in zip(entries.flags, entries.correlation_ids, strict=True)
         ]
     return entries, refused
+
+
+def _without(keep: list[int], ready: Prepared, gone: list[Refusal], refused: list[Refusal] | None = None) -> list[int]:
+    """``keep`` without the messages ``gone``, whose refusals are added to ``refused``."""
+    if refused is not None:
+        refused.extend(gone)
+    places = {refusal.index for refusal in gone}
+    return [index for index in keep if ready.places[index] not in places] if places else keep
+
+
+def _named(writer: TopicWriter, chains: Chains, ready: Prepared, keep: list[int], refused: list[Refusal]) -> list[int]:
+    """Give the messages the keys of their chains; returns those that got one."""
+    assert ready.texts is not None
+    chains.catch_up(writer)
+    ready.digests, gone = chains.name(ready.texts, ready.places, keep)
+    return _without(keep, ready, gone, refused)
 
 
 def _not_older(writer: TopicWriter, ready: Prepared, now: int, refused: list[Refusal]) -> list[int]:
@@ -307,6 +333,8 @@ def into_overlay(entries: Entries, txids: Sequence[int]) -> None:
     writer = entries.writer
     writer.overlay.put(entries.keys, values_from(entries, txids))
     writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
+    if entries.chains is not None:
+        entries.chains.learn(entries.places, writer.last_txid)
 
 
 def _text(at: int) -> str:

@@ -52,8 +52,10 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
         topics.append(target.topic)
     kinds = [instance.type_of(topic.message_type) for topic in topics]
     environment = environment_of(instance) if options.filter is not None else None
+    functions = instance.functions if options.filter is not None else None
     matchers = [
-        Matcher(options.filter, kind, topic.name, environment) for kind, topic in zip(kinds, topics, strict=True)
+        Matcher(options.filter, kind, topic.name, environment, functions=functions)
+        for kind, topic in zip(kinds, topics, strict=True)
     ]
     if options.dry_run:
         return [_look(instance, topic, matcher, options) for topic, matcher in zip(topics, matchers, strict=True)]

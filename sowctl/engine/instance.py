@@ -19,6 +19,8 @@ from sowctl.values.times import Clock, Micros, system_clock
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig, TransactionLog
     from sowctl.engine.handle import TopicHandle
+    from sowctl.engine.writer import TopicWriter
+    from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
 
 
@@ -26,11 +28,16 @@ def _silent(_: str) -> None:
     return
 
 
+def _unopened(_: TopicConfig) -> TopicWriter | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Instance:
     """One instance. ``lock_wait`` in seconds; ``random(n)`` gives n random bytes; ``notify`` takes remarks for people.
 
-    ``config`` is None where a verb works on a bare ``.sow`` file.
+    ``config`` is None where a verb works on a bare ``.sow`` file. ``opened`` gives the writer of a topic that a session
+    of this run has open, because a store is opened but once in a process.
     """
 
     config: InstanceConfig | None = None
@@ -41,6 +48,7 @@ class Instance:
     notify: Callable[[str], None] = _silent
     holder: str = "sowctl"
     working: Path = field(default_factory=Path)
+    opened: Callable[[TopicConfig], TopicWriter | None] = _unopened
 
     @classmethod
     def open(
@@ -94,6 +102,19 @@ class Instance:
         from sowctl.messages.types import get_type
 
         return get_type(self.config.types.get(name, name) if self.config is not None else name)
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The functions that the configuration's modules add to expressions, by upper-case name.
+
+        Looked up at every call; ask once per command. Raises ConfigError where one of them cannot be loaded.
+        """
+        top = self.config.document.top if self.config is not None else None
+        if top is None or top.find("Modules", "UserDefinedFunctions") is None:
+            return {}
+        from sowctl.engine.language import functions_of
+
+        return functions_of(self)
 
     def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
         """The verbs of one topic. Raises MissingError (exit 10) and UsageError (exit 2, ambiguous)."""

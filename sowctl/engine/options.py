@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 OnError = Literal["stop", "skip", "abort"]
+DeltaNull = Literal["ignore", "set"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,9 @@ class PublishOptions:
     the first bad message, skip it, or write nothing at all if there is one. ``max_errors``: more refused messages than
     this end a run that skips. ``expiration`` in seconds (0: never). ``client`` names the publisher; ``sequence``
     numbers its first message and switches the detection of duplicates on. ``timestamp`` is the time of all messages,
-    ``timestamp_field`` the path that holds each one's own.
+    ``timestamp_field`` the path that holds each one's own. ``delta``: messages are deltas unless their envelopes say
+    otherwise; NULL fields in one change nothing unless ``delta_null`` is set; ``update_only`` refuses a delta to a
+    record that is not there.
     """
 
     batch: int = 1000
@@ -33,6 +36,9 @@ class PublishOptions:
     timestamp_field: str | None = None
     allow_null_key: bool = False
     allow_volatile: bool = False
+    delta: bool = False
+    delta_null: DeltaNull = "ignore"
+    update_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

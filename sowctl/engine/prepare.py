@@ -1,7 +1,9 @@
 """Messages to entries, before any lock is taken: keys, times, expirations, and what is wrong with a message.
 
 A batch stays in columns all the way. Only what a message brings itself (an envelope, a time field) makes a column of
-Python values; otherwise a column is one value for all.
+Python values; otherwise a column is one value for all. Nothing here asks where messages come from or what the topic
+holds; what depends on that (keys of chains, enrichment, delta merge) follows under the locks, in
+:func:`sowctl.engine.commit.settle`.
 """
 
 from __future__ import annotations
@@ -10,22 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from sowctl.engine.keys import KeyMaker, key_maker
 from sowctl.engine.lifetime import stamp
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import SowError, UsageError
-from sowctl.identity.keys import batch_digester, is_user_key, user_key_digest
-from sowctl.messages.base import MessageType
+from sowctl.messages.base import KeyTexts, MessageType
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
 from sowctl.values.times import Micros, parse_time
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
+    from sowctl.engine.enrichment import Phase
     from sowctl.engine.instance import Instance
     from sowctl.messages.envelope import Envelope
 
 T = TypeVar("T")
 
+_COMMANDS = (None, "publish", "delta_publish")
 RECORD_OVERHEAD = 64
 """Bytes that a record needs in a slab besides its payload (``semantics`` 1.9)."""
 
@@ -35,7 +39,8 @@ class Prepared:
     """Good messages of one topic in input order, by columns. ``digests`` are key and check word, 16 bytes each.
 
     ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;
-    ``lifetimes`` are seconds or, as ``("at", micros)``, instants.
+    ``lifetimes`` are seconds or, as ``("at", micros)``, instants. ``deltas`` says which messages are deltas, None for
+    none. ``texts`` are the field texts of the keys, where there are any; digests of chains are empty until then.
     """
 
     places: list[int]
@@ -45,10 +50,17 @@ class Prepared:
     lifetimes: list[float | tuple[str, Micros] | None] | None = None
     user_keys: list[bytes | None] | None = None
     correlation_ids: list[bytes | None] | None = None
+    deltas: list[bool] | None = None
+    texts: list[KeyTexts] | None = None
+    clients: list[str | None] | None = None
 
 
 class Preparer:
-    """Prepares the messages of one topic. Raises UsageError for options that do not fit the topic."""
+    """Prepares the messages of one topic.
+
+    Raises UsageError for options that do not fit the topic, ConfigError for a key generator or constructed fields that
+    cannot be used.
+    """
 
     def __init__(self, instance: Instance, topic: TopicConfig, options: PublishOptions) -> None:
         self.topic = topic
@@ -56,36 +68,30 @@ class Preparer:
         self.type: MessageType = instance.type_of(topic.message_type)
         self.max_payload = topic.slab_size - RECORD_OVERHEAD
         self.expiration = options.expiration
-        self._sow_key = options.sow_key
-        self._null_keys = options.allow_null_key
+        self.options = options
+        self.keys: KeyMaker = key_maker(instance, topic, self.type, options)
+        self.preprocessing: Phase | None = None
+        self.enrichment: Phase | None = None
+        if topic.preprocessing or topic.enrichment:
+            from sowctl.engine.enrichment import phases
+
+            self.preprocessing, self.enrichment = phases(instance, topic, self.type, options.client)
         self._fixed_time = parse_time(options.timestamp, clock) if options.timestamp is not None else None
         self._time_of = (
             self.type.extractor((Slot(parse_path(options.timestamp_field)),)) if options.timestamp_field else None
         )
-        if topic.key_mode == "module":
-            raise UsageError("SOW-PUB-010", f"topic {topic.name!r} uses a key generator that is not registered")
-        if topic.key_mode == "fields":
-            if options.sow_key is not None:
-                raise UsageError(
-                    "SOW-PUB-011",
-                    f"topic {topic.name!r} makes its keys from {', '.join(map(str, topic.keys))}",
-                    hint="leave --sow-key out: it is for topics without Key elements",
-                )
-            self._texts = self.type.key_texts(topic.keys)
-            self._digest = batch_digester(topic.key_domain, len(topic.keys))
 
     def prepare(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None
     ) -> tuple[Prepared, list[Refusal]]:
         """Good messages and refusals; indexes count in ``payloads``."""
         refused: dict[int, Refusal] = {}
+        if self.preprocessing is not None:
+            payloads = self._preprocessed(self.preprocessing, payloads, envelopes, refused)
         if max(map(len, payloads), default=0) > self.max_payload:
             self._refuse_large(payloads, refused)
-        user_keys: list[bytes | None] | None = None
-        if self.topic.key_mode == "fields":
-            digests = self._field_digests(payloads, refused)
-        else:
-            digests, user_keys = self._user_digests(payloads, envelopes, refused)
+        digests, user_keys, texts = self.keys.make(payloads, envelopes, refused)
+        deltas = self._deltas(len(payloads), envelopes, refused)
         times = self._times(payloads, envelopes, refused)
         lifetimes = self._lifetimes(envelopes, refused)
         correlations = [_raw(envelope.correlation_id) for envelope in envelopes] if envelopes else None
@@ -100,6 +106,9 @@ class Preparer:
             _chosen(lifetimes, places),
             _chosen(user_keys, places),
             _chosen(correlations if correlations and any(correlations) else None, places),
+            _chosen(deltas, places),
+            _chosen(texts, places),
+            _chosen([e.client for e in envelopes], places) if envelopes and self.enrichment is not None else None,
         )
         return ready, sorted(refused.values(), key=lambda refusal: refusal.index)
 
@@ -109,39 +118,39 @@ class Preparer:
             return lifetime[1]
         return stamp(self.topic.expiration, time, self.expiration if lifetime is None else lifetime)
 
+    def too_large(self, payload: bytes) -> tuple[str, str]:
+        """Code and words for a message that no slab could hold."""
+        text = f"the message has {len(payload)} bytes; SlabSize {self.topic.slab_size} leaves {self.max_payload}"
+        return "SOW-PUB-001", text
+
     def _refuse_large(self, payloads: Sequence[bytes], refused: dict[int, Refusal]) -> None:
         for index, payload in enumerate(payloads):
-            if len(payload) > self.max_payload:
-                text = (
-                    f"the message has {len(payload)} bytes; SlabSize {self.topic.slab_size} leaves {self.max_payload}"
-                )
-                refused[index] = Refusal(index, "SOW-PUB-001", text)
+            if len(payload) > self.max_payload and index not in refused:
+                refused[index] = Refusal(index, *self.too_large(payload))
 
-    def _field_digests(self, payloads: Sequence[bytes], refused: dict[int, Refusal]) -> list[bytes]:
-        texts, refusals = self._texts(payloads)
-        refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
-        try:
-            return self._digest(texts)
-        except TypeError:
-            pass
-        for index, parts in enumerate(texts):
-            if None in parts and not self._null_keys and index not in refused:
-                missing = ", ".join(str(p) for p, text in zip(self.topic.keys, parts, strict=True) if text is None)
-                refused[index] = Refusal(index, "SOW-PUB-002", f"key field {missing} is missing or empty")
-        return self._digest(texts, null=True)
+    def _preprocessed(
+        self, phase: Phase, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> list[bytes]:
+        places = [index for index in range(len(payloads)) if index not in refused]
+        chosen = [envelopes[index] for index in places] if envelopes else None
+        written, refusals = phase.apply([payloads[index] for index in places], self.clock(), envelopes=chosen)
+        refused.update((places[r.index], Refusal(places[r.index], r.code, r.message, r.offset)) for r in refusals)
+        changed = list(payloads)
+        for index, payload in zip(places, written, strict=True):
+            changed[index] = payload
+        return changed
 
-    def _user_digests(
-        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
-    ) -> tuple[list[bytes], list[bytes | None]]:
-        given = [e.sow_key if e.sow_key is not None else self._sow_key for e in envelopes] if envelopes else None
-        keys = [(key or "").encode() for key in given] if given else [(self._sow_key or "").encode()] * len(payloads)
-        for index, key in enumerate(keys):
-            if not is_user_key(key):
-                text = (
-                    "the topic needs a SOW key with every message" if not key else f"SOW key {key!r} is not Base64 text"
-                )
-                refused.setdefault(index, Refusal(index, "SOW-PUB-003", text))
-        return [user_key_digest(key) for key in keys], list(keys)
+    def _deltas(
+        self, count: int, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> list[bool] | None:
+        if envelopes is None or all(envelope.command is None for envelope in envelopes):
+            return [True] * count if self.options.delta else None
+        for index, envelope in enumerate(envelopes):
+            if envelope.command not in _COMMANDS:
+                text = f"its command {envelope.command!r} is neither publish nor delta_publish"
+                refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
+        found = [e.command == "delta_publish" or (e.command is None and self.options.delta) for e in envelopes]
+        return found if any(found) else None
 
     def _times(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]

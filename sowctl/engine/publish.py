@@ -152,7 +152,7 @@ class _Run:
             ):
                 self.one_batch(batch)
             self.land()
-        self.session.finish()
+        self.finish()
 
     def all_or_nothing(self, sources: Iterable[tuple[str, Source]], monotonic: Callable[[], float]) -> None:
         """Read everything, then write it as one group; holds the whole input in memory."""
@@ -171,7 +171,13 @@ class _Run:
             )
         self.one_batch(joined(whole))
         self.land()
+        self.finish()
+
+    def finish(self) -> None:
+        """Apply everything that is acknowledged, and keep what is known of chains."""
         self.session.finish()
+        if not self.session.dry_run:
+            self.router.save_chains()
 
     def one_batch(self, batch: Batch) -> None:
         """Prepare, while the batch before is being synced; then settle and append under the locks, and sync."""
@@ -278,6 +284,8 @@ class _Run:
         sequences = None
         if publisher is not None:
             sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
+        if part.chains is not None:
+            part.chains.save()  # before the records: what the file knows beyond the store's position does not count
         part.writer.apply(NO_LINEAGE, part.writer.last_txid, sequences)
         return part.payloads, first
 
@@ -293,7 +301,7 @@ class _Run:
         """Apply what was acknowledged, so that an error leaves no more behind than it must; then pass the error on."""
         try:
             self.land()
-            self.session.finish()
+            self.finish()
         except SowError as second:
             if isinstance(error, SowError):
                 error.facts.setdefault("while_applying", second.message)

@@ -69,6 +69,7 @@ class _Run:
         self._order = _order(options.order_by)
         self._select = _select(options.select)
         self._environment = environment_of(instance) if options.filter else None
+        self._functions = instance.functions if options.filter else None
         self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
 
@@ -77,11 +78,15 @@ class _Run:
             topic = target.topic
             seen = topic.key_mode == "fields"
             kind = self._instance.type_of(topic.message_type)
-            return Matcher(self._options.filter, kind, topic.name, self._environment, seen=seen)
+            return Matcher(
+                self._options.filter, kind, topic.name, self._environment, seen=seen, functions=self._functions
+            )
         assert source is not None
         seen = _mode_of(source) == "fields"
         kind = self._instance.type_of(source.message_type)
-        return Matcher(self._options.filter, kind, source.topic, self._environment, seen=seen)
+        return Matcher(
+            self._options.filter, kind, source.topic, self._environment, seen=seen, functions=self._functions
+        )
 
     def batches(self) -> Iterator[RecordBatch]:
         """The result, opened when asked for the first batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress, repeat
 from operator import contains
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources import CurrentSource, Source
     from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Environment, Header
+    from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
     from sowctl.values.fields import Row
 
@@ -76,10 +77,18 @@ class Matcher:
     """A compiled filter over stored values of one message type.
 
     ``seen``: every message was read when it was published, so that none of them can turn out to be unreadable.
+    ``functions`` are those that the configuration's modules add.
     """
 
     def __init__(
-        self, text: str | None, kind: MessageType, topic: str, environment: Environment | None, *, seen: bool = False
+        self,
+        text: str | None,
+        kind: MessageType,
+        topic: str,
+        environment: Environment | None,
+        *,
+        seen: bool = False,
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
         self.type = kind
         self.topic = topic
@@ -89,7 +98,7 @@ class Matcher:
         if text is not None and text.strip():
             from sowctl.expressions.compile import compile_filter
 
-            self._filter = compile_filter(text)
+            self._filter = compile_filter(text, extra=functions or {})
             if self._filter.slots and not self.type.filterable:
                 raise UsageError(
                     "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -47,3 +47,11 @@ class Rehearsal(TopicWriter):
                 return fresh | dict(zip(*source.lookup(rest), strict=True))
         except MissingError:
             return fresh
+
+    def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """See :class:`~sowctl.engine.writer.TopicWriter`; what the dry run would have written is not in it."""
+        try:
+            with closing(open_current(self.instance, self.config, now=now)) as source:
+                yield from source.batches(size)
+        except MissingError:
+            return

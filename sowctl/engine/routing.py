@@ -113,6 +113,12 @@ class Router:
                 found.setdefault(ref, []).append(place)
         return found
 
+    def save_chains(self) -> None:
+        """Put what journalled topics have learnt of chains into their files; without a journal that is done before."""
+        for writer, preparer in self._opened.values():
+            if preparer.keys.chains is not None and writer.journalled:
+                preparer.keys.chains.save()
+
     def publisher(self, batch: Batch) -> Publisher | None:
         """The run's publisher, with the messages of a batch numbered; None where nobody is named."""
         own = None

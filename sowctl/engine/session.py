@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ class WriteSession:
     """Topics opened for writing. Use as a context manager; :meth:`batch` around every batch."""
 
     def __init__(self, instance: Instance, *, dry_run: bool = False, volatile: bool = False) -> None:
-        self.instance = instance
+        self.instance = replace(instance, opened=self._opened)
         self.volatile = volatile
         self.dry_run = dry_run
         self.topics: dict[tuple[str, str], TopicWriter] = {}
@@ -135,6 +136,9 @@ class WriteSession:
                 topic.close()
         if self._journal is not None:
             self._journal.close()
+
+    def _opened(self, config: TopicConfig) -> TopicWriter | None:
+        return self.topics.get((config.name, config.message_type))
 
     def _refresh(self) -> None:
         with self.noting():

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from sowctl.values.times import Micros
 
 
+def local_offset(seconds: int) -> int:
+    """Seconds that the local time zone is ahead of UTC at an instant."""
+    return time.localtime(seconds).tm_gmtoff
+
+
 @dataclass(slots=True)
 class Environment:
-    """One evaluation run. ``now`` is read at most once; ``random`` gives n random bytes (only UUID7 asks)."""
+    """One evaluation run. ``now`` is read at most once; ``random`` gives n random bytes (only UUID7 asks); ``offset``
+    gives the seconds that local time is ahead of UTC at an instant in seconds (only functions of modules ask)."""
 
     now: Callable[[], Micros]
     instance_name: str | None = None
     group_name: str | None = None
     random: Callable[[int], bytes] = os.urandom
+    offset: Callable[[int], int] = local_offset
     _reading: Micros | None = None
 
     def reading(self) -> Micros:

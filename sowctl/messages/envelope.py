@@ -1,7 +1,7 @@
 """Framing ``envelope``: one JSON object a line that carries a message and its metadata (``sowctl(1)``, INPUT).
 
 Members, all but the data optional, null as good as absent: ``topic message_type sow_key timestamp correlation_id
-client bookmark`` (strings), ``sequence txid`` (whole numbers), ``expiration`` (a number of seconds, or a string with an
+client bookmark command`` (strings), ``sequence txid`` (whole numbers), ``expiration`` (a number of seconds, or a string with an
 instant), and either ``data`` (any JSON: the message is its exact bytes) or ``data_base64``. Other members, members
 given twice and other kinds of values refuse the line. What a string means is for its user to find out.
 
@@ -47,6 +47,7 @@ class Envelope(msgspec.Struct, gc=False):
     sequence: int | None = None
     txid: int | None = None
     bookmark: str | None = None
+    command: str | None = None
 
 
 class _Line(Envelope, gc=False, forbid_unknown_fields=True):

@@ -1,0 +1,140 @@
+"""The file in which a chaining key generator keeps what it knows: which value belongs to which chain.
+
+``sowctl-plugins(7)`` rules the format. The file is a row of blocks, each complete in itself: length and CRC-32 of the
+body, four bytes each, little-endian, then the body in msgpack. Blocks are only appended; what is not whole at the end
+is a torn write and is cut off by the next writer. A file of many small blocks is written anew as one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from sowctl.errors import DamageError, StorageError
+from sowctl.seam import Seam
+
+_HEAD = Struct("<II")
+MODE = 0o640
+LOOSE = 1 << 16
+"""A file is written anew when it is larger than this and holds less than half as much as it could."""
+MOST = 1 << 30
+
+
+class Block(NamedTuple):
+    """What one writer learnt. ``identity`` says whose chains these are, ``applied`` up to which txid of ``lineage``."""
+
+    identity: tuple[str, ...]
+    lineage: bytes
+    applied: int
+    links: list[tuple[bytes, bytes]]
+    end: int = 0
+
+
+def read(path: Path, seam: Seam) -> list[Block] | None:
+    """The whole blocks of a file, None where there is no file. Raises StorageError ``SOW-ENG-055``."""
+    try:
+        raw: bytes = seam.call("file.read", path.read_bytes)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise trouble(path, error) from error
+    return list(_blocks(raw, path))
+
+
+def _blocks(raw: bytes, path: Path) -> Iterator[Block]:
+    import msgpack
+
+    at = 0
+    while at + _HEAD.size <= len(raw):
+        length, crc = _HEAD.unpack_from(raw, at)
+        body = raw[at + _HEAD.size : at + _HEAD.size + length]
+        if len(body) < length or zlib.crc32(body) != crc:
+            return
+        at += _HEAD.size + length
+        try:
+            identity, lineage, applied, links = msgpack.unpackb(body, strict_map_key=False)
+            yield Block(tuple(identity), lineage, applied, [(value, digest) for value, digest in links], at)
+        except (ValueError, TypeError) as error:
+            raise DamageError("SOW-ENG-056", "this is not a file of chains", place=str(path)) from error
+
+
+def append(
+    path: Path, block: Block, keep: int, seam: Seam, *, whole: Iterable[tuple[bytes, bytes]], shared: bool
+) -> int:
+    """Add a block behind the first ``keep`` bytes and sync it; returns where it ends.
+
+    What lies behind them is cut off; where the file is ``shared``, only what is not whole. A loose file is replaced by
+    a new one of one block, of the links ``whole``. Raises StorageError ``SOW-ENG-055``.
+    """
+    try:
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        fd = _locked(path, seam)
+        try:
+            size = os.fstat(fd).st_size
+            if size > LOOSE:
+                content = _encoded(block._replace(links=list(whole)))
+                if len(content) * 2 < size:
+                    return _anew(path, content, seam)
+            keep = _whole_until(path, seam) if shared and size > keep else keep
+            if size > keep:
+                seam.call("file.truncate", os.ftruncate, fd, keep)
+            content = _encoded(block)
+            seam.call("file.pwrite", os.pwrite, fd, content, keep)
+            seam.call("file.sync", os.fsync, fd)
+            return keep + len(content)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise trouble(path, error) from error
+
+
+def _whole_until(path: Path, seam: Seam) -> int:
+    found = read(path, seam)
+    return found[-1].end if found else 0
+
+
+def _locked(path: Path, seam: Seam) -> int:
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        fd: int = seam.call("file.open", os.open, path, flags, MODE)
+        try:
+            seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
+            there = path.stat()
+        except FileNotFoundError:
+            os.close(fd)
+            continue
+        except BaseException:
+            os.close(fd)
+            raise
+        if there.st_ino == os.fstat(fd).st_ino:
+            return fd
+        os.close(fd)
+
+
+def _anew(path: Path, content: bytes, seam: Seam) -> int:
+    temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
+    fd: int = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
+    try:
+        seam.call("file.write", os.write, fd, content)
+        seam.call("file.sync", os.fsync, fd)
+    finally:
+        os.close(fd)
+    seam.call("file.rename", os.rename, temporary, path)
+    return len(content)
+
+
+def _encoded(block: Block) -> bytes:
+    import msgpack
+
+    body: bytes = msgpack.packb([list(block.identity), block.lineage, block.applied, block.links])
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def trouble(path: Path, error: OSError) -> StorageError:
+    """What the operating system refused."""
+    return StorageError("SOW-ENG-055", f"the file of chains: {error.strerror or error}", place=str(path))
