@@ -7,7 +7,7 @@ key space that fit into memory, into a new store, which then replaces the old on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
@@ -87,7 +87,7 @@ def rebuild(
     done = []
     for topic in topics:
         start = (after or {}).get((topic.name, topic.message_type), 0)
-        done.append(_one(instance, log, topic, Range(start, end, at), writer))
+        done.append(assemble(instance, log, topic, Range(start, end, at), writer=writer))
     return done
 
 
@@ -117,7 +117,23 @@ def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
     return last
 
 
-def _one(instance: Instance, log: Journal, topic: TopicConfig, span: Range, writer: JournalWriter | None) -> Rebuilt:
+Fill = Callable[["Builder"], tuple[int, int, int]]
+"""Puts records and versions into a new store; returns how many entries were folded, the last one's time and txid."""
+
+
+def assemble(
+    instance: Instance,
+    log: Journal,
+    topic: TopicConfig,
+    span: Range,
+    *,
+    writer: JournalWriter | None = None,
+    fill: Fill | None = None,
+) -> Rebuilt:
+    """A new store from the entries of ``span``, put in place; ``fill`` folds them elsewhere than in this process.
+
+    ``writer`` as in :func:`rebuild`.
+    """
     assert topic.file is not None
     assert instance.config is not None
     rule = retention(topic.history)
@@ -131,7 +147,7 @@ def _one(instance: Instance, log: Journal, topic: TopicConfig, span: Range, writ
         applied=span.until,
         command=instance.holder,
     ) as builder:
-        entries, last_time, last_txid = _fill(builder, log, topic, span, rule)
+        entries, last_time, last_txid = fill(builder) if fill is not None else _fill(builder, log, topic, span, rule)
 
         def position(txn: WriteTxn) -> None:
             txn.raise_last_time(last_time)
@@ -217,12 +233,16 @@ def _fill(
     share = len(winners) / max(last.entries, 1)
     with Buckets(directory, int(size * share) + 96 * len(winners), BUCKET_BYTES) as buckets:
         for block in blocks.again():
-            keys, values = _taken(block, winners)
+            keys, values = taken(block, winners)
             buckets.add(b"".join(keys), values)
-        parts = buckets.sorted(PART)
-        while several := list(islice(parts, PARTS)):
-            builder.change(partial(_append, several), pending=sum(sum(map(len, values)) for _, values in several))
+        append_sorted(builder, buckets.sorted(PART))
     return last.entries, last.latest, max(last.last_txid, span.after)
+
+
+def append_sorted(builder: Builder, parts: Iterator[Pairs]) -> None:
+    """Records into a new store; ``parts`` are of about :data:`PART` records, in key order."""
+    while several := list(islice(parts, PARTS)):
+        builder.change(partial(_append, several), pending=sum(sum(map(len, values)) for _, values in several))
 
 
 def _append(several: list[Pairs], txn: WriteTxn) -> None:
@@ -297,8 +317,11 @@ class _LastPerKey:
         return self._txids[0][self._publishes[0]]
 
 
-def _taken(block: Block, winners: Any) -> Pairs:
-    """Keys and stored values of the entries of a block whose txids are among ``winners``, a numpy array."""
+def taken(block: Block, winners: Any) -> Pairs:
+    """Keys and stored values of the entries of a block whose txids are among ``winners``, an ascending numpy array.
+
+    A deletion is a tombstone.
+    """
     first = block.first_txid
     low, high = (
         winners.searchsorted(winners.dtype.type(first)),
@@ -311,6 +334,8 @@ def _taken(block: Block, winners: Any) -> Pairs:
     if columns.user_keys is not None or columns.correlation_ids is not None or columns.logical_topics is not None:
         return _exactly(block, set(txids))
     places = (winners[low:high] - winners.dtype.type(first)).astype("i8")
+    if (columns.operations[places] != PUBLISH).any():
+        return _exactly(block, set(txids))
     keys = words(columns.keys[places])
     ends = columns.lengths.cumsum(dtype="i8")
     starts = (ends - columns.lengths)[places].tolist()

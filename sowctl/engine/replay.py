@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sowctl.engine.digest import digest
 from sowctl.engine.options import ReplayOptions
@@ -35,18 +35,34 @@ if TYPE_CHECKING:
 DEFAULTS = ReplayOptions()
 
 
+class Fold(Protocol):
+    """Builds the store of one topic from the journals and puts it in place: :func:`~sowctl.engine.rebuild.rebuild`."""
+
+    def __call__(
+        self,
+        instance: Instance,
+        log: Journal,
+        topics: list[TopicConfig],
+        *,
+        until: int | None = None,
+        at: int | None = None,
+        writer: JournalWriter | None = None,
+    ) -> list[Rebuilt]: ...
+
+
 def replay(
     instance: Instance,
     topics: Sequence[TopicConfig],
     options: ReplayOptions = DEFAULTS,
     *,
+    fold: Fold = rebuild,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[ReplayReport]:
     """Bring the stores of ``topics`` in line with the journals; topics that no journal records are passed over.
 
     ``options.into``: build new stores there and leave the configured ones alone; ``verify``: only compare. ``until``
-    needs one of the two. Raises UsageError ``SOW-RPL-001``, DamageError where a journal is damaged, RefusedError
-    ``SOW-RPL-002`` where a rebuild would lose records that the journals no longer hold.
+    needs one of the two. ``fold`` builds what is to be built. Raises UsageError ``SOW-RPL-001``, DamageError where a
+    journal is damaged, RefusedError ``SOW-RPL-002`` where a rebuild would lose records that the journals no longer hold.
     """
     _check(options)
     reports = []
@@ -61,14 +77,14 @@ def replay(
             elif options.verify:
                 report = _verify(instance, log, topic, options)
             elif options.into is not None:
-                report = _aside(instance, log, topic, options, Path(options.into))
+                report = _aside(instance, log, topic, options, Path(options.into), fold)
             elif options.dry_run:
                 report = _plan(instance, log, topic, options)
             else:
                 if writer is None and directory is None:
                     writer = open_journal(instance)
                     stack.callback(writer.close)
-                report = _in_place(instance, log, topic, options, writer)
+                report = _in_place(instance, log, topic, options, writer, fold)
             report.seconds = monotonic() - started
             reports.append(report)
     return reports
@@ -105,7 +121,12 @@ def _of(built: Rebuilt, action: str, **facts: object) -> ReplayReport:
 
 
 def _in_place(
-    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, writer: JournalWriter | None
+    instance: Instance,
+    log: Journal,
+    topic: TopicConfig,
+    options: ReplayOptions,
+    writer: JournalWriter | None,
+    fold: Fold,
 ) -> ReplayReport:
     if topic.file is None:
         return _report(topic, "skipped", note="the topic is transient: it has no file")
@@ -132,7 +153,7 @@ def _in_place(
     keep = needed == "damaged" or not covered or options.force
     moved = _kept_aside(instance, topic.file) if keep else None
     try:
-        built = rebuild(instance, log, [topic], writer=writer)[0]
+        built = fold(instance, log, [topic], writer=writer)[0]
     except BaseException:
         if moved is not None and topic.file.exists():
             moved.unlink()
@@ -191,7 +212,7 @@ def _plan(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayO
 
 
 def _aside(
-    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, directory: Path
+    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, directory: Path, fold: Fold
 ) -> ReplayReport:
     name = topic.file.name if topic.file is not None else f"{topic.name.replace('/', '%2F')}.{topic.message_type}.sow"
     path = directory / name
@@ -201,7 +222,7 @@ def _aside(
         return _report(replace(topic, file=path), "rebuilt", dry_run=True)
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     moved = replace(topic, file=path)
-    built = rebuild(instance, log, [moved], until=options.until_txid, at=options.until_time)[0]
+    built = fold(instance, log, [moved], until=options.until_txid, at=options.until_time)[0]
     return _of(built, "rebuilt")
 
 
