@@ -1,9 +1,9 @@
 """Framing ``envelope``: one JSON object a line that carries a message and its metadata (``sowctl(1)``, INPUT).
 
 Members, all but the data optional, null as good as absent: ``topic message_type sow_key timestamp correlation_id
-client bookmark command`` (strings), ``sequence txid`` (whole numbers), ``expiration`` (a number of seconds, or a string with an
-instant), and either ``data`` (any JSON: the message is its exact bytes) or ``data_base64``. Other members, members
-given twice and other kinds of values refuse the line. What a string means is for its user to find out.
+client bookmark command`` (strings), ``sequence txid`` (whole numbers), ``expiration`` (a number of seconds, or a string
+with an instant), and either ``data`` (any JSON: the message is its exact bytes) or ``data_base64``. Other members,
+members given twice and other kinds of values refuse the line. What a string means is for its user to find out.
 
 Lines are decoded fast where that is provably exact; whatever is doubtful goes through the exact JSON reader.
 """
