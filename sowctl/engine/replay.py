@@ -62,7 +62,7 @@ def replay(
 
     ``options.into``: build new stores there and leave the configured ones alone; ``verify``: only compare. ``until``
     needs one of the two. ``fold`` builds what is to be built. Raises UsageError ``SOW-RPL-001``, DamageError where a
-    journal is damaged, RefusedError ``SOW-RPL-002`` where a rebuild would lose records that the journals no longer hold.
+    journal is damaged, RefusedError ``SOW-RPL-002`` where a rebuild would lose records that journals no longer hold.
     """
     _check(options)
     reports = []
