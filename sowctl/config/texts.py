@@ -137,6 +137,12 @@ def definition(node: Node, projection: bool) -> FieldDefinition | None:
     return found[0] if projection and found else found or None
 
 
+def filter_tree(text: str) -> Tree | None:
+    """The tree of a filter; None where it does not parse."""
+    found: Any = _attempt(text, "expression")[0]
+    return found or None
+
+
 def join(node: Node) -> Join | None:
     """The condition of a Join; None where it does not parse."""
     found: Any = _attempt(node.text, "join")[0]
@@ -149,6 +155,12 @@ def fields(tree: Tree) -> Iterator[Field]:
     from sowctl.expressions.trees import walk
 
     return (node for node in walk(tree) if isinstance(node, Field))
+
+
+def filter_fields(node: Node) -> Iterator[Field]:
+    """The identifiers of a filter or a numeric expression; none where it does not parse."""
+    for tree in _trees(node.text, "expression"):
+        yield from fields(tree)
 
 
 def grouping(node: Node) -> tuple[Field, ...]:

@@ -32,7 +32,7 @@ def test_one_defect_each(row: dict[str, str]) -> None:
     findings = inspect(BAD / row["file"], environment={})
     errors = {finding.id for finding in findings if finding.level is Level.ERROR}
     if row["rule"] == "-":
-        assert {finding.id[0] for finding in findings} <= {"B"}
+        assert not errors
         return
     found = [f for f in findings if f.id == row["rule"] and str(f.place.line) == row["line"]]
     assert found, findings

@@ -11,7 +11,7 @@ from sowctl.config.elements.modules import ACTION_MODULES, MISSPELLED, Module
 from sowctl.config.kinds import read_value
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey
+from sowctl.config.rules.survey import QUEUES, Survey
 from sowctl.config.spelling import nearest
 from sowctl.findings import Level
 
@@ -213,3 +213,33 @@ def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
 
 def _fixed(name: str, survey: Survey) -> bool:
     return bool(name) and "{{" not in name and not (survey.regex_topics and is_pattern(name))
+
+
+_LEASING = {
+    "amps-action-on-publish-message": "Topic",
+    "amps-action-on-oof-message": "Topic",
+    "amps-action-on-message-condition-timeout": "Topic",
+    "amps-action-on-alert": "Topic",
+    "amps-action-on-message-affinity": "DataTopic",
+}
+"""Modules that subscribe to a topic, and the option that names it."""
+
+
+def monitors_queue(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an action that watches the messages of a queue.
+
+    Why: it subscribes; a subscription leases messages, and the action never acknowledges them.
+    Example: ``amps-action-on-publish-message`` with the name of a Queue as Topic.
+    Instead: watch the topic below the queue.
+    """
+    for step, module, _ in _steps(node):
+        options = step.find("Options")
+        topic = options.find(_LEASING[module.text]) if options is not None and module.text in _LEASING else None
+        if topic is None or options is None:
+            continue
+        for entry in survey.named(topic.text, options.value("MessageType")):
+            if entry.kind in QUEUES:
+                below = entry.node.value("UnderlyingTopic")
+                hint = f"watch {below}, the topic below it" if below else "watch the topic below it"
+                yield Problem(topic, f"{module.text} monitors a queue, '{topic.text}'", hint)
+                break

@@ -328,3 +328,32 @@ def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
                 seen.add(step.number)
                 path.append(step)
                 waiting.append(iter(below[step.number]))
+
+
+def starts_empty(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a view or conflated topic over a transient topic that the transaction log does not record.
+
+    Why: after a restart the source is empty, and so is what derives from it.
+    Example: a View over a Topic with ``<Durability>transient</Durability>`` and no TransactionLog.
+    Instead: nothing, where that is meant; else journal the source, or make it persistent.
+    """
+    entry = survey.entry(node)
+    seen: set[int] = set()
+    waiting = [(found, s.node) for s in sources(node) if (found := _resolve(s, entry, survey)) is not None]
+    while waiting:
+        found, where = waiting.pop(0)
+        if found.number in seen:
+            continue
+        seen.add(found.number)
+        if found.kind == "Topic":
+            transient = (found.node.value("Durability", "Duration") or "").lower() == "transient"
+            if transient and not survey.journalled(found.name, found.type):
+                message = (
+                    f"{entry.label} derives from transient, unjournaled topic '{found.name}' "
+                    "and starts empty after a restart"
+                )
+                yield Problem(where, message, f"add {found.name} to TransactionLog, or make it persistent")
+                return
+        elif found.kind in ("View", "ConflatedTopic"):
+            below = ((_resolve(s, found, survey), where) for s in sources(found.node))
+            waiting.extend((other, place) for other, place in below if other is not None)

@@ -100,3 +100,36 @@ def lookup_unavailable(node: Node, survey: Survey) -> Iterator[Problem]:
                         "in a transient topic unless RecoveryPoint is now" if declared else "without a declared Lookup"
                     )
                     yield Problem(field, f"VALUE_LOOKUP cannot be used {why}", None, texts.at(field, call.span[0]))
+
+
+def part_number_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an identifier that does not begin with the number of a part, for a composite-local message type.
+
+    Why: such a message is a list of parts, and a field belongs to one of them.
+    Example: ``<Key>/id</Key>`` in a topic of a composite-local type.
+    Instead: ``<Key>/0/id</Key>`` for the field of the first part.
+    """
+    entry = survey.entry(node)
+    if survey.types.get(entry.type) != "composite-local":
+        return
+    parts = survey.parts(entry.type)
+    for owner, path in _identifiers(node):
+        first = str(path).lstrip("/").partition("/")[0]
+        if not (first.isascii() and first.isdigit() and len(first) < 6 and (not parts or int(first) < parts)):
+            message = f"composite-local identifier must start with the part number: {path}"
+            yield Problem(owner, message, f"write /0/... to /{parts - 1}/..." if parts else "write /0/..., /1/...")
+
+
+def _identifiers(entry: Node) -> Iterator[tuple[Node, object]]:
+    """The fields that an entry names in messages of its own type, each with the element that names it."""
+    for key in (*entry.all("Key", "Index"), *(key for index in entry.all("HashIndex") for key in index.all("Key"))):
+        yield key, key.text
+    if entry.tag in ("View", "ViewDefinition"):
+        return
+    for text in entry.all("Filter", "Priority", "BarrierExpression"):
+        yield from ((text, field.path) for field in texts.filter_fields(text))
+    for section in entry.all("Preprocessing", "Enrichment"):
+        for field in section.all("Field"):
+            definition = texts.definition(field, projection=False)
+            if definition is not None:
+                yield from ((field, found.path) for found in texts.fields(definition.expression))

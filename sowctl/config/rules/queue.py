@@ -144,3 +144,31 @@ def _recorded(name: str, kind: str | None, survey: Survey) -> bool:
 
 def _regex(name: str, survey: Survey) -> bool:
     return survey.regex_topics and is_pattern(name)
+
+
+def lease_without_effect(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: LeasePeriod, MaxCancels, MaxDeliveries or Leasing in an at-most-once queue.
+
+    Why: such a queue removes a message when it sends it; nothing is leased, returned or delivered again.
+    Example: ``<LeasePeriod>30s</LeasePeriod>`` beside ``<Semantics>at-most-once</Semantics>``.
+    Instead: remove the element, or make the queue at-least-once.
+    """
+    if (node.value("Semantics") or "").lower() != "at-most-once":
+        return
+    for child in node.all("LeasePeriod", "MaxCancels", "MaxDeliveries", "Leasing"):
+        message = f"{child.tag} has no effect with at-most-once"
+        yield Problem(child, message, "remove it, or write <Semantics>at-least-once</Semantics>")
+
+
+def also_a_topic(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a queue with the name and message type of a Topic in SOW.
+
+    Why: the two are one topic to the server; mostly the queue was meant to read the topic, which UnderlyingTopic says.
+    Example: a Topic and a Queue ``orders``, both json.
+    Instead: give the queue a name of its own, and ``<UnderlyingTopic>orders</UnderlyingTopic>``.
+    """
+    entry = survey.entry(node)
+    others = survey.named(entry.name, entry.type) if entry.name and entry.type else ()
+    if any(other.kind == "Topic" for other in others):
+        message = f"queue name '{entry.name}' is also a SOW Topic of the same type"
+        yield Problem(node, message, f"rename the queue and write <UnderlyingTopic>{entry.name}</UnderlyingTopic>")

@@ -58,3 +58,32 @@ def local_queue(node: Node, survey: Survey) -> Iterator[Problem]:
         for queue in queues:
             if name is not None and topic.value("MessageType") == queue.type and name.text == queue.name:
                 yield Problem(name, f"LocalQueue {queue.name} is replicated", "leave it out, or make it a Queue")
+
+
+def itself(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Destination with the Name of this instance.
+
+    Why: an instance does not replicate to itself; mostly the file was copied from the other side.
+    Example: ``<Name>one</Name>`` at the top and in a Destination.
+    Instead: write the Name of the other instance.
+    """
+    name = node.find("Name")
+    if name is not None and name.text and name.text == survey.top.value("Name"):
+        message = f"Destination Name equals this instance's own Name '{name.text}'"
+        yield Problem(name, message, "write the Name of the other instance")
+
+
+def too_few_sync(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Tuning asks for more synchronous destinations than there are.
+
+    Why: an action that downgrades a destination keeps that many synchronous, so it can never downgrade one.
+    Example: ``<MinSyncDestinations>2</MinSyncDestinations>`` with one Destination of SyncType sync.
+    Instead: lower the number, or make another Destination synchronous.
+    """
+    for section in node.all("Replication"):
+        for wanted in section.all("MinSyncDestinations"):
+            kinds = [(other.value("SyncType") or "").lower() for other in survey.nodes("Destination")]
+            have = kinds.count("sync")
+            if wanted.text.isascii() and wanted.text.isdigit() and int(wanted.text[:18]) > have:
+                message = f"MinSyncDestinations exceeds the number of sync destinations ({have})"
+                yield Problem(wanted, message, f"write {have} or less, or add a Destination with SyncType sync")

@@ -112,3 +112,16 @@ def version_needed(node: Node, survey: Survey) -> Iterator[Problem]:
             message = f"file needs version {asked.text}; the dialect is known up to {REFERENCE_VERSION}"
             level = Level.WARNING if asked.tag.startswith("Suggested") else None
             yield Problem(asked, message, "it may use what is not known here", level=level)
+
+
+def challenge_without_authentication(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: WWWAuthenticate in an Admin section without Authentication.
+
+    Why: it says how a browser is asked for credentials; without Authentication nobody is asked.
+    Example: ``<WWWAuthenticate>Negotiate</WWWAuthenticate>`` alone.
+    Instead: add Authentication with its Module, or remove WWWAuthenticate.
+    """
+    challenge = node.find("WWWAuthenticate")
+    if challenge is not None and node.find("Authentication") is None:
+        message = "WWWAuthenticate without Authentication has no effect"
+        yield Problem(challenge, message, "add <Authentication>, or remove it")

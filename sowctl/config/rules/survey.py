@@ -205,14 +205,28 @@ class Survey:
 
         return facts_of(self.top.source.text)
 
+    def search(self, pattern: str, name: str) -> bool:
+        """Whether a Pattern matches a topic name; it is a pattern whatever RegexTopicSupport says."""
+        try:
+            return topic_matches(pattern, name)
+        except ConfigError:
+            return False
+
     @cached_property
     def types(self) -> dict[str, str]:
         """Message types that can be named, and the module behind each."""
         known = {name: name for name in BUILT_IN_TYPES}
         for node in self.children("MessageTypes", "MessageType"):
             if name := node.value("Name"):
-                known[name] = node.value("Module") or known.get(name, name)
+                retired = node.value("Type") or ""
+                own = retired if retired in TYPE_MODULES else known.get(name, name)
+                known[name] = node.value("Module") or own
         return known
+
+    def parts(self, name: str) -> int:
+        """How many parts a composite message type has; 0 for any other."""
+        found = [node for node in self.nodes("MessageType") if node.value("Name") == name]
+        return len(list(found[0].all("MessageType"))) if found else 0
 
     @cached_property
     def modules(self) -> frozenset[str]:

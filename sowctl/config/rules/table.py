@@ -144,6 +144,7 @@ _FIELDS: tuple[Rule, ...] = (
     Rule("F010", _E, "owner-elsewhere", "SOW/Queue, SOW/LocalQueue", (("Queues", "queue.owner_elsewhere"),)),
     Rule("F011", _E, "publish-target-missing", "SOW/Queue", (("Queues", "queue.publish_target_missing"),)),
     Rule("F012", _E, "unfair", "SOW/Queue/FairnessModel", (("Queues", "queue.unfair"),)),
+    Rule("F013", _W, "lease-without-effect", "SOW/Queue", (("Queues", "queue.lease_without_effect"),)),
     Rule("F014", _E, "topic-format", "SOW/ConflatedTopic", (("ConflatedTopic", "derived.topic_format"),)),
     Rule("F015", _E, "previous-unavailable", "Field"),
     Rule("F016", _E, "qualifier-unavailable", "Preprocessing, Enrichment, Filter"),
@@ -158,8 +159,22 @@ _FIELDS: tuple[Rule, ...] = (
     Rule(
         "F025", _E, "local-queue-replicated", "Replication/Destination", (("Destination", "replication.local_queue"),)
     ),
+    Rule(
+        "F026",
+        _W,
+        "challenge-without-authentication",
+        "Admin/WWWAuthenticate",
+        (("Admin", "service.challenge_without_authentication"),),
+    ),
     Rule("F027", _E, "event-or-variable", "Actions/Action/Do", (("Action", "actions.event_or_variable"),)),
     Rule("F028", _E, "compact-topic-and-type", "Actions/Action/Do", (("Action", "actions.topic_and_type"),)),
+    Rule(
+        "F029",
+        _I,
+        "recovery-without-journal",
+        "SOW/Topic/RecoveryPoint",
+        (("Topic", "topic.recovery_without_journal"),),
+    ),
     Rule(
         "F030",
         _W,
@@ -175,7 +190,9 @@ _FIELDS: tuple[Rule, ...] = (
     Rule("F034", _E, "join-and-text", "SOW/View/UnderlyingTopic", (("View", "derived.join_and_text"),)),
     Rule("F035", _E, "grouping-not-plain", "SOW/View/Grouping/Field"),
     Rule("F036", _E, "join-unqualified", "SOW/View", (("View", "derived.join_unqualified"),)),
+    Rule("F037", _W, "key-enriched", "SOW/Topic/Enrichment", (("Topic", "topic.key_enriched"),)),
     Rule("F038", _E, "duplicate-destination", "Field", (("Entries", "fields.duplicate_destination"),)),
+    Rule("F039", _W, "part-number-missing", "Key, Index, Filter, Field", (("Entries", "fields.part_number_missing"),)),
 )
 
 _DERIVED_SOURCE = (("View", "derived.undefined_source"), ("ConflatedTopic", "derived.undefined_source"))
@@ -214,11 +231,27 @@ _REFERENCES: tuple[Rule, ...] = (
         "Replication/Destination/Topic",
         (("Destination", "replication.not_journalled"),),
     ),
+    Rule("R015", _W, "behind-pattern", "SOW", (("AMPSConfig", "topic.behind_pattern"),)),
+    Rule(
+        "R016", _W, "too-few-sync", "Tuning/Replication/MinSyncDestinations", (("Tuning", "replication.too_few_sync"),)
+    ),
     Rule("R017", _E, "undefined-join-source", "SOW/View/UnderlyingTopic", (("View", "derived.undefined_join_source"),)),
     Rule("R018", _E, "unreachable-field", "SOW/View", (("View", "derived.unreachable_field"),)),
+    Rule("R019", _W, "reserved-name", "SOW", (("Entries", "topic.reserved_name"),)),
+    Rule("R022", _W, "queue-monitored", "Actions/Action/On", (("Action", "actions.monitors_queue"),)),
+    Rule("R023", _W, "pattern-not-journaled", "SOW/Topic", (("Topic", "topic.pattern_not_journalled"),)),
     Rule("R024", _E, "two-purposes", "FileName", (("AMPSConfig", "service.two_purposes"),)),
+    Rule("R025", _W, "replication-to-itself", "Replication/Destination/Name", (("Destination", "replication.itself"),)),
     Rule("R026", _E, "publish-target-outside", "SOW/Queue", (("Queues", "queue.publish_target_outside"),)),
     Rule("R027", _E, "derivation-cycle", "SOW", (("AMPSConfig", "derived.cycle"),)),
+    Rule(
+        "R028",
+        _I,
+        "starts-empty",
+        "SOW/View, SOW/ConflatedTopic",
+        (("View", "derived.starts_empty"), ("ConflatedTopic", "derived.starts_empty")),
+    ),
+    Rule("R029", _W, "queue-is-a-topic", "SOW/Queue", (("Queues", "queue.also_a_topic"),)),
     Rule("R030", _W, "index-not-projected", "SOW/View/HashIndex", (("View", "derived.index_not_projected"),)),
 )
 
@@ -232,10 +265,23 @@ _SPELLINGS: tuple[Rule, ...] = (
     Rule("D007", _W, "duration", "SOW/Topic/Duration"),
     Rule("D008", _W, "retired-storage-sizes", "SOW/Topic"),
     Rule("D009", _I, "min-journal-size", "TransactionLog/MinJournalSize"),
-    Rule("D010", _I, "protocol-json", "Transports/Transport/Protocol"),
+    Rule(
+        "D010",
+        _I,
+        "protocol-json",
+        "Transports/Transport/Protocol",
+        (("Transport", "spellings.protocol_json"), ("Protocol", "spellings.protocol_json")),
+    ),
+    Rule("D011", _W, "level-debug", "Logging/Target/Level", (("Target", "spellings.level_debug"),)),
+    Rule("D012", _W, "vacuum-statistics", "Actions/Action/Do", (("Action", "spellings.vacuum_statistics"),)),
+    Rule("D013", _W, "legacy-protocol", "Transports/Transport/Protocol", (("Transport", "spellings.legacy_protocol"),)),
     Rule("D014", _W, "sow-stats-interval", "SOWStatsInterval"),
     Rule("D015", _I, "view-file-unused", "SOW/View/FileName"),
+    Rule("D016", _W, "type-as-module", "MessageTypes/MessageType", (("MessageType", "spellings.type_as_module"),)),
+    Rule("D017", _W, "insecure-protocol", "SecureSocketProtocols", (("AMPSConfig", "spellings.insecure_protocol"),)),
+    Rule("D018", _W, "null-equivalency", "SOW/View/JoinNullEquivalency", (("View", "spellings.null_equivalency"),)),
     Rule("D019", _E, "misspelled-action-module", "Actions/Action/Do", (("Action", "actions.misspelled_module"),)),
+    Rule("D020", _I, "compliance-two", "MessageTypes/MessageType", (("MessageType", "spellings.compliance_two"),)),
 )
 
 LIMITS: tuple[Rule, ...] = (

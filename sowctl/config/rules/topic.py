@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Entry, Survey
 from sowctl.values.units import parse_interval
+
+SERVER_TOPICS = frozenset({"/AMPS/ClientStatus", "/AMPS/SOWStats", "/AMPS/Tx/Checkpoint"})
+"""Topics that the server publishes and that a SOW may record."""
 
 
 def _durability(node: Node) -> str:
@@ -130,3 +134,78 @@ def shared_file(node: Node, survey: Survey) -> Iterator[Problem]:
         if (other := first.setdefault(path, entry)) is not entry:
             message = f"FileName '{file.text}' is shared by '{other.name}' and '{entry.name}'"
             yield Problem(file, message, "use %n in FileName, or give each topic its own file")
+
+
+def recovery_without_journal(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: RecoveryPoint in a topic that the transaction log does not record.
+
+    Why: it says from where in the journal a topic is recovered; there is nothing to recover from.
+    Example: ``<RecoveryPoint>now</RecoveryPoint>`` in a topic that TransactionLog does not name.
+    Instead: add the topic to TransactionLog, or remove RecoveryPoint.
+    """
+    point, entry = node.find("RecoveryPoint"), survey.entry(node)
+    if point is not None and entry.name and entry.type and not survey.journalled(entry.name, entry.type):
+        hint = "add the topic to TransactionLog, or remove RecoveryPoint"
+        yield Problem(point, "RecoveryPoint has no effect: topic is not journaled", hint)
+
+
+def key_enriched(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Enrichment writes a Key field.
+
+    Why: the key of the record is made before the Enrichment runs, so record and key no longer agree.
+    Example: ``UPPER(/id) AS /id`` in the Enrichment of a topic with ``<Key>/id</Key>``.
+    Instead: write key fields in Preprocessing, which runs first.
+    """
+    keys = {key.text for key in node.all("Key")}
+    for section in node.all("Enrichment"):
+        for field in section.all("Field"):
+            definition = texts.definition(field, projection=False)
+            if definition is not None and str(definition.destination) in keys:
+                message = f"Enrichment writes Key field {definition.destination}; the key is already fixed"
+                yield Problem(field, message, "move it to Preprocessing")
+
+
+def behind_pattern(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an entry whose name an earlier Pattern topic matches.
+
+    Why: the first definition that fits a topic counts, so this one is never reached.
+    Example: Topic ``/orders/eu`` after a Topic with ``<Pattern>^/orders/</Pattern>``.
+    Instead: move it before the Pattern topic.
+    """
+    patterns = [(e, e.node.value("Pattern")) for e in survey.entries if e.kind == "Topic"]
+    earlier = [(entry, pattern) for entry, pattern in patterns if pattern]
+    for entry in survey.entries if earlier else ():
+        for other, pattern in earlier:
+            if other.number >= entry.number or other.type != entry.type or not entry.name:
+                continue
+            if survey.search(pattern or "", entry.name):
+                message = f"'{entry.name}' matches the Pattern of '{other.name}' defined earlier; it is never reached"
+                yield Problem(entry.node, message, f"move it before {other.label}")
+                break
+
+
+def pattern_not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Pattern topic whose own Name is in no Topic of the transaction log.
+
+    Why: the journal looks at the physical Name; the logical names that the Pattern matches are not considered.
+    Example: Topic ``orders`` with ``<Pattern>^/orders/</Pattern>`` where the journal records ``^/orders/``.
+    Instead: add ``orders`` to TransactionLog with the same message type.
+    """
+    entry = survey.entry(node)
+    if node.find("Pattern") is None or not survey.journal or not entry.name:
+        return
+    if not survey.journalled(entry.name, entry.type):
+        message = f"Pattern topic '{entry.name}' is not journaled: the journal must match its physical Name"
+        yield Problem(node, message, f"add {entry.name} to TransactionLog with MessageType {entry.type}")
+
+
+def reserved_name(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an entry with a name below ``/AMPS/``, other than a topic that records what the server publishes there.
+
+    Why: the names are the server's own; an entry may clash with one of its topics, now or in a later version.
+    Example: a View ``/AMPS/Totals``.
+    Instead: choose another name.
+    """
+    entry = survey.entry(node)
+    if entry.name.startswith("/AMPS/") and not (entry.kind == "Topic" and entry.name in SERVER_TOPICS):
+        yield Problem(node, f"'{entry.name}' is under /AMPS/, reserved for the server", "choose another name")

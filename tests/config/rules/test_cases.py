@@ -70,4 +70,7 @@ def test_every_rule_has_both() -> None:
 
 
 def test_every_case_is_run() -> None:
-    assert {path.name for path in CASES.iterdir()} == {"parts", *(p.name for p in (*of("*-bad*.xml"), *of("*-good*.xml")))}
+    assert {path.name for path in CASES.iterdir()} == {
+        "parts",
+        *(p.name for p in (*of("*-bad*.xml"), *of("*-good*.xml"))),
+    }

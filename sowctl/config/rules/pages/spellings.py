@@ -57,12 +57,6 @@ PAGES: dict[str, str] = {
         Example: ``<MinJournalSize>1GB</MinJournalSize>``.
         Instead: write JournalSize.
         """,
-    "D010": """What: the protocol json.
-
-        Why: it is an accepted synonym of amps, and looks as if it limited the message types.
-        Example: ``<Protocol>json</Protocol>``.
-        Instead: write ``<Protocol>amps</Protocol>``.
-        """,
     "D014": """What: SOWStatsInterval in place of SOWStatisticsInterval.
 
         Why: the documentation has both spellings; which one a version takes is not said.
