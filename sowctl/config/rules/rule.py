@@ -34,6 +34,7 @@ module docstring of ``tests/config/rules/test_cases.py`` says how they are marke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from typing import NamedTuple, TypeAlias
 
@@ -44,13 +45,17 @@ from sowctl.findings import Finding, Level, Place
 
 
 class Problem(NamedTuple):
-    """A rule broken at ``node``, or at a place inside its text; ``level`` where it is not the rule's own."""
+    """A rule broken at ``node``, or at a place inside its text; ``level`` where it is not the rule's own.
+
+    With ``secret`` the line is not shown: what it holds must not go into a log.
+    """
 
     node: Node
     message: str
     hint: str | None = None
     place: Place | None = None
     level: Level | None = None
+    secret: bool = False
 
 
 RuleFunction: TypeAlias = Callable[[Node, Survey], Iterable[Problem]]
@@ -84,6 +89,7 @@ class Rule(NamedTuple):
             for node in survey.nodes(subject):
                 for problem in function(node, survey):
                     level = self.level if problem.level is None else problem.level
-                    yield at_node(
+                    found = at_node(
                         self.id, problem.node, problem.message, problem.hint, level=level, place=problem.place
                     )
+                    yield replace(found, excerpt=None) if problem.secret else found

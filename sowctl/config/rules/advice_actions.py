@@ -1,0 +1,199 @@
+"""Advice on what actions do: deleting, running commands, publishing, and removing files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+
+from sowctl.config import texts
+from sowctl.config.document import Node
+from sowctl.config.model import file_of
+from sowctl.config.rules.globs import covers
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Step, Survey
+
+SAFE_VARIABLES = frozenset(
+    {"AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP", "AMPS_MINIDUMP_PATH", "AMPS_REASON"}
+)
+"""Variables that no client can fill; so are those of single bytes, AMPS_BYTE_XX."""
+LONG_COMMAND = 256
+_SLOW = r"\b(sleep|rsync|scp|sftp|tar|gzip|bzip2|xz|zstd|zip|dd|find|du|wget|ftp|pg_dump|mysqldump|aws|gsutil)\b"
+JOURNAL_FILES = ("{}.00001.journal.gz", "{}.index.gz", "{}.topic.index", "{}.clients.ack", "{}.queues.ack")
+
+
+def deletes_everything(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the Filter of delete-sow is true for every record.
+
+    Why: each run empties the topic; where it is journaled, every delete is written there too.
+    Example: ``<Filter>1=1</Filter>``.
+    Instead: name what may go, such as ``/status = 'done'``; if the wipe is meant, keep it and silence this rule.
+    """
+    for step in survey.doing("do-delete-sow"):
+        condition = step.option("Filter")
+        if condition is not None and _always(condition.text):
+            topic = (step.option("Topic") or step.node).text
+            message = f"delete-sow filter matches everything: each run empties '{topic}'"
+            yield Problem(condition, message, "name what may go, such as /status = 'done'")
+
+
+def _always(text: str) -> bool:
+    """Whether a filter is true for every message, by its constants, ``X = X``, or ``X IS NULL OR X IS NOT NULL``."""
+    from sowctl.expressions.nodes import Compare, Field, Is, Like, Literal, Logic
+    from sowctl.expressions.rewrites import rewrite
+    from sowctl.expressions.rewrites.truths import constant_truth, is_constant
+
+    if "{{" in text:
+        return False
+    tree = texts.filter_tree(text)
+    if tree is None:
+        return False
+    tree = rewrite(tree)
+    if is_constant(tree):
+        return bool(constant_truth(tree))
+    if isinstance(tree, Like):
+        return not tree.negated and isinstance(tree.operand, Field) and tree.pattern.text in (b".*", b"", b"^.*$")
+    if isinstance(tree, Compare):
+        return tree.operator == "=" and tree.left == tree.right and not isinstance(tree.left, Literal)
+    if isinstance(tree, Logic) and tree.operator == "OR":
+        tests = [part for part in tree.operands if isinstance(part, Is)]
+        return any(a.what == b.what and a.operand == b.operand and a.negated != b.negated for a in tests for b in tests)
+    return False
+
+
+def dangerous_command(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: execute-system with data that clients supply, or with a command that may run long.
+
+    Why: the command goes through a shell, so data with a quote or a semicolon in it runs as a command; and the thread
+    that waits for it is monitored, so it must end within a second or two.
+    Example: ``<Command>notify.sh '{{AMPS_DATA}}'</Command>``, or ``<Command>rsync -a sow backup:</Command>``.
+    Instead: write the data to a file or topic that a program reads; end a long command with ``&``.
+    """
+    for step in survey.doing("do-execute-system"):
+        command = step.option("Command")
+        if command is None:
+            continue
+        names = [name.strip() for name in re.findall(r"\{\{([^{}]*)\}\}", command.text)]
+        supplied = [name for name in names if name not in SAFE_VARIABLES and not name.startswith("AMPS_BYTE_")]
+        if supplied:
+            message = f"execute-system with message data ({{{{{supplied[0]}}}}}): its content can run as a command"
+            yield Problem(command, message, "let a program read the data from a file or a topic instead")
+        slow = re.search(_SLOW, command.text)
+        if (slow or len(command.text) > LONG_COMMAND) and not command.text.rstrip().endswith("&"):
+            what = f"with '{slow[0]}', which may take long" if slow else "with a long command"
+            message = f"execute-system {what}: it blocks a monitored thread"
+            yield Problem(command, message, "start it in the background with &, or from a scheduler outside")
+
+
+def publish_loop(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: actions that publish to a topic on whose messages one of them runs again, without any condition.
+
+    Why: a loop without an end is not supported; it fills the journals and never stops. Loops with a Filter or an If
+    are taken to end.
+    Example: on-publish-message for ``orders`` with do-publish-message to ``orders``.
+    Instead: publish to another topic, or let a Filter end the loop.
+    """
+    graph: dict[Hashable, list[Hashable]] = {}
+    triggers: list[Step] = []
+    for step in survey.steps:
+        if step.action.find("If") is None:
+            if step.module == "amps-action-do-publish-message" and (topic := _topic(step)):
+                graph.setdefault(step.action, []).append(topic)
+            elif _triggers(step):
+                triggers.append(step)
+    for published in {topic for topics in graph.values() for topic in topics}:
+        graph[published] = [on.action for on in triggers if _starts(on, published, survey)]
+    reported: set[Node] = set()
+    for loop in _loops([on.action for on in triggers], graph):
+        actions = [member for member in loop if isinstance(member, Node)]
+        if reported.isdisjoint(actions):
+            reported.update(actions)
+            where = "itself" if len(actions) == 1 else f"the action on line {actions[1].place.line}"
+            message = f"publish loop between the action on line {actions[0].place.line} and {where}"
+            yield Problem(actions[0], message, "publish to another topic, or end the loop with a Filter")
+
+
+def _topic(step: Step) -> tuple[str, ...]:
+    """Topic and message type of a step; nothing where one is missing or known at run time only."""
+    topic, kind = step.option("Topic"), step.option("MessageType")
+    if topic is None or kind is None or not topic.text or "{{" in topic.text + kind.text:
+        return ()
+    return topic.text, kind.text
+
+
+def _triggers(step: Step) -> bool:
+    source = step.option("MessageSource")
+    return (
+        step.module in ("amps-action-on-publish-message", "amps-action-on-deliver-message")
+        and bool(_topic(step))
+        and step.option("Filter") is None
+        and (source is None or source.text.lower() != "replicated")
+    )
+
+
+def _starts(on: Step, topic: Hashable, survey: Survey) -> bool:
+    pattern, kind = _topic(on)
+    return isinstance(topic, tuple) and kind == topic[1] and survey.matches(pattern, topic[0])
+
+
+def _loops(starts: Iterable[Hashable], graph: Mapping[Hashable, list[Hashable]]) -> Iterator[list[Hashable]]:
+    """Loops of a graph, as their members in order; every member is passed once, so not every loop is found."""
+    done: set[Hashable] = set()
+    for start in starts:
+        path: list[Hashable] = []
+        position: dict[Hashable, int] = {}
+        waiting: list[Iterator[Hashable]] = [iter([start])]
+        while waiting:
+            member = next(waiting[-1], None)
+            if member is None:
+                waiting.pop()
+                if path:
+                    del position[path.pop()]
+            elif member in position:
+                yield path[position[member] :]
+            elif member not in done:
+                done.add(member)
+                position[member] = len(path)
+                path.append(member)
+                waiting.append(iter(graph.get(member, ())))
+
+
+def removes_needed_files(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the Pattern of remove-files covers files of the journal, of topics, or of the statistics.
+
+    Why: it removes what the instance works with; only files that end in ``.journal`` are refused.
+    Example: ``<Pattern>./sow/*</Pattern>`` where topics have ``<FileName>./sow/%n.sow</FileName>``.
+    Instead: write a Pattern that names logs alone, such as ``./logs/*.log``.
+    """
+    removals = [(s, p) for s in survey.doing("do-remove-files") if (p := s.option("Pattern")) is not None and p.text]
+    if not removals:
+        return
+    needed = list(_needed(survey))
+    for _, pattern in removals:
+        if "{{" in pattern.text:
+            continue
+        glob = os.path.normpath(survey.root / pattern.text)
+        for what, path in needed:
+            if covers(glob, path):
+                message = f"remove-files Pattern '{pattern.text}' covers {what}"
+                yield Problem(pattern, message, "write a Pattern that names log files alone")
+                break
+
+
+def _needed(survey: Survey) -> Iterator[tuple[str, str]]:
+    """What must not be removed, in words, and its path."""
+    for log in survey.nodes("TransactionLog"):
+        for directory in log.all("JournalDirectory", "JournalArchiveDirectory"):
+            for name in JOURNAL_FILES:
+                file = name.format(survey.top.value("Name") or "")
+                yield f"{directory.tag} {directory.text}", os.path.normpath(survey.root / directory.text / file)
+    for admin in survey.nodes("Admin"):
+        file_name = admin.value("FileName") or ":memory:"
+        if file_name != ":memory:":
+            yield f"the statistics, {file_name}", os.path.normpath(survey.root / file_name)
+    for entry in survey.entries:
+        store = entry.node.value("FileName")
+        transient = (entry.node.value("Durability", "Duration") or "").lower() == "transient"
+        if entry.kind == "Topic" and store and not transient:
+            file = file_of(store, entry.name, entry.type)
+            yield f"the file of topic '{entry.name}'", os.path.normpath(survey.root / file)

@@ -1,0 +1,191 @@
+"""Advice on the instance as a whole: its name, paths, secrets, switches, and what is defined and never used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sowctl.config.document import VARIABLE, Node
+from sowctl.config.rules.measures import switch
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import BUILT_IN_TYPES, Survey
+
+_SECRET = r"(?i)password|passwd|passphrase|secret|api_?-?key|access_?-?key|auth\w*_?-?token|^token$|credential"
+_NOT_SECRET = r"(?i)(file|path|directory|dir|uri|url|name|variable|env|length|policy|expiration|timeout|interval)$"
+_IN_URL = r"://[^/\s:@]+:[^/\s@{]+@"
+_IN_HEADER = r"(?i)\bauthorization\s*:\s*(?:basic|bearer)\s+[^\s{]"
+_UNVERIFIED = frozenset({"AllowSelfSigned", "AllowUnverifiedPeer"})
+_TRANSPORT_PATHS = ("FileName", "MessageDiskPath", "Certificate", "PrivateKey", "CAFile", "CAPath")
+
+
+def numa_tuned(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: NUMA tuning is switched on.
+
+    Why: it binds threads to processors; on shared hosts, in virtual machines and in containers that is a hindrance.
+    Example: ``<NUMA><Enabled>enabled</Enabled></NUMA>``.
+    Instead: write ``disabled`` on such machines; on a host of its own, the line may go: enabled is the default.
+    """
+    for numa in node.all("NUMA"):
+        enabled = numa.find("Enabled")
+        if enabled is not None and switch(enabled):
+            message = "NUMA tuning enabled; disable on shared hosts, VMs, containers"
+            yield Problem(enabled, message, "write disabled there; elsewhere remove it, enabled is the default")
+
+
+def relative_path(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a relative path in an instance that listens.
+
+    Why: a server counts it from its working directory, and a service starts elsewhere than a person; sowctl itself
+    counts from the directory of the configuration. Several paths into one directory are remarked on once.
+    Example: ``<JournalDirectory>./journals</JournalDirectory>``.
+    Instead: write ``/var/lib/shop/journals``, or ``${AMPS_CONFIG_DIRECTORY}/journals``.
+    """
+    if not survey.serves:
+        return
+    places: dict[str, list[tuple[Node, str]]] = {}
+    for found, text in _paths(survey):
+        if text and not text.startswith(("/", "{{")) and text not in (":memory:", "disabled"):
+            directory = text.removeprefix("./").rpartition("/")[0]
+            places.setdefault(directory or text, []).append((found, text))
+    for uses in places.values():
+        found, text = uses[0]
+        more = f" (and {len(uses) - 1} more there)" if len(uses) > 1 else ""
+        message = f"relative path '{text}'{more} depends on the working directory of the server"
+        start = "${AMPS_CONFIG_DIRECTORY}/" + text.removeprefix("./")
+        yield Problem(found, message, f"write an absolute path, such as {start}")
+
+
+def _paths(survey: Survey) -> Iterator[tuple[Node, str]]:
+    """The elements that hold a path, and the path, in document order of their sections."""
+    top = survey.top
+    for owner, names in (
+        (top, ("MessageDiskPath", "MiniDumpDirectory")),
+        *((admin, ("FileName", "Certificate", "PrivateKey")) for admin in survey.nodes("Admin")),
+        *((transport, _TRANSPORT_PATHS) for transport in survey.nodes("Transport")),
+        *((target, ("FileName",)) for target in survey.nodes("Target")),
+        *((log, ("JournalDirectory", "JournalArchiveDirectory")) for log in survey.nodes("TransactionLog")),
+        *((link, _TRANSPORT_PATHS) for other in survey.nodes("Destination") for link in other.all("Transport")),
+    ):
+        yield from ((child, child.text) for child in owner.all(*names))
+    for entry in survey.entries:
+        transient = (entry.node.value("Durability", "Duration") or "").lower() == "transient"
+        if entry.kind == "Topic" and not transient:
+            yield from ((file, file.text) for file in entry.node.all("FileName"))
+        for generator in entry.node.all("KeyGenerator"):
+            for options in generator.all("Options"):
+                yield from ((file, file.text) for file in options.all("FileName"))
+    for module in survey.nodes("Module"):
+        yield from ((library, library.text) for library in module.all("Library") if "/" in library.text)
+    for kind in survey.nodes("MessageType"):
+        yield from ((path, path.text.rpartition(";")[2]) for path in kind.all("ProtoPath"))
+    for step in survey.doing("do-remove-files", "do-compress-files", "if-file-system-usage"):
+        for name in ("Pattern", "Path"):
+            if (option := step.option(name)) is not None:
+                yield option, option.text
+
+
+def awkward_name(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the Name of the instance has a space, ``/``, ``\\``, ``$`` or ``~``.
+
+    Why: it is part of the names of journal files, and is typed into shells.
+    Example: ``<Name>My Server</Name>``.
+    Instead: use letters, digits, ``-``, ``_`` and dots.
+    """
+    name = node.find("Name")
+    if name is not None and (found := sorted(set(name.text) & set(" /\\$~\t\n"))):
+        listed = ", ".join("space" if character.isspace() else character for character in found)
+        message = f"instance Name '{name.text}' contains {listed}; it is used in file names and shell commands"
+        yield Problem(name, message, "use letters, digits, -, _ and dots")
+
+
+def clear_secret(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a password, token or key is written into the file.
+
+    Why: whoever reads the file has it, and the admin interface shows the file with everything in it.
+    Example: ``<Password>hunter2</Password>`` in the Options of a module.
+    Instead: write ``${NAME}`` and set the variable where the server starts, or let the module read a file.
+    """
+    for found in survey.tree:
+        if found.children or not found.text or "{{" in found.text:
+            continue
+        named = re.search(_SECRET, found.tag) and not re.search(_NOT_SECRET, found.tag) and found.text[0] not in "/."
+        if named or ("://" in found.text and re.search(_IN_URL, found.text)) or re.search(_IN_HEADER, found.text):
+            raw = found.source.text[found.inner : found.source.text.find("<", found.inner)]
+            if not re.search(VARIABLE, raw):
+                message = f"secret in clear text ({found.tag}); the admin interface shows it"
+                yield Problem(found, message, "write ${NAME} and set the variable where the server starts", secret=True)
+
+
+def unverified_peer(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an option of a module switches the verification of certificates off.
+
+    Why: the other side may be anybody, so the encryption protects nothing.
+    Example: ``<AllowSelfSigned>true</AllowSelfSigned>``.
+    Instead: remove it, and tell the module the authority that signed the certificate.
+    """
+    for found in survey.tree:
+        if found.tag in _UNVERIFIED and found.text.lower() not in ("", "false", "disabled", "no", "0"):
+            message = f"TLS verification switched off ({found.tag})"
+            yield Problem(found, message, "remove it, and name the authority that signed the certificate")
+
+
+def unused_definition(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Module, MessageType or Protocol that nothing refers to.
+
+    Why: it is dead configuration, or a reference to it is misspelled. Message types that a Transport of any type may
+    carry, and modules that add functions when they are loaded, count as used.
+    Example: a Protocol ``web`` in Protocols, and no Transport with ``<Protocol>web</Protocol>``.
+    Instead: remove it, or refer to it.
+    """
+    if not survey.whole or survey.top.inner < 0:
+        return
+    for subject, used in (
+        ("Module", _module_words(survey)),
+        ("MessageType", _type_words(survey)),
+        ("Protocol", {transport.value("Protocol") for transport in survey.nodes("Transport")}),
+    ):
+        for found in survey.nodes(subject):
+            name = found.value("Name")
+            if name and name not in used and "udf" not in (found.value("Library") or ""):
+                yield Problem(found, f"unused {subject} '{name}'", "remove it, or refer to it")
+
+
+def _module_words(survey: Survey) -> set[str | None]:
+    """Every text outside Modules, and every option there: modules are named in too many places to list them."""
+    own = {id(child) for module in survey.nodes("Module") for child in module.all("Name", "Library")}
+    return {found.text for found in survey.tree if not found.children and id(found) not in own}
+
+
+def _type_words(survey: Survey) -> set[str | None]:
+    clients = [t for t in survey.nodes("Transport") if not (t.value("Type") or "").startswith("amps-replication")]
+    defined = {kind.value("Name") for kind in survey.nodes("MessageType")}
+    if any(transport.find("MessageType") is None for transport in clients):
+        return defined
+    return {*BUILT_IN_TYPES, *(found.text for found in survey.tree if found.tag == "MessageType")}
+
+
+def validation_off(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: ConfigValidation is disabled.
+
+    Why: a server then takes wrong values as they are, with effects that nobody predicts, loss of data included. sowctl
+    checks all the same.
+    Example: ``<ConfigValidation>disabled</ConfigValidation>``.
+    Instead: remove it, and correct what the server complains about.
+    """
+    given = node.find("ConfigValidation")
+    if given is not None and switch(given) is False:
+        message = "ConfigValidation disabled: unpredictable effects, data loss included"
+        yield Problem(given, message, "remove it, and correct what is then reported")
+
+
+def batch_size(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: BatchSize in a configuration.
+
+    Why: it is no element of a configuration but a parameter of the ``sow`` command, where a client sets it, up to
+    10,000.
+    Example: ``<BatchSize>1000</BatchSize>`` in a Topic.
+    Instead: remove it here, and set it in the client.
+    """
+    for found in survey.tree:
+        if found.tag == "BatchSize":
+            yield Problem(found, "BatchSize is not a configuration element", "set it in the client's sow command")

@@ -1,0 +1,220 @@
+"""Advice on the transaction log: sizes, what it records, and how long it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from sowctl.config.document import Node
+from sowctl.config.matching import is_pattern, search_of
+from sowctl.config.rules.measures import interval, interval_text, size, switch, within
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Step, Survey
+from sowctl.errors import ConfigError
+
+USUAL_FLUSH = 100_000_000
+EXAMPLES = 3
+
+
+def size_for_production(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: JournalSize is less than 250MB or more than 2GB.
+
+    Why: small files make many rotations, which suits development only; large ones are slow to remove and to recover.
+    Example: ``<JournalSize>10MB</JournalSize>``.
+    Instead: 250MB to 2GB, or no JournalSize: the default is 1GB.
+    """
+    given = node.find("JournalSize", "MinJournalSize")
+    if given is not None and size(given) is not None and not within(given, "250MB", "2GB"):
+        message = f"{given.tag} {given.text} is outside 250MB to 2GB, the range for production"
+        yield Problem(given, message, "remove it to use the default, 1GB; smaller sizes are for development")
+
+
+def never_removed(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a TransactionLog, and no action that removes journals.
+
+    Why: journals are never removed by themselves, so they grow until the disk is full. Compressing and archiving only
+    delay that.
+    Example: a TransactionLog with Topics, and no Actions.
+    Instead: add an Action with ``amps-action-do-remove-journal`` and an Age, every day.
+    """
+    if survey.whole and node.find("Topic") is not None and not survey.doing("do-remove-journal"):
+        hint = "add an Action with amps-action-on-schedule and amps-action-do-remove-journal"
+        yield Problem(node, "no remove-journal action: journals grow without bound", hint)
+
+
+def direct_io_off(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: O_DIRECT is disabled.
+
+    Why: writes then pass through the cache of the operating system; what was acknowledged may be lost when power fails.
+    Example: ``<O_DIRECT>disabled</O_DIRECT>``.
+    Instead: remove the line, unless the file system cannot write directly.
+    """
+    direct = node.find("O_DIRECT")
+    if direct is not None and switch(direct) is False:
+        message = "O_DIRECT disabled: acknowledged data may be lost when power fails"
+        yield Problem(direct, message, "remove it, unless the file system cannot write directly")
+
+
+def flush_interval_changed(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: FlushInterval is not 100ms, the default.
+
+    Why: the default is good for most loads; a smaller one may enlarge the journals, a larger one delays others.
+    Example: ``<FlushInterval>1ms</FlushInterval>``.
+    Instead: leave the default, unless measurements speak for another.
+    """
+    given = node.find("FlushInterval")
+    number = interval(given)
+    if given is not None and number is not None and number != USUAL_FLUSH:
+        message = f"FlushInterval changed from 100ms to {given.text}"
+        yield Problem(given, message, "leave the default unless measured; smaller may enlarge journals")
+
+
+def unanchored_name(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the Name of a journal topic is a regular expression without anchors, and records more than it seems to.
+
+    Why: it is searched for anywhere in a topic name, and a dot stands for any character. A name that is plain but for
+    its dots is remarked on only where it really matches another topic of the file.
+    Example: ``<Name>ORDERS_.*</Name>`` also records ``OLD_ORDERS_1``.
+    Instead: write ``^ORDERS_.*``, or ``^md\\.fx$`` for one name with a dot.
+    """
+    if not survey.regex_topics:
+        return
+    known: dict[str, str] = {}
+    for topic in node.all("Topic"):
+        name, kind = topic.find("Name"), topic.value("MessageType") or ""
+        if name is None or not is_pattern(name.text):
+            continue
+        if kind not in known:
+            known[kind] = "\n".join(sorted({entry.name for entry in survey.entries if entry.type == kind}))
+        found = _surprises(name.text, known[kind])
+        if found:
+            message = (
+                f"journal Name '{name.text}' is an unanchored regex; it also matches {', '.join(map(repr, found))}"
+            )
+            yield Problem(name, message, f"write {_anchored(name.text)} if only such names are meant")
+
+
+def _surprises(pattern: str, names: str) -> list[str]:
+    """Names that a pattern matches and its text does not suggest: of the file's lines, else an invented one."""
+    if not is_pattern(pattern.replace(".", "")):
+        return _dotted(pattern, names)
+    if "|" in pattern or pattern.startswith("^") or pattern.endswith("$") or not any(_open(pattern)):
+        return []
+    try:
+        loose, strict = search_of(pattern), search_of(f"^(?:{pattern})$")
+        real = islice((name for name in names.split("\n") if name and loose(name) and not strict(name)), EXAMPLES)
+        if found := list(real):
+            return found
+        plain = pattern.removeprefix(".*").removesuffix(".*")
+        invented = f"OLD_{plain}" if _open(pattern)[0] else f"{plain}_OLD"
+        return [invented] if not is_pattern(plain) and loose(invented) and not strict(invented) else []
+    except ConfigError:
+        return []
+
+
+def _open(pattern: str) -> tuple[bool, bool]:
+    """Whether a pattern says nothing about what may stand before, and behind, what it describes."""
+    return not pattern.startswith(("^", ".*", "(")), not pattern.endswith(("$", ".*", ")"))
+
+
+def _dotted(pattern: str, names: str) -> list[str]:
+    """The lines of ``names`` that match a text in which each dot stands for any character, itself left out.
+
+    Found by the rarest of its parts: a thousand such texts over a thousand names must not be a million searches.
+    """
+    parts: list[tuple[int, str]] = []
+    at = 0
+    for part in pattern.split("."):
+        parts += [(at, part)] if part else []
+        at += len(part) + 1
+    if not parts:
+        return []
+    offset, rarest = min(parts, key=lambda pair: names.count(pair[1]))
+    found: list[str] = []
+    position = names.find(rarest, offset)
+    while position >= 0 and len(found) < EXAMPLES:
+        start, end = position - offset, position - offset + len(pattern)
+        if all(names.startswith(part, start + at) for at, part in parts) and "\n" not in names[start:end]:
+            line = names[names.rfind("\n", 0, start) + 1 : (names.find("\n", start) + 1 or len(names) + 1) - 1]
+            found += [line] if line != pattern and end <= len(names) else []
+        position = names.find(rarest, position + 1)
+    return found
+
+
+def _anchored(pattern: str) -> str:
+    if not is_pattern(pattern.replace(".", "")):
+        escaped = pattern.replace(".", "\\.")
+        return f"^{escaped}$"
+    before, behind = _open(pattern)
+    return f"{'^' if before else ''}{pattern}{'$' if behind else ''}"
+
+
+def records_nothing(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a TransactionLog without Topic.
+
+    Why: it records nothing; that is legal, and rarely meant.
+    Example: ``<TransactionLog><JournalDirectory>./journals</JournalDirectory></TransactionLog>``.
+    Instead: add the topics, or remove TransactionLog.
+    """
+    if node.find("Topic") is None and node.complete:
+        yield Problem(node, "TransactionLog without Topic records nothing", "add a <Topic> with Name and MessageType")
+
+
+def acknowledgements_expire_early(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: InactiveClientAckExpiration is shorter than journals are kept.
+
+    Why: what is forgotten about a publisher cannot tell its repeated messages from new ones, while the messages
+    themselves are still in the journals.
+    Example: ``<InactiveClientAckExpiration>1d</InactiveClientAckExpiration>`` where journals are removed after 7d.
+    Instead: make it longer than the Age of remove-journal.
+    """
+    given = node.find("InactiveClientAckExpiration")
+    number = interval(given)
+    ages = [age for step in survey.doing("do-remove-journal") if (age := interval(step.option("Age"))) is not None]
+    if given is not None and number is not None and ages and number < max(ages):
+        message = (
+            f"InactiveClientAckExpiration {given.text} is shorter than journal retention ({interval_text(max(ages))})"
+        )
+        yield Problem(given, f"{message}: duplicates are not detected", f"write {interval_text(max(ages))} or more")
+
+
+def removed_too_early(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: journals are removed before they are archived, before a queue's messages expire, or inside a History.
+
+    Why: what is removed cannot be archived any more, and neither a replay nor a rebuild reaches further back.
+    Example: remove-journal with ``<Age>1d</Age>`` beside a Queue with ``<Expiration>7d</Expiration>``.
+    Instead: keep journals longer than the longest of the others, and archive them before.
+    """
+    removals = [(age, step) for step in survey.doing("do-remove-journal") if (age := _age(step)) is not None]
+    if not removals:
+        return
+    first, removal = min(removals, key=lambda pair: pair[0])
+    for step in survey.doing("do-archive-journal"):
+        archive = _age(step)
+        if archive is not None and archive >= first:
+            message = f"archive Age {interval_text(archive)} is not below remove Age {interval_text(first)}"
+            yield Problem(step.option("Age") or step.node, f"{message}: archive never happens", "archive earlier")
+    needs = list(_needs(survey))
+    if needs:
+        need, words = max(needs)
+        if first < need:
+            message = f"remove-journal Age {interval_text(first)} is shorter than {words} ({interval_text(need)})"
+            hint = f"keep journals {interval_text(need)} or longer"
+            yield Problem(removal.option("Age") or removal.node, message, hint)
+
+
+def _age(step: Step) -> int | None:
+    return interval(step.option("Age"))
+
+
+def _needs(survey: Survey) -> Iterator[tuple[int, str]]:
+    """How far back queues and histories of journaled topics reach, and what reaches so far."""
+    for node in survey.nodes("Queues"):
+        if (need := interval(node.find("Expiration"))) is not None:
+            yield need, f"Expiration of queue '{survey.entry(node).name}'"
+    for node in survey.nodes("Topic"):
+        entry = survey.entry(node)
+        for history in node.all("History"):
+            need = interval(history.find("Window"))
+            if need is not None and survey.journalled(entry.name, entry.type):
+                yield need, f"History of topic '{entry.name}'"

@@ -1,0 +1,154 @@
+"""Advice on transports, replication, and what slow clients may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.matching import is_pattern
+from sowctl.config.rules.measures import interval, interval_text, size, size_text
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+SHARE = 5
+"""A limit above a fifth of memory is much."""
+
+
+def _replicates(transport: Node) -> bool:
+    return (transport.value("Type") or "").lower().startswith("amps-replication")
+
+
+def replication_name(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a replication Transport with another Name than its Type.
+
+    Why: log lines and statistics show the Name; as the Type, it says what the connection is.
+    Example: ``<Name>repl-in</Name>`` beside ``<Type>amps-replication</Type>``.
+    Instead: ``<Name>amps-replication</Name>``.
+    """
+    name, kind = node.find("Name"), node.value("Type") or ""
+    if name is not None and name.text and _replicates(node) and name.text != kind:
+        message = f"replication Transport Name '{name.text}' should equal its Type"
+        yield Problem(name, message, f"write <Name>{kind}</Name>, and in what refers to it")
+
+
+def no_sync_destination(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an instance that accepts publishes replicates to no destination with SyncType sync.
+
+    Why: a publisher is told that a message is safe before another instance has it; on failover it may be lost.
+    Example: ``<SyncType>async</SyncType>`` in the only Destination.
+    Instead: make the destination that clients fail over to ``sync``; async is right for distant copies.
+    """
+    destinations = list(node.all("Destination"))
+    clients = any(not _replicates(transport) for transport in survey.nodes("Transport"))
+    if clients and destinations and all((d.value("SyncType") or "").lower() == "async" for d in destinations):
+        message = "instance accepts publishes but has no sync Destination: messages may be lost on failover"
+        yield Problem(node, message, "write <SyncType>sync</SyncType> in the one that clients fail over to")
+
+
+def no_pass_through(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Destination without PassThrough, in an instance that others replicate to and that has several.
+
+    Why: messages that arrive by replication are not passed on; they end after one hop.
+    Example: two Destinations and a Transport of type amps-replication, and no PassThrough.
+    Instead: ``<PassThrough>.*</PassThrough>`` in each Destination, unless every instance reaches every other.
+    """
+    destinations = list(node.all("Destination"))
+    incoming = any(_replicates(transport) for transport in survey.nodes("Transport"))
+    names = {destination.value("Name", "Group") for destination in destinations}
+    if not incoming or len(names) < 2:
+        return
+    for destination in destinations:
+        if destination.find("PassThrough") is None:
+            name = destination.value("Name", "Group") or ""
+            message = f"PassThrough absent in Destination '{name}': replicated messages are not passed on"
+            yield Problem(destination, message, "add <PassThrough>.*</PassThrough> in a mesh of more than two")
+
+
+def unequal_group(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Destination of this instance's own Group is sent only a part of what the transaction log records.
+
+    Why: a Group says that its instances are fully equivalent; a client that fails over to one with less misses data.
+    Seen from this file alone: a Filter, or a recorded SOW topic or queue that the Destination does not name.
+    Example: ``<Group>shop</Group>`` at the top and in a Destination with one of two topics.
+    Instead: replicate everything inside a Group, or give the other instance a Group of its own.
+    """
+    own = node.value("Group") or node.value("Name")
+    for destination in survey.nodes("Destination"):
+        group = destination.find("Group")
+        if group is None or not group.text or group.text != own:
+            continue
+        lacking = _lacking(destination, survey)
+        if lacking:
+            message = f"instances with different content share the Group '{own}': {lacking}"
+            yield Problem(group, message, "replicate everything inside a Group, or use another Group")
+
+
+def _lacking(destination: Node, survey: Survey) -> str | None:
+    """What an instance of the same group would not have, in words."""
+    topics = list(destination.all("Topic"))
+    for topic in topics:
+        if topic.find("Filter") is not None:
+            return f"a Filter keeps part of '{topic.value('Name')}' from it"
+    sent = [(topic.value("Name") or "", topic.value("MessageType")) for topic in topics]
+    exact = set(sent)
+    patterns = [pair for pair in sent if survey.regex_topics and is_pattern(pair[0])]
+    for entry in survey.entries:
+        if entry.kind not in ("Topic", "Queue") or (entry.name, entry.type) in exact:
+            continue
+        if survey.journalled(entry.name, entry.type) and not any(
+            kind == entry.type and survey.matches(pattern, entry.name) for pattern, kind in patterns
+        ):
+            return f"'{entry.name}' is not replicated to it"
+    return None
+
+
+def age_limit(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: ClientMessageAgeLimit is set in an instance with SOW topics.
+
+    Why: a client whose oldest waiting message is older than this is disconnected, and the result of a large SOW query
+    waits long on a slow link.
+    Example: ``<ClientMessageAgeLimit>90s</ClientMessageAgeLimit>``.
+    Instead: make it longer than the slowest client needs for its largest query, or use ClientMaxCapacity.
+    """
+    if not survey.entries:
+        return
+    for owner in (node, *survey.nodes("Transport")):
+        given = owner.find("ClientMessageAgeLimit")
+        number = interval(given)
+        if given is not None and number:
+            message = f"ClientMessageAgeLimit {interval_text(number)}: large SOW queries over slow links may be cut off"
+            yield Problem(given, message, "make it longer than the slowest client needs for its largest query")
+
+
+def memory_limit(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: MessageMemoryLimit is more than a fifth of the memory.
+
+    Why: waiting messages then push other data out of memory, and the machine swaps.
+    Example: ``<MessageMemoryLimit>32GB</MessageMemoryLimit>`` with ``<!-- sowctl: assume memory=64GB -->``.
+    Instead: 10 percent of the memory, which is the default. Only judged where such a comment says how much there is.
+    """
+    memory = survey.facts.memory
+    if memory is None:
+        return
+    for owner in (node, *survey.nodes("Transport")):
+        given = owner.find("MessageMemoryLimit")
+        number = size(given)
+        if given is not None and number is not None and SHARE * number > memory:
+            message = f"MessageMemoryLimit {given.text} is above 20% of memory ({size_text(memory)})"
+            yield Problem(given, message, f"write {_rounded(memory // 10)} or less; more may cause swapping")
+
+
+def _rounded(number: int) -> str:
+    return f"{number >> 20}MB"
+
+
+def tcp_with_certificate(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Transport of type tcp with Certificate and PrivateKey.
+
+    Why: both together switch TLS on, which the type does not show.
+    Example: ``<Type>tcp</Type>`` beside ``<Certificate>`` and ``<PrivateKey>``.
+    Instead: ``<Type>tcps</Type>``.
+    """
+    kind = node.find("Type")
+    if kind is not None and kind.text.lower() == "tcp" and node.find("Certificate") and node.find("PrivateKey"):
+        yield Problem(kind, "tcp Transport with Certificate and PrivateKey is TLS", "write <Type>tcps</Type>")

@@ -1,0 +1,55 @@
+"""Advice on queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.rules.measures import count
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+
+def _leases(node: Node) -> bool:
+    return (node.value("Semantics") or "at-least-once").lower() == "at-least-once"
+
+
+def one_at_a_time(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a queue gives each subscription one message at a time, which is the default.
+
+    Why: a consumer waits for a round trip after each message; with two or more, the next one is there already.
+    Example: a Queue without MaxPerSubscriptionBacklog.
+    Instead: write ``<MaxPerSubscriptionBacklog>2</MaxPerSubscriptionBacklog>`` or more; keep 1 where each message may
+    only be taken when the one before is done.
+    """
+    backlog = node.find("MaxPerSubscriptionBacklog")
+    if _leases(node) and (backlog is None or count(backlog) == 1):
+        default = " (default)" if backlog is None else ""
+        message = f"MaxPerSubscriptionBacklog 1{default} limits throughput: one round trip per message"
+        yield Problem(backlog or node, message, "write 2 or more, unless messages must be taken one at a time")
+
+
+def without_lease(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an at-least-once queue without LeasePeriod.
+
+    Why: a consumer that hangs keeps its messages until it disconnects; nobody else gets them.
+    Example: a Queue with Name and MessageType alone.
+    Instead: add ``<LeasePeriod>30s</LeasePeriod>``, or as long as a message takes at worst.
+    """
+    if _leases(node) and node.find("LeasePeriod", "LeaseTimeout") is None:
+        name = node.value("Name", "Topic") or ""
+        message = f"queue '{name}' has no LeasePeriod: a hung consumer keeps its messages until it disconnects"
+        yield Problem(node, message, "add <LeasePeriod>30s</LeasePeriod>, or as long as a message takes at worst")
+
+
+def two_ways_to_save_memory(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: TargetQueueDepth and FileBackedMetadata in one queue.
+
+    Why: each keeps the memory of a long queue small; together they are usually unnecessary.
+    Example: ``<TargetQueueDepth>100k</TargetQueueDepth>`` beside ``<FileBackedMetadata>enabled</FileBackedMetadata>``.
+    Instead: keep TargetQueueDepth; it bounds what is in memory.
+    """
+    metadata = node.find("FileBackedMetadata")
+    if metadata is not None and node.find("TargetQueueDepth") is not None:
+        message = "TargetQueueDepth with FileBackedMetadata is usually unnecessary"
+        yield Problem(metadata, message, "keep one of the two; TargetQueueDepth bounds what is in memory")

@@ -1,0 +1,97 @@
+"""Advice on when actions run, and on those that manage replication."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.rules.measures import HOUR, interval, interval_text
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Step, Survey
+
+BY_HAND = frozenset({"amps-action-on-admin", "amps-action-on-signal"})
+NOT_OFTEN = 6 * HOUR
+HALF = 0.6
+"""About a half, generously."""
+
+
+def _scheduled(step: Step) -> Node | None:
+    return step.option("Every") if step.module == "amps-action-on-schedule" else None
+
+
+def counts_from_start(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a schedule of an hour or more that is an interval.
+
+    Why: an interval counts from the start of the instance, not from the hour or from midnight, and again after each
+    restart.
+    Example: ``<Every>24h</Every>`` in an instance that was started at 11:40.
+    Instead: write ``02:00`` for every day or ``Sunday at 02:00`` for every week; keep the interval if the hour of the
+    day does not matter.
+    """
+    for step in survey.steps:
+        every = _scheduled(step)
+        number = interval(every)
+        if every is not None and number is not None and number >= HOUR:
+            message = f"Every {every.text} counts from start-up, not wall clock"
+            yield Problem(every, message, "use HH:MM, such as 02:00, if the time of day matters")
+
+
+def compacts_often(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: compact-sow more often than every six hours.
+
+    Why: updates pause while a topic is compacted.
+    Example: ``<Every>10m</Every>`` with ``amps-action-do-compact-sow``.
+    Instead: run it at a quiet time, such as ``Sunday at 03:00``.
+    """
+    often: dict[int, Node] = {}
+    for step in survey.steps:
+        every = _scheduled(step)
+        number = interval(every)
+        if every is not None and number is not None and number < NOT_OFTEN:
+            often[id(step.action)] = every
+    for step in survey.doing("do-compact-sow"):
+        every = often.get(id(step.action))
+        if every is not None:
+            message = f"compact-sow every {every.text} pauses updates that often"
+            yield Problem(every, message, "run it at a quiet time, such as Sunday at 03:00")
+
+
+def proxied_automatically(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: enable-proxied-transfer in an action that runs by itself.
+
+    Why: it is for disaster recovery; while the owner of a queue is alive, messages may be delivered twice.
+    Example: ``amps-action-on-disconnect-replication`` with ``amps-action-do-enable-proxied-transfer``.
+    Instead: let ``amps-action-on-admin`` run it, so that a person decides.
+    """
+    automatic: dict[int, str] = {}
+    for step in survey.steps:
+        if step.node.tag == "On" and step.module not in BY_HAND:
+            automatic.setdefault(id(step.action), step.module)
+    for step in survey.doing("do-enable-proxied-transfer"):
+        event = automatic.get(id(step.action))
+        if event is not None:
+            message = f"enable-proxied-transfer on {event}: messages may be delivered twice"
+            where = step.node.find("Module") or step.node
+            yield Problem(where, message, "run it from amps-action-on-admin, so that a person decides")
+
+
+def flapping(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the Age of upgrade-replication is more than about half the Age of downgrade-replication.
+
+    Why: a destination that is just fast enough is downgraded and upgraded in turn.
+    Example: upgrade with ``<Age>5s</Age>`` beside downgrade with ``<Age>6s</Age>``.
+    Instead: give upgrade half the Age of downgrade, or less.
+    """
+    downgrades = survey.doing("do-downgrade-replication")
+    down = [number for step in downgrades if (number := interval(step.option("Age"))) is not None]
+    if not down:
+        return
+    for step in survey.doing("do-upgrade-replication"):
+        age = step.option("Age")
+        upgrade = interval(age)
+        if age is not None and upgrade is not None and upgrade > HALF * min(down):
+            lower = interval_text(min(down))
+            message = f"upgrade-replication Age {age.text} should be about half of downgrade Age ({lower}) or less"
+            yield Problem(
+                age, message, f"write {interval_text(min(down) // 2)}; otherwise it may switch back and forth"
+            )

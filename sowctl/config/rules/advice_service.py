@@ -1,0 +1,165 @@
+"""Advice on Logging and Admin: what is written, what removes it, and who may ask."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.rules.globs import covers
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+LOGS_INFO = frozenset({"developer", "trace", "stats", "info", "debug"})
+LOGS_DATA = frozenset({"developer", "trace"})
+LOGON = "12-0010"
+"""The message that writes out the commands of clients, logon among them."""
+_ESCAPE = r"%[A-Za-z]"
+_NOT_PRODUCTION = r"(?i)\b(dev\w*|test\w*|qa|uat|demo|local|sandbox|staging)\b"
+
+
+def statistics_grow(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Admin keeps its statistics in a file, and no action truncates them.
+
+    Why: the database grows for as long as the instance runs.
+    Example: ``<FileName>stats.db</FileName>`` in Admin, and no Actions.
+    Instead: add an Action with ``amps-action-do-truncate-statistics`` and an Age, or remove FileName to keep the
+    statistics in memory.
+    """
+    file = node.find("FileName")
+    if file is None or file.text in ("", ":memory:") or not survey.whole:
+        return
+    if not survey.doing("do-truncate-statistics"):
+        message = f"statistics file '{file.text}' without truncate-statistics action: the database grows without bound"
+        yield Problem(file, message, "add an Action with amps-action-do-truncate-statistics, or remove <FileName>")
+
+
+def logs_grow(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a log is written to files, and no action removes or compresses them.
+
+    Why: the disk fills. A log that overwrites one file at each rotation does not grow, and is left alone.
+    Example: ``<FileName>./logs/%Y%m%d-%n.log</FileName>``, and no Actions.
+    Instead: add an Action with ``amps-action-do-remove-files``, an Age, and a Pattern such as ``./logs/*.log``.
+    """
+    if not survey.whole:
+        return
+    patterns = [
+        pattern.text
+        for step in survey.doing("do-remove-files", "do-compress-files")
+        if (pattern := step.option("Pattern")) is not None
+    ]
+    for target in node.all("Target"):
+        file = target.find("FileName")
+        if file is None or not file.text or (target.value("Protocol") or "").lower() not in ("file", "gzip"):
+            continue
+        rotates_in_place = target.find("RotationThreshold") is not None and not re.search(_ESCAPE, file.text)
+        if not rotates_in_place and not any(_covered(file.text, pattern, survey) for pattern in patterns):
+            message = f"log files '{file.text}' without remove-files or compress-files action: the disk fills"
+            if re.search(_ESCAPE, file.text):
+                hint = f"add an Action with amps-action-do-remove-files and Pattern {_glob(file.text)}"
+            else:
+                hint = "put %n into FileName, add <RotationThreshold>, and an Action with amps-action-do-remove-files"
+            yield Problem(file, message, hint)
+
+
+def _covered(file: str, pattern: str, survey: Survey) -> bool:
+    name = os.path.normpath(survey.root / re.sub(_ESCAPE, "0", file))
+    glob = os.path.normpath(survey.root / pattern)
+    return "{{" in pattern or any(covers(glob, name + suffix) for suffix in ("", ".log", ".gz", ".1"))
+
+
+def _glob(file: str) -> str:
+    directory, slash, name = file.rpartition("/")
+    before, _, rest = name.partition("%")
+    behind = rest.rpartition("%")[2][1:] if "%" in rest else rest[1:]
+    return f"{directory}{slash}{before}*{behind}"
+
+
+def nothing_logged(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an instance that listens has no Logging target, or none that writes messages of level info.
+
+    Why: by default nothing is logged; without info, the log of a production instance does not show what happened.
+    Example: ``<Level>error</Level>`` in the only Target.
+    Instead: add a Target with ``<Level>info</Level>``.
+    """
+    if not survey.whole or not survey.serves:
+        return
+    hint = "add a <Target> with <Level>info</Level>"
+    sections = list(node.all("Logging"))
+    targets = [target for section in sections for target in section.all("Target")]
+    if not targets:
+        yield Problem(sections[0] if sections else node, "no Logging target: nothing is logged", hint)
+    elif not any(_levels(target) & LOGS_INFO for target in targets):
+        yield Problem(sections[0], "no Logging target at info or more verbose", hint)
+
+
+def _levels(target: Node) -> set[str]:
+    texts = (target.value("Level") or "", target.value("Levels") or "")
+    return {word.strip().lower() for text in texts for word in text.split(",")}
+
+
+def rotation_overwrites(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: RotationThreshold in a Target whose FileName is always the same.
+
+    Why: each rotation overwrites the log before it.
+    Example: ``<FileName>./logs/amps.log</FileName>`` beside ``<RotationThreshold>1GB</RotationThreshold>``.
+    Instead: put a counter or the time into the name: ``./logs/amps-%Y%m%d-%n.log``.
+    """
+    file = node.find("FileName")
+    if file is None or not file.text or node.find("RotationThreshold") is None or re.search(_ESCAPE, file.text):
+        return
+    directory, slash, name = file.text.rpartition("/")
+    stem, dot, extension = name.partition(".")
+    message = f"RotationThreshold with the constant FileName '{file.text}': each rotation overwrites the last log"
+    yield Problem(node, message, f"write <FileName>{directory}{slash}{stem}-%Y%m%d-%n{dot}{extension}</FileName>")
+
+
+def admin_open(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: Admin listens on all addresses, and nobody has to say who he is.
+
+    Why: whoever reaches the port can disconnect clients and shut the server down.
+    Example: ``<InetAddr>8085</InetAddr>`` without Authentication.
+    Instead: write ``<InetAddr>localhost:8085</InetAddr>``, or add Authentication.
+    """
+    address = node.find("InetAddr")
+    if address is None or not address.text:
+        return
+    host, _, port = address.text.rpartition(":")
+    modules = [section.value("Module") or "" for place in (node, survey.top) for section in place.all("Authentication")]
+    if host in ("", "0.0.0.0", "[::]") and all(name in ("", "amps-default-authentication-module") for name in modules):
+        message = f"Admin listens on all addresses ({address.text}) without Authentication"
+        yield Problem(address, message, f"write localhost:{port}, or add <Authentication>")
+
+
+def log_shows_data(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a log of level trace or developer, or one that includes message 12-0010.
+
+    Why: it writes out what messages contain, and the commands of clients with their logon. Where Environment names a
+    test or development instance, only 12-0010 is looked at.
+    Example: ``<Level>trace</Level>`` in a Target.
+    Instead: write info. To look into something, use trace for a while and add
+    ``<ExcludeErrors>12-0010</ExcludeErrors>``.
+    """
+    excluded = _names_logon(node.value("ExcludeErrors"))
+    verbose = sorted(_levels(node) & LOGS_DATA)
+    production = not re.search(_NOT_PRODUCTION, survey.top.value("Environment") or "")
+    where = node.find("Level", "Levels") or node
+    if verbose and (production or not excluded):
+        also = "" if excluded else f" and logon commands ({LOGON})"
+        hint = "write info in production" if excluded else f"write info, or add <ExcludeErrors>{LOGON}</ExcludeErrors>"
+        yield Problem(where, f"level {verbose[0]} logs message data{also}", hint)
+    elif not verbose and not excluded and _names_logon(node.value("IncludeErrors")):
+        included = node.find("IncludeErrors") or node
+        yield Problem(included, f"IncludeErrors has {LOGON}, which logs logon commands", f"take {LOGON} out")
+
+
+def _names_logon(text: str | None) -> bool:
+    """Whether a list of message numbers or patterns has the one of logon commands."""
+    for word in (text or "").split(","):
+        try:
+            if word.strip() and re.fullmatch(word.strip(), LOGON):
+                return True
+        except re.error:
+            continue
+    return False

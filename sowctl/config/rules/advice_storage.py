@@ -1,0 +1,206 @@
+"""Advice on the storage of a topic: slabs, the size hint, and indexes that exist already.
+
+How large messages are and how many processors and how much memory there is, no configuration knows: these rules use
+what a comment of the file says (:mod:`sowctl.config.rules.facts`) and are silent where it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config import texts
+from sowctl.config.document import Node
+from sowctl.config.rules.measures import DEFAULT_SLAB, count, size, size_text, within
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+OVERHEAD = 64
+"""Bytes of a slab that no message can use."""
+BYTES_PER_KEY = 16
+"""The least that an index keeps for each expected key: its digest."""
+NO_MACHINE = 1 << 40
+"""Memory that is taken as the limit where the file does not say how much there is: a terabyte."""
+LARGE_START = 1 << 30
+LARGE_START_PER_CORE = 128 << 20
+
+
+def _slab(node: Node) -> int | None:
+    """The slab size of a topic, the default included; None where it cannot be told."""
+    if node.find("RecordSize", "IncrementSize") is not None and node.find("SlabSize") is None:
+        return None
+    slab = node.find("SlabSize")
+    return DEFAULT_SLAB if slab is None else size(slab)
+
+
+def message_too_large(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the largest message that the author expects does not fit into a slab of the topic.
+
+    Why: a message is kept in one slab, which has 64 bytes of its own; a larger message cannot be stored at all.
+    Example: ``<!-- sowctl: assume largest-message=6MB -->`` in a file with a topic of the default slab size, 5MB.
+    Instead: set SlabSize to four times the largest message, or more.
+    """
+    slab = _slab(node)
+    if slab is None:
+        return
+    largest, room = survey.facts.largest_message, slab - OVERHEAD
+    where = node.find("SlabSize") or node
+    if room < 1:
+        message = f"no message fits into SlabSize {size_text(slab)}: {OVERHEAD} bytes of it are the slab's own"
+        yield Problem(where, message, "remove SlabSize; the default, 5MB, suits most messages")
+    elif largest is not None and largest > room:
+        message = f"largest expected message ({size_text(largest)}) exceeds SlabSize - 64 ({room} bytes)"
+        yield Problem(where, message, f"write <SlabSize>{_fitting(largest)}</SlabSize>, four times the message or more")
+
+
+def _fitting(largest: int) -> str:
+    return f"{-(-4 * largest >> 20)}MB"
+
+
+def slab_without_need(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: SlabSize is set where the default, 5MB, would do.
+
+    Why: the default suits messages up to about 1MB; a size of one's own has to be kept right by hand.
+    Example: ``<SlabSize>1MB</SlabSize>``.
+    Instead: remove SlabSize, unless measurements speak for it. Larger sizes are remarked on only where a comment such
+    as ``<!-- sowctl: assume largest-message=10KB -->`` says that the default suffices.
+    """
+    slab = node.find("SlabSize")
+    number = size(slab)
+    if slab is None or number is None or number <= OVERHEAD:
+        return
+    largest = survey.facts.largest_message
+    enough = number <= DEFAULT_SLAB or within(slab, "5MB", "5MB") if largest is None else 4 * largest <= DEFAULT_SLAB
+    if enough:
+        message = f"SlabSize {slab.text} is set without need; the default, 5MB, fits"
+        yield Problem(slab, message, "remove SlabSize, unless measurements speak for it")
+
+
+def slab_too_small(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a slab holds fewer than four of the largest messages that the author expects.
+
+    Why: what is left at the end of a slab is wasted, and growth comes in steps of hardly more than one message.
+    Example: ``<!-- sowctl: assume largest-message=2MB -->`` in a file with a topic of the default slab size, 5MB.
+    Instead: set SlabSize to four times the largest message, or more.
+    """
+    slab, largest = _slab(node), survey.facts.largest_message
+    if slab is not None and largest is not None and slab - OVERHEAD >= largest and slab < 4 * largest:
+        message = f"SlabSize {size_text(slab)} is below 4 x the largest message ({size_text(largest)})"
+        yield Problem(node.find("SlabSize") or node, message, f"write <SlabSize>{_fitting(largest)}</SlabSize>")
+
+
+def slabs_below_cores(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: SlabSize is so large that the topic will have fewer slabs than there are processors.
+
+    Why: a query searches slabs in parallel; with few slabs, processors stand idle.
+    Example: ``<SlabSize>1GB</SlabSize>`` with ``<!-- sowctl: assume cores=16 memory=8GB -->``: memory holds eight.
+    Instead: lower SlabSize. How many slabs there will be is judged by memory, and by ExpectedKeyCountHint times the
+    largest message, where the comment says both.
+    """
+    slab, facts = node.find("SlabSize"), survey.facts
+    number = size(slab)
+    if slab is None or not number or facts.cores is None:
+        return
+    expected = count(node.find("ExpectedKeyCountHint"))
+    limits = [] if facts.memory is None else [facts.memory]
+    if expected is not None and facts.largest_message is not None:
+        limits.append(expected * facts.largest_message)
+    slabs = -(-min(limits) // number) if limits else facts.cores
+    if slabs < facts.cores:
+        message = (
+            f"SlabSize {slab.text} leaves at most {slabs} slabs for {facts.cores} cores; queries cannot use them all"
+        )
+        yield Problem(slab, message, f"write <SlabSize>{_share(min(limits), facts.cores)}</SlabSize> or less")
+
+
+def _share(limit: int, cores: int) -> str:
+    share = limit // cores
+    return f"{share >> 20}MB" if share >= 1 << 20 else f"{max(share >> 10, 1)}KB"
+
+
+def large_at_start(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: SlabSize and InitialSlabCount make a file that is large before it holds a record.
+
+    Why: each processor that writes reserves slabs of its own, so a file starts at about the number of processors times
+    SlabSize times InitialSlabCount.
+    Example: ``<SlabSize>100MB</SlabSize>`` with ``<InitialSlabCount>10</InitialSlabCount>``: 1GB for each processor.
+    Instead: lower one of the two, unless the space is there. Remarked on from 1GB, or 128MB for each processor where
+    no comment such as ``<!-- sowctl: assume cores=16 -->`` says how many there are.
+    """
+    slab, slabs = _slab(node), node.find("InitialSlabCount")
+    where = node.find("SlabSize") or slabs
+    number = 1 if slabs is None else count(slabs)
+    if where is None or slab is None or number is None:
+        return
+    cores = survey.facts.cores
+    start = slab * number * (cores or 1)
+    if start >= (LARGE_START_PER_CORE if cores is None else LARGE_START):
+        product = f"{size_text(slab)} x {number} = {size_text(start)}"
+        many = (
+            f"{size_text(slab * number)} for each core that writes" if cores is None else f"{cores} cores x {product}"
+        )
+        yield Problem(where, f"file starts at about {many}", "lower SlabSize or InitialSlabCount if that is too much")
+
+
+def hint_rounded(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: ExpectedKeyCountHint is no power of two.
+
+    Why: it is rounded up to one; the number in the file is not the one in use.
+    Example: ``<ExpectedKeyCountHint>1M</ExpectedKeyCountHint>`` counts as 1048576.
+    Instead: nothing has to change; write the power of two to say what happens.
+    """
+    hint = node.find("ExpectedKeyCountHint")
+    number = count(hint)
+    if hint is not None and number and number & (number - 1):
+        rounded = 1 << number.bit_length()
+        message = f"ExpectedKeyCountHint {hint.text} will be rounded up to {rounded}"
+        yield Problem(hint, message, f"write {rounded} to say what happens")
+
+
+def hint_above_memory(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: ExpectedKeyCountHint asks for an index that memory cannot hold.
+
+    Why: the index is sized at start, at least 16 bytes for each expected key, whether the keys come or not.
+    Example: ``<ExpectedKeyCountHint>1000M</ExpectedKeyCountHint>`` with ``<!-- sowctl: assume memory=8GB -->``.
+    Instead: write the number of records that really come. Without such a comment, a terabyte is taken as the limit.
+    """
+    hint = node.find("ExpectedKeyCountHint")
+    number = count(hint)
+    if hint is None or not number:
+        return
+    memory = survey.facts.memory
+    needed = BYTES_PER_KEY << (number - 1).bit_length()
+    if needed > (memory or NO_MACHINE):
+        there = f"memory, {size_text(memory)}, allows" if memory else f"memory allows ({size_text(NO_MACHINE)} assumed)"
+        message = f"ExpectedKeyCountHint {hint.text} needs at least {size_text(needed)}, more than {there}"
+        yield Problem(hint, message, "write the number of records that are really expected")
+
+
+def index_repeats_key(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a HashIndex over the Key fields of a topic, or over the Grouping fields of a view.
+
+    Why: records are found by these fields anyway; a second index costs memory and time and is never better.
+    Example: ``<Key>/id</Key>`` and ``<HashIndex><Key>/id</Key></HashIndex>`` in one Topic.
+    Instead: remove the HashIndex.
+    """
+    indexes = list(node.all("HashIndex"))
+    if not indexes:
+        return
+    view = survey.entry(node).kind == "View"
+    known = _grouped(node) if view else {key.text for key in node.all("Key")}
+    for index in indexes:
+        if known and {key.text for key in index.all("Key")} == known:
+            what = "Grouping" if view else "Key"
+            yield Problem(index, f"HashIndex repeats the {what} fields ({', '.join(sorted(known))})", "remove it")
+
+
+def _grouped(view: Node) -> set[str] | None:
+    """The output fields that hold the grouping fields of a view; None where one is not projected as it is."""
+    outputs: dict[str, str] = {}
+    for section in view.all("Projection"):
+        for field in section.all("Field"):
+            definition = texts.definition(field, projection=True)
+            if definition is not None:
+                source = str(definition.expression)
+                outputs.setdefault(source, source if definition.destination is None else str(definition.destination))
+    names = [str(name) for section in view.all("Grouping") for f in section.all("Field") for name in texts.grouping(f)]
+    return {outputs[name] for name in names} if names and all(name in outputs for name in names) else None

@@ -1,0 +1,140 @@
+"""Advice on what a topic is: its name, its file, and what of it survives a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.matching import is_pattern
+from sowctl.config.rules.measures import DAY, HOUR, SECOND, count, interval, interval_text
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Entry, Survey
+
+SHORT_LIVED = HOUR
+"""Records that expire within this time are taken for a cache that may be lost."""
+MANY_RECORDS = 1_000_000
+
+
+def _transient(node: Node) -> bool:
+    return (node.value("Durability", "Duration") or "").lower() == "transient"
+
+
+def _persistent(node: Node) -> bool:
+    return (node.value("Durability", "Duration") or "persistent").lower() == "persistent"
+
+
+def slash_in_file_name(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: FileName has ``%n``, and the topic name has a slash after its first character.
+
+    Why: a server puts the name into the path as it is, so the slash begins a directory, which nothing creates; sowctl
+    itself writes ``%2F`` for the slash.
+    Example: ``<FileName>./sow/%n.sow</FileName>`` in the topic ``orders/europe``.
+    Instead: create the directory, or write a FileName without ``%n``.
+    """
+    file, name = node.find("FileName"), node.value("Name", "Topic") or ""
+    if file is not None and "%n" in file.text and "/" in name[1:] and not _transient(node):
+        directory = file.text.replace("%n", name).rpartition("/")[0]
+        message = f"%n with the topic name '{name}' needs the directory '{directory}', which nothing creates"
+        yield Problem(file, message, "create it on the server, or name the file without %n")
+
+
+def name_like_a_pattern(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the name of a SOW entry has characters of a regular expression, such as a dot.
+
+    Why: in the SOW the name stands for itself, but a subscription takes it for a pattern and matches more than it.
+    Example: ``<Name>md.fx</Name>``: a subscription to it also receives ``md-fx``.
+    Instead: use letters, digits, ``-``, ``_`` and ``/``. If many topics are meant, write Pattern.
+    """
+    name = node.value("Name", "Topic") or ""
+    if survey.regex_topics and is_pattern(name):
+        found = " ".join(sorted({character for character in name if is_pattern(character)}))
+        message = f"topic name '{name}' contains regex characters ({found}); a subscription takes it for a pattern"
+        yield Problem(node, message, "use letters, digits, - _ and /; if many topics are meant, write <Pattern>")
+
+
+def lost_on_restart(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a transient topic that the transaction log does not record.
+
+    Why: a transient topic is rebuilt from the log at start; without it, its contents are gone. This is by design, and
+    often not what was meant. Topics whose records expire within an hour are taken for caches and left alone.
+    Example: ``<Durability>transient</Durability>`` in ``positions``, and no such Topic in TransactionLog.
+    Instead: add the topic to TransactionLog, or make it persistent.
+    """
+    if not _transient(node) or not survey.whole:
+        return
+    name, kind = node.value("Name", "Topic") or "", node.value("MessageType") or ""
+    lifetime = interval(node.find("Expiration"))
+    if name and kind and not survey.journalled(name, kind) and not (lifetime and lifetime <= SHORT_LIVED):
+        message = f"transient topic '{name}' is not journaled: its contents are lost on restart"
+        yield Problem(node, message, "add it to TransactionLog, or make it persistent with a FileName")
+
+
+def file_ignored(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: FileName in a transient topic.
+
+    Why: a transient topic has no file; who reads the line looks for one.
+    Example: ``<FileName>./sow/%n.sow</FileName>`` beside ``<Durability>transient</Durability>``.
+    Instead: remove FileName, or Durability if the records should stay.
+    """
+    file = node.find("FileName")
+    if file is not None and _transient(node):
+        name = node.value("Name", "Topic") or ""
+        message = f"FileName on the transient topic '{name}' is ignored"
+        yield Problem(node, message, "remove <FileName>, or <Durability> if the records should stay")
+
+
+def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a persistent topic that the transaction log does not record.
+
+    Why: its records cannot be replayed or replicated, and if its file is lost, nothing can rebuild it.
+    Example: a Topic ``orders`` with FileName, and no Topic ``orders`` in TransactionLog.
+    Instead: add the topic to TransactionLog, if any of this is needed. Where a file has no TransactionLog at all, the
+    first topic stands for all.
+    """
+    if not survey.whole:
+        return
+    logged = any(True for _ in survey.nodes("TransactionLog"))
+    missing = [entry for entry in survey.entries if _missing(entry, survey)]
+    for entry in missing if logged else missing[:1]:
+        others = "" if logged or len(missing) == 1 else f" (and {len(missing) - 1} more)"
+        message = f"persistent topic '{entry.name}'{others} is not journaled: no replay, replication or rebuild"
+        yield Problem(entry.node, message, "add it as a Topic of TransactionLog if that is needed")
+
+
+def _missing(entry: Entry, survey: Survey) -> bool:
+    if entry.kind != "Topic" or not entry.name or not entry.type or not _persistent(entry.node):
+        return False
+    stored = entry.node.find("FileName") is not None and entry.node.find("Pattern") is None
+    return stored and not survey.journalled(entry.name, entry.type)
+
+
+def history_too_fine(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a History that keeps versions less than a second apart for more than a day.
+
+    Why: nearly every update becomes a version of its own, so storage grows with the update rate times the window.
+    Example: ``<Window>1w</Window><Granularity>0s</Granularity>``.
+    Instead: write the coarsest Granularity that the questions about the past allow, or a shorter Window.
+    """
+    for history in node.all("History"):
+        step = history.find("Granularity")
+        window, granularity = interval(history.find("Window")), interval(step)
+        if step is None or window is None or granularity is None:
+            continue
+        if granularity < SECOND and window > DAY:
+            message = f"History with a very small Granularity ({step.text}) and a long Window ({interval_text(window)})"
+            yield Problem(step, f"{message} keeps nearly every update", "write a Granularity such as 1m")
+
+
+def crowded_pattern(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Pattern topic that expects a million records or more, by its ExpectedKeyCountHint.
+
+    Why: all logical topics share one store and its indexes; with many records in each, separate topics are faster.
+    Example: ``<Pattern>^/desk/</Pattern>`` beside ``<ExpectedKeyCountHint>4M</ExpectedKeyCountHint>``.
+    Instead: give the large logical topics entries of their own, before the Pattern topic.
+    """
+    pattern, hint = node.find("Pattern"), node.find("ExpectedKeyCountHint")
+    expected = count(hint)
+    if pattern is not None and hint is not None and expected is not None and expected >= MANY_RECORDS:
+        name = node.value("Name", "Topic") or ""
+        message = f"Pattern topic '{name}' expects {hint.text} records; separate topics perform better"
+        yield Problem(pattern, message, "define the large logical topics by their own names, before this entry")

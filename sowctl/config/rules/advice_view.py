@@ -1,0 +1,179 @@
+"""Advice on views: what their values mean, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sowctl.config import texts
+from sowctl.config.document import Node
+from sowctl.config.rules.derived import sources
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Survey
+
+if TYPE_CHECKING:
+    from sowctl.expressions.nodes import Call, Field
+    from sowctl.expressions.nodes import Node as Tree
+
+
+def _projected(view: Node) -> Iterator[tuple[Node, Tree]]:
+    for section in view.all("Projection"):
+        for field in section.all("Field"):
+            definition = texts.definition(field, projection=True)
+            if definition is not None:
+                yield field, definition.expression
+
+
+def neither_aggregated_nor_grouped(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a view projects a field that is in no aggregate and that Grouping does not determine.
+
+    Why: such a field has the value of the message that was processed last; when that record is deleted, it stays.
+    Determined are the grouping fields, what a Join makes equal to them, and every field of a topic whose Key is.
+    Example: ``<Field>/price</Field>`` in a view grouped by ``/symbol``.
+    Instead: put it into an aggregate such as ``MAX(/price) AS /price``, or add it to Grouping.
+    """
+    joined = len({source.name for source in sources(node)}) > 1
+    grouped = {_name(f, joined) for part in node.all("Grouping") for field in part.all("Field") for f in _names(field)}
+    if not grouped:
+        return
+    whole = _determine(grouped, node, survey, joined)
+    for field, tree in _projected(node):
+        for name in _outside_aggregates(tree):
+            key = _name(name, joined)
+            if key not in grouped and key[0] not in whole:
+                message = (
+                    f"View projects {name}, neither aggregated nor grouped: the last processed value, never corrected"
+                )
+                hint = "aggregate it, for example with MAX, or add it to Grouping"
+                yield Problem(field, message, hint, texts.at(field, name.span[0]))
+                break
+
+
+def _names(field: Node) -> tuple[Field, ...]:
+    return texts.grouping(field)
+
+
+def _name(field: Field, joined: bool) -> tuple[str, str]:
+    """A field as topic and path; the topic only where there are several."""
+    return (field.qualifier[-1] if joined and field.qualifier else "", str(field.path))
+
+
+def _determine(grouped: set[tuple[str, str]], view: Node, survey: Survey, joined: bool) -> set[str]:
+    """Add to ``grouped`` what joins make equal to it; the topics of which each group has one record."""
+    equal: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for underlying in view.all("UnderlyingTopic"):
+        for node in underlying.all("Join"):
+            condition = texts.join(node)
+            if condition is not None:
+                left, right = ((side.topic, str(side.path)) for side in condition)
+                equal.setdefault(left, []).append(right)
+                equal.setdefault(right, []).append(left)
+    missing: dict[str, set[str]] = {}
+    for source in sources(view):
+        for entry in survey.named(source.name, source.type or survey.entry(view).type)[:1]:
+            missing[source.name if joined else ""] = {key.text for key in entry.node.all("Key")}
+    without_key = {topic for topic, keys in missing.items() if not keys}
+    whole: set[str] = set()
+    waiting = list(grouped)
+    while waiting:
+        name = waiting.pop()
+        grouped.add(name)
+        topic, path = name
+        found = set(equal.pop(name, ()))
+        missing.get(topic, set()).discard(path)
+        if topic not in whole and topic in missing and not missing[topic] and topic not in without_key:
+            whole.add(topic)
+            found.update(other for other in equal if other[0] == topic)
+        waiting.extend(found - grouped)
+    return whole
+
+
+def _outside_aggregates(tree: Tree) -> Iterator[Field]:
+    from sowctl.expressions.functions import AGGREGATES
+    from sowctl.expressions.nodes import Call, Field
+
+    waiting = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Field):
+            yield part
+        elif not (isinstance(part, Call) and part.name in AGGREGATES):
+            waiting.extend(reversed(part.children()))
+
+
+def aggregate_inside_if(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an aggregate inside ``IF``.
+
+    Why: live updates of such a field were seen to be wrong on a server of version 5.3.5.135.
+    Example: ``IF(SUM(/qty) > 0, SUM(/value) / SUM(/qty), 0) AS /average``.
+    Instead: project the aggregates by themselves and decide in a view over this one.
+    """
+    for field, tree in _projected(node):
+        found = _inside_if(tree)
+        if found is not None:
+            message = f"aggregate {found.name} nested inside IF(): live updates were seen to be wrong"
+            hint = "project the aggregate by itself, and decide in a view over this one"
+            yield Problem(field, message, hint, texts.at(field, found.span[0]))
+
+
+def _inside_if(tree: Tree) -> Call | None:
+    from sowctl.expressions.functions import AGGREGATES
+    from sowctl.expressions.nodes import Call
+    from sowctl.expressions.trees import walk
+
+    for part in walk(tree):
+        if isinstance(part, Call) and part.name == "IF":
+            for below in walk(part):
+                if isinstance(below, Call) and below.name in AGGREGATES:
+                    return below
+    return None
+
+
+def fast_source(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a view computes on every update of a topic that the same file conflates for others.
+
+    Why: a topic that is worth a ConflatedTopic changes often, and each change recalculates the view.
+    Example: a View over ``quotes`` without Conflation, beside a ConflatedTopic over ``quotes``.
+    Instead: write ``<Conflation>inline</Conflation>``, or read the ConflatedTopic.
+    """
+    conflated: dict[tuple[str, str], str] = {}
+    for entry in survey.entries:
+        if entry.kind == "ConflatedTopic":
+            conflated.setdefault((entry.node.value("UnderlyingTopic") or "", entry.type), entry.name)
+    if not conflated:
+        return
+    for entry in survey.entries:
+        if entry.kind != "View" or (entry.node.value("Conflation") or "none").lower() == "inline":
+            continue
+        for source in sources(entry.node):
+            other = conflated.get((source.name, source.type or entry.type))
+            if other is not None:
+                message = f"View '{entry.name}' computes on every update of '{source.name}', which '{other}' conflates"
+                yield Problem(
+                    entry.node, message, "consider <Conflation>inline</Conflation>, or read the conflated topic"
+                )
+                break
+
+
+def join_fans_out(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Join whose left topic may have many rows for one row of the right.
+
+    Why: an update on the right recalculates every matching row on the left; with many rows, that is slow.
+    Example: ``[orders]./customer = [customers]./id``: a changed customer touches all of its orders.
+    Instead: nothing has to change; know the cost, and publish the right side no more often than needed.
+    """
+    entry = survey.entry(node)
+    pairs: dict[tuple[str, str], tuple[Node, list[str], str]] = {}
+    for underlying in node.all("UnderlyingTopic"):
+        for join in underlying.all("Join"):
+            condition = texts.join(join)
+            if condition is not None:
+                left, right = condition
+                kind = left.message_type or entry.type
+                pairs.setdefault((left.topic, right.topic), (join, [], kind))[1].append(str(left.path))
+    for (left_name, right_name), (join, paths, kind) in pairs.items():
+        for found in survey.named(left_name, kind)[:1]:
+            keys = {key.text for key in found.node.all("Key")}
+            if found.kind == "Topic" and keys and not keys <= set(paths):
+                message = f"Join fan-out: an update of '{right_name}' touches every matching row of '{left_name}'"
+                yield Problem(join, message, f"know the cost; keep updates of '{right_name}' rare")

@@ -1,0 +1,65 @@
+"""Values of elements as the advice reads and writes them: intervals, sizes, counts and switches.
+
+A reader gives None where there is no element, or none that makes sense: the element table speaks of that one. Called by
+the rules only. Ruled by ``sow-config(5)``, text and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sowctl.config.document import Node
+from sowctl.config.elements.element import Element
+from sowctl.config.kinds import out_of_bounds
+from sowctl.values.units import INTERVALS, SIZES, format_interval, parse_count, parse_interval, parse_size, parse_switch
+
+SECOND, MINUTE, HOUR, DAY = (INTERVALS[unit] for unit in ("s", "m", "h", "d"))
+"""Nanoseconds."""
+interval_text = format_interval
+DEFAULT_SLAB = 5 << 20
+TOO_LARGE = 1 << 62
+
+
+def _read(node: Node | None, read: Callable[[str], int]) -> int | None:
+    if node is None:
+        return None
+    try:
+        value = read(node.text)
+    except ValueError:
+        return None
+    return None if value > TOO_LARGE else value
+
+
+def interval(node: Node | None) -> int | None:
+    """The interval of an element in nanoseconds."""
+    return _read(node, parse_interval)
+
+
+def size(node: Node | None) -> int | None:
+    """The size of an element in bytes, units of 1024."""
+    return _read(node, parse_size)
+
+
+def count(node: Node | None) -> int | None:
+    """The number of an element."""
+    return _read(node, parse_count)
+
+
+def switch(node: Node | None) -> bool | None:
+    """Whether an element says true or enabled."""
+    word = _read(node, parse_switch)
+    return None if word is None else bool(word)
+
+
+def within(node: Node, low: str, high: str) -> bool:
+    """Whether a readable size lies between two others, both included, be a kilobyte 1000 or 1024 bytes."""
+    return out_of_bounds(Element(node.tag, "1", "bytes", low=low, high=high, bounds="S027"), node.text) is None
+
+
+def size_text(number: int) -> str:
+    """A size in bytes for people, with one decimal where it is not whole: ``5MB``, ``1.5GB``, ``100 bytes``."""
+    for unit, factor in reversed(SIZES.items()):
+        if unit and number >= factor:
+            whole, tenths = divmod(round(10 * number / factor), 10)
+            return f"{whole}{f'.{tenths}' if tenths else ''}{unit.upper()}B"
+    return f"{number} bytes"
