@@ -72,6 +72,14 @@ def key_reader(path: Path, convert: Convert) -> Callable[[object], bytes | None]
 
 def resolve(nodes: list[object], steps: Sequence[Step]) -> tuple[list[object], bool]:
     """The value list at ``steps`` below the roots ``nodes``, and whether a non-empty object was dropped from it."""
+    nodes = collected(nodes, steps)
+    items = [node for node in nodes if not isinstance(node, dict)]
+    dropped = len(items) != len(nodes) and any(isinstance(node, dict) and node for node in nodes)
+    return items, dropped
+
+
+def collected(nodes: list[object], steps: Sequence[Step]) -> list[object]:
+    """All nodes at ``steps`` below the roots ``nodes``, objects included."""
     for step in steps:
         found: list[object] = []
         for node in nodes:
@@ -82,9 +90,7 @@ def resolve(nodes: list[object], steps: Sequence[Step]) -> tuple[list[object], b
                 else:
                     found.append(child)
         nodes = found if step.index is None else found[step.index : step.index + 1]
-    items = [node for node in nodes if not isinstance(node, dict)]
-    dropped = len(items) != len(nodes) and any(isinstance(node, dict) and node for node in nodes)
-    return items, dropped
+    return nodes
 
 
 def flatten(array: list[object]) -> list[object]:

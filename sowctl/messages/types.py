@@ -24,7 +24,11 @@ MESSAGE_TYPES: dict[str, tuple[str, str]] = {
 """Name as configurations write it, module, class. A class is called with the largest message size in bytes and, as
 ``definition``, its :class:`TypeDefinition` or None."""
 
-DEFINED_TYPES: dict[str, tuple[str, str]] = {}
+DEFINED_TYPES: dict[str, tuple[str, str]] = {
+    "composite-local": ("sowctl.messages.compositelocal", "CompositeLocalType"),
+    "composite-global": ("sowctl.messages.compositeglobal", "CompositeGlobalType"),
+    "struct": ("sowctl.messages.structtype", "StructType"),
+}
 """The same of types that exist only with a definition: as a Module of MessageTypes/MessageType."""
 
 

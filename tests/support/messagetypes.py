@@ -35,6 +35,8 @@ class Sample(NamedTuple):
     path: Callable[[str], str] = _same
     typed: bool = True
     """Whether values have kinds of their own, so that numbers have no original text."""
+    skips: bool = False
+    """Whether what cannot be read of a message is skipped, so that only writing into it refuses the message."""
 
     def __str__(self) -> str:
         return self.kind if isinstance(self.kind, str) else f"{self.kind.kind}-as-{self.kind.name}"
@@ -55,6 +57,19 @@ _TAGS = {name: str(number) for number, name in enumerate("anfelzqk", start=1)}
 
 def _bflat_double(value: float) -> bytes:
     return b"\x39f" + struct.pack("<d", value)
+
+
+def _parts(*parts: bytes) -> bytes:
+    return b"".join(len(part).to_bytes(4) + part for part in parts)
+
+
+_TWO = (TypeDefinition("json", "json"), TypeDefinition("binary", "binary"))
+_MIXED = (TypeDefinition("json", "json"), TypeDefinition("semi", "nvfix", field_separator=b";"))
+_LAYOUT = ("/a = 3S", "/n = B", "/pad = 2x", "/f = >d", "/e = 1S", "/l = <2h")
+
+
+def _packed(a: bytes, n: int, f: float, first: int, second: int) -> bytes:
+    return struct.pack("<3sB2x", a, n) + struct.pack(">d", f) + b"\0" + struct.pack("<2h", first, second)
 
 
 SAMPLES = [
@@ -111,5 +126,30 @@ SAMPLES = [
         typed=False,
     ),
     Sample("binary", b"\x00\xff\n", b"new", b"", ()),
+    Sample(
+        TypeDefinition("pair", "composite-local", parts=_TWO),
+        _parts(b'{"a":"x", "n":5,"f":2.5,"e":null,"l":[1,2]}', b"\x00\xff"),
+        _parts(b'{"n":6,"z":1,"a":null}', b""),
+        b"",
+        (b"\0", b"\0\0\0\x05{}", _parts(b"{}") + b"\0\0"),
+        path=lambda name: f"[/0/{name}]",
+        typed=False,
+        skips=True,
+    ),
+    Sample(
+        TypeDefinition("both", "composite-global", parts=_MIXED),
+        _parts(b'{"a":"x", "n":5,"l":1}', b"f=2.5;e=;l=2"),
+        _parts(b'{"n":6,"z":1,"a":null}', b""),
+        b"",
+        (b"\0", b"\0\0\0\x05{}", _parts(b"{}") + b"\0\0"),
+        typed=False,
+    ),
+    Sample(
+        TypeDefinition("fixed", "struct", fields=_LAYOUT),
+        _packed(b"x", 5, 2.5, 1, 2),
+        _packed(b"", 6, 0.0, 0, 0),
+        _packed(b"", 0, 0.0, 0, 0),
+        (b"", _packed(b"x", 5, 2.5, 1, 2)[:-1]),
+    ),
 ]
 """Every type once, and defined ones."""

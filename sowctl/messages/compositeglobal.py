@@ -1,0 +1,130 @@
+"""Message type ``composite-global``: parts whose fields are those of one message (``sowctl-messages(7)``).
+
+A path finds the values of all parts, in the order of the parts, as if they stood in one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sowctl.messages.base import (
+    Extractor,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    MessageType,
+    SelectList,
+    without_fields,
+)
+from sowctl.messages.compositetype import CompositeType, with_refused
+from sowctl.messages.trees import collected
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values, Write
+from sowctl.values.paths import Path, Step
+
+
+class CompositeGlobalType(CompositeType):
+    """Fields of all parts together, to be read only: neither merged, nor written, nor selected."""
+
+    kind = "composite-global"
+    selectable = mergeable = constructible = False
+
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """A reader of ``slots``: the parts of a batch go to their types together."""
+        refused: Row = (None,) * len(slots)
+        plain = [Slot(slot.path, slot.text, True) for slot in slots if _subscript(slot.path) is None]
+        readers = [kind.extractor(plain) if plain and kind.filterable else None for kind in self.parts]
+        subscripted = {
+            at: self._subscripted(slot) for at, slot in enumerate(slots) if _subscript(slot.path) is not None
+        }
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+            taken, refusals = self.taken_apart(payloads)
+            found = [
+                read([parts[number] for parts in taken])[0] for number, read in enumerate(readers) if read is not None
+            ]
+            rows: list[Row] = []
+            for index, parts in enumerate(taken):
+                merged = iter(_joined([row[index] for row in found], len(plain)))
+                values = [subscripted[at](parts) if at in subscripted else next(merged) for at in range(len(slots))]
+                rows.append(tuple([_answer(value, slot) for value, slot in zip(values, slots, strict=True)]))
+            return with_refused(rows, refusals, refused)
+
+        return extract
+
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """A reader of the texts of first values."""
+        read = self.extractor([Slot(path, text=True) for path in paths])
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
+            rows, refusals = read(payloads)
+            return [tuple([text_of(value) for value in row]) for row in rows], refusals
+
+        return extract
+
+    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``: a field may stand in several parts."""
+        raise without_fields(self.name, "to select")
+
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """The new message. Raises InputError for one that cannot be taken apart."""
+        self.opened(delta, "delta")
+        return delta
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
+        raise without_fields(self.name, "to write")
+
+    def build(self, fields: Members) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
+        raise without_fields(self.name, "to write")
+
+    def _subscripted(self, slot: Slot) -> Callable[[Sequence[bytes]], Values]:
+        """What reads a path with subscripts: the first one counts through all parts, so it says which part is meant."""
+        steps = slot.path.steps
+        at = _subscript(slot.path)
+        assert at is not None
+        above = (*steps[:at], Step(steps[at].name))
+
+        def read(parts: Sequence[bytes]) -> Values:
+            position = steps[at].index or 0
+            for kind, part in zip(self.parts, parts, strict=True):
+                count = self._count(kind, part, above)
+                if position < count:
+                    local = Path((*steps[:at], Step(steps[at].name, position), *steps[at + 1 :]))
+                    value = kind.extractor([Slot(local, slot.text, True)])([part])[0][0][0]
+                    return value if isinstance(value, Values) else Values(())
+                position -= count
+            return Values(())
+
+        return read
+
+    def _count(self, kind: MessageType, part: bytes, steps: Sequence[Step]) -> int:
+        """How many values and objects one part has at a path, which its JSON view tells for every type."""
+        from sowctl.messages.jsonexact import parse
+
+        if not part or not kind.filterable or kind.check([part]):
+            return 0
+        return len(collected([parse(kind.view(part))], steps))
+
+
+def _subscript(path: Path) -> int | None:
+    """The first step with a subscript."""
+    return next((at for at, step in enumerate(path.steps) if step.index is not None), None)
+
+
+def _joined(rows: Sequence[Row], width: int) -> list[Values]:
+    """One value list per slot of those of all parts; a part that cannot be read has None."""
+    merged = []
+    for at in range(width):
+        lists = [row[at] for row in rows]
+        values = [value for value in lists if isinstance(value, Values)]
+        items = tuple([item for value in values for item in value.items])
+        merged.append(Values(items, any(value.dropped for value in values)))
+    return merged
+
+
+def _answer(value: Values, slot: Slot) -> SlotValue:
+    if slot.listed or value.dropped or len(value.items) > 1:
+        return value
+    return value.items[0] if value.items else None

@@ -1,0 +1,114 @@
+"""The layout of struct messages: texts of ``Field`` elements to fields with offsets (``sowctl-messages(7)``, struct).
+
+A text is ``/name = [order][count]code``. Sizes are the standard ones in every order, without padding between fields;
+``@`` and ``=`` are the byte order of this machine, ``<``, which is also the default, and ``>`` are theirs.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sowctl.errors import ConfigError, UsageError
+from sowctl.messages.base import BAD_DEFINITION
+from sowctl.values.fields import Scalar
+from sowctl.values.paths import Path, parse_path
+
+_FIELD = re.compile(r"\s*(\S.*?)\s*=\s*([@=<>]?)\s*([0-9]*)\s*([A-Za-z?])\s*", re.DOTALL)
+_CODES = {
+    "c": "c", "b": "b", "B": "B", "?": "?", "h": "h", "H": "H", "i": "i", "I": "I", "l": "i", "L": "I", "q": "q",
+    "Q": "Q", "n": "q", "N": "Q", "f": "f", "d": "d",
+}  # fmt: skip
+"""What the codes of one value are in terms of :mod:`struct`, which knows their standard sizes."""
+_BYTES = "sSp"
+_LARGEST = 64 << 20
+HINT = "fields look like '/price = d', '/symbol = 8S' or '/pad = 3x'"
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """One field: where it starts and what reads it. ``read`` takes the payload and gives its values."""
+
+    path: Path
+    offset: int
+    size: int
+    read: Callable[[bytes], Sequence[Scalar]]
+
+
+def layout(texts: Sequence[str], place: str) -> tuple[list[StructField], int]:
+    """The fields that have values, in order, and the size of all. Raises ConfigError ``SOW-MSG-007``."""
+    if not texts:
+        raise ConfigError(BAD_DEFINITION, "a struct message type needs a Field", place=place or None, hint=HINT)
+    fields: list[StructField] = []
+    offset = 0
+    for text in texts:
+        match = _FIELD.fullmatch(text)
+        if match is None:
+            raise ConfigError(BAD_DEFINITION, f"{text!r} is no field of a struct", place=place or None, hint=HINT)
+        path, order, count, code = _path(match[1], place), match[2], match[3], match[4]
+        try:
+            size, read = _value(order, count, code, offset)
+        except ValueError as problem:
+            raise ConfigError(BAD_DEFINITION, f"{text.strip()!r}: {problem}", place=place or None, hint=HINT) from None
+        if read is not None:
+            fields.append(StructField(path, offset, size, read))
+        offset += size
+        if offset > _LARGEST:
+            words = f"the fields of a struct have {offset:,} bytes together, more than {_LARGEST:,}"
+            raise ConfigError(BAD_DEFINITION, words, place=place or None)
+    _refuse_overlap(fields, place)
+    return fields, offset
+
+
+def _refuse_overlap(fields: Sequence[StructField], place: str) -> None:
+    """A name with a value has no fields below it."""
+    names = {field.path.names for field in fields}
+    for one in names:
+        for length in range(1, len(one)):
+            if one[:length] in names:
+                words = f"/{'/'.join(one[:length])} is a field and holds the field /{'/'.join(one)}"
+                raise ConfigError(BAD_DEFINITION, words, place=place or None, hint="give one of them another name")
+
+
+def _path(text: str, place: str) -> Path:
+    try:
+        path = parse_path(text)
+    except UsageError as problem:
+        raise ConfigError(BAD_DEFINITION, problem.message, place=place or None, hint=HINT) from None
+    if any(step.index is not None for step in path.steps):
+        words = f"{text!r}: the name of a field has no subscript"
+        raise ConfigError(BAD_DEFINITION, words, place=place or None, hint=HINT)
+    return path
+
+
+def _value(order: str, count: str, code: str, offset: int) -> tuple[int, Callable[[bytes], Sequence[Scalar]] | None]:
+    """Size and reader of one field; no reader for padding. Raises ValueError."""
+    times = int(count[:9]) if count else 1
+    if times > _LARGEST or len(count) > 9:
+        raise ValueError("the count is too large")
+    if code == "x":
+        return times, None
+    if code in _BYTES:
+        if not count or not times:
+            raise ValueError(f"code {code} needs a count of bytes")
+        return times, _bytes_reader(code, offset, offset + times)
+    if code not in _CODES:
+        raise ValueError(f"there is no code {code}")
+    if not times:
+        raise ValueError("a count of 0 leaves no value")
+    mark = order if order in "<>" and order else "<" if not order or sys.byteorder == "little" else ">"
+    one = struct.Struct(f"{mark}{times}{_CODES[code]}")
+    unpack = one.unpack_from
+    return one.size, lambda payload: unpack(payload, offset)
+
+
+def _bytes_reader(code: str, start: int, end: int) -> Callable[[bytes], Sequence[Scalar]]:
+    """``s``: all bytes; ``S``: those before the first NUL; ``p``: as many as the first byte says."""
+    if code == "s":
+        return lambda payload: (payload[start:end],)
+    if code == "S":
+        return lambda payload: (payload[start:end].partition(b"\0")[0] or None,)
+    return lambda payload: (payload[start + 1 : min(start + 1 + payload[start], end)] or None,)
