@@ -172,6 +172,19 @@ class Journal:
         ``until``; to be read apart. Only headers are read. Raises DamageError as :meth:`blocks`."""
         return planned(self._refs(after, None, None, False), after, until, size)
 
+    def places(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
+        """The place before each group that has happened and has a txid above ``after``, none above ``until``.
+
+        Nothing but headers is read, the last group's bodies aside. Raises DamageError (exit 5) as :meth:`blocks`.
+        """
+        for item in self._refs(after, None, None, resync=False):
+            assert not isinstance(item, Damage)
+            header = item.header
+            if until is not None and header.group > until:
+                return
+            if header.first_txid == header.group and header.last_txid > after:
+                yield Position(item.file.number, item.offset, header.group - 1)
+
     def close(self) -> None:
         """Close files."""
         self._folder.close()

@@ -16,3 +16,7 @@ __all__ = ["register"]
 
 def register(spark: SparkSession) -> None:
     """Make the formats ``sow`` and ``sow-journal`` known to a session."""
+    from sowctl.spark.sources import JournalSource, SowSource
+
+    for source in (SowSource, JournalSource):
+        spark.dataSource.register(source)

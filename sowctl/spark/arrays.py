@@ -1,0 +1,112 @@
+"""Numbers and bytes of stores and journals as Arrow arrays, without touching the values one by one.
+
+Used by the readers. Types are those of :mod:`sowctl.spark.schema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy
+    import pyarrow
+
+    Numbers = numpy.ndarray[Any, Any]
+
+
+def decimals(keys: Numbers) -> pyarrow.Array:
+    """DECIMAL(20,0) of unsigned 64-bit numbers."""
+    import numpy as np
+    import pyarrow as pa
+
+    halves = np.zeros((len(keys), 2), "<u8")
+    halves[:, 0] = keys
+    return pa.Array.from_buffers(pa.decimal128(20, 0), len(keys), [None, pa.py_buffer(halves)])
+
+
+def longs(numbers: Numbers) -> pyarrow.Array:
+    """BIGINT of 64-bit numbers."""
+    import numpy as np
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers, "<i8"))])
+
+
+def nullable_longs(numbers: Numbers, present: Numbers) -> pyarrow.Array:
+    """BIGINT, NULL where not ``present``."""
+    return _masked(longs(numbers), present)
+
+
+def instants(micros: Numbers) -> pyarrow.Array:
+    """TIMESTAMP of microseconds UTC."""
+    import pyarrow as pa
+
+    return longs(micros).view(pa.timestamp("us", tz="UTC"))
+
+
+def stamps(micros: Numbers) -> pyarrow.Array:
+    """TIMESTAMP of microseconds UTC, NULL where 0."""
+    return _masked(instants(micros), micros != 0)
+
+
+def _masked(array: pyarrow.Array, present: Numbers) -> pyarrow.Array:
+    import pyarrow as pa
+
+    if present.all():
+        return array
+    return pa.Array.from_buffers(array.type, len(array), [validity(present), array.buffers()[1]])
+
+
+def validity(present: Numbers) -> pyarrow.Buffer:
+    """The bitmap of an array."""
+    import numpy as np
+    import pyarrow as pa
+
+    return pa.py_buffer(np.packbits(present, bitorder="little"))
+
+
+def constant(text: str, count: int) -> pyarrow.Array:
+    """STRING, the same everywhere."""
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(text, pa.string()), count)
+
+
+def chosen(texts: Sequence[str], places: Numbers, none: int | None = None) -> pyarrow.Array:
+    """STRING, the text at each place; NULL where the place is ``none``."""
+    import pyarrow as pa
+
+    if len(texts) == 1 and (none is None or not (places == none).any()):
+        return constant(texts[0], len(places))
+    indexes = pa.array(places) if none is None else pa.array(places, mask=places == none)
+    return pa.array(texts, pa.string()).take(indexes)
+
+
+def texts(raw: Sequence[bytes | None] | None, count: int) -> pyarrow.Array:
+    """STRING of texts that a client sent; NULL where there is none, bytes that are no UTF-8 are replaced."""
+    import pyarrow as pa
+
+    if raw is None:
+        return pa.nulls(count, pa.string())
+    return pa.array([None if one is None else one.decode("utf-8", "replace") for one in raw], pa.string())
+
+
+def packed(data: memoryview, lengths: Numbers, present: Numbers | None = None) -> pyarrow.Array:
+    """BINARY of values that lie back to back in ``data``; nothing is copied. NULL where not ``present``."""
+    import numpy as np
+    import pyarrow as pa
+
+    offsets = np.zeros(len(lengths) + 1, "<i4")
+    np.cumsum(lengths, out=offsets[1:])
+    bitmap = None if present is None or present.all() else validity(present)
+    return pa.Array.from_buffers(pa.binary(), len(lengths), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def merged(batches: Sequence[pyarrow.RecordBatch]) -> pyarrow.RecordBatch:
+    """Small batches as one."""
+    import pyarrow as pa
+
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

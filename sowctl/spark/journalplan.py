@@ -1,0 +1,65 @@
+"""Which stretch of a journal each task reads: whole groups, cut at about equal sizes (sowctl-spark(7), PARTITIONS)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from sowctl.engine.positions import open_log
+from sowctl.journal.block import Position
+from sowctl.journal.reader import Journal
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import FileInfo
+    from sowctl.spark.origin import Origin
+
+MANY = 512
+"""From so many files on each is one partition: walking their headers would take longer than it saves."""
+
+
+class Stretch(InputPartition):
+    """Whole groups: txids above ``after`` and not above ``until``. ``start`` is where the first one lies, if known."""
+
+    def __init__(self, after: int, until: int, start: Position | None = None) -> None:
+        self.after = after
+        self.until = until
+        self.start = start
+
+
+def open_journal(origin: Origin) -> Journal:
+    """The journal for reading. Raises what opening a journal raises."""
+    if origin.path is not None and origin.journal_name is not None:
+        return Journal.open(origin.path, origin.journal_name)
+    return open_log(origin.instance())
+
+
+def plan_stretches(log: Journal, after: int, until: int | None, size: int) -> list[Stretch]:
+    """The stretches from above ``after`` to ``until`` (or the present end), each about ``size`` bytes as stored."""
+    files = log.files()
+    end = log.last_txid()
+    until = end if until is None else min(until, end)
+    after = max(after, log.first_txid - 1)
+    if after >= until:
+        return []
+    holding = [file for file in files if file.first_txid <= until and (file.last_txid or end) > after]
+    if len(holding) >= MANY:
+        return [Stretch(max(after, file.first_txid - 1), min(until, file.last_txid or end)) for file in holding]
+    return _cut(log, {file.number: file for file in holding}, after, until, size)
+
+
+def _cut(log: Journal, files: dict[int, FileInfo], after: int, until: int, size: int) -> list[Stretch]:
+    starts: list[Position] = []
+    passed = 0
+    last: Position | None = None
+    for place in log.places(after, until):
+        if last is not None:
+            known = files.get(last.number)
+            same = last.number == place.number
+            passed += place.offset - last.offset if same else (known.size - last.offset if known is not None else 0)
+        if not starts or passed >= size:
+            starts.append(place)
+            passed = 0
+        last = place
+    ends = [start.txid for start in starts[1:]] + [until]
+    return [Stretch(max(after, start.txid), stop, start) for start, stop in zip(starts, ends, strict=True)]

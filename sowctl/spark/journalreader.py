@@ -1,0 +1,311 @@
+"""Reading journals: stretches of whole groups as partitions, columns of blocks as Arrow arrays.
+
+sowctl-spark(7), THE SOURCE sow-journal. Numbers and payloads go from the decompressed block into Arrow without being
+copied or looked at one by one. The streaming reader in :mod:`sowctl.spark.journalstream` reads with the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from sowctl.engine.overlay import values_of
+from sowctl.engine.reading import Matcher, environment_of
+from sowctl.errors import ConfigError
+from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
+from sowctl.spark import arrays
+from sowctl.spark.errors import carried
+from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
+from sowctl.spark.pushdown import Bounds, Range, bounds_of
+from sowctl.spark.schema import JOURNAL_COLUMNS, PAYLOAD, arrow_schema
+from sowctl.store.codec import TOMBSTONE, stamps
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+    from sowctl.journal.block import Block
+    from sowctl.journal.columns import NumpyColumns
+    from sowctl.journal.format import Topic
+    from sowctl.messages.base import MessageType
+    from sowctl.spark.decoding import StructDecoder
+    from sowctl.spark.origin import Origin
+
+PARTITION_BYTES = 16 << 20
+FULL = 8192
+"""Rows from which on a batch is handed on; smaller blocks are put together."""
+_OPERATIONS = {"publish": PUBLISH, "delete": DELETE}
+
+
+@dataclass(frozen=True)
+class JournalQuery:
+    """Which entries are to be read. ``topic`` and ``message_type`` None: any; ``operation`` may be ``all``."""
+
+    origin: Origin
+    topic: str | None = None
+    message_type: str | None = None
+    operation: str = "all"
+    filter: str | None = None
+    txids: Range = field(default_factory=Range)
+    times: Range = field(default_factory=Range)
+    partition_bytes: int = PARTITION_BYTES
+
+    def bounds(self) -> Bounds:
+        """The same as bounds."""
+        bounds = Bounds(txids=self.txids, times=self.times)
+        if self.topic is not None:
+            bounds = bounds.among("topics", [self.topic])
+        return bounds if self.operation == "all" else bounds.among("operations", [self.operation])
+
+
+class JournalReader(DataSourceReader):
+    """Reads what a :class:`JournalQuery` asks for, in the columns of ``schema``, in txid order within a partition."""
+
+    def __init__(self, query: JournalQuery, schema: StructType) -> None:
+        self.query = query
+        self.bounds = query.bounds()
+        with carried():
+            self._schema = arrow_schema(schema, JOURNAL_COLUMNS)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Stretches of whole groups."""
+        with carried():
+            check_filter(self.query)
+            if self.bounds.empty:
+                return []
+            txids = self.bounds.txids
+            with open_journal(self.query.origin) as log:
+                return plan_stretches(log, (txids.low or 1) - 1, txids.high, self.query.partition_bytes)
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The entries of one stretch that match."""
+        if isinstance(partition, Stretch):
+            with carried():
+                yield from read_stretch(self.query, self.bounds, self._schema, partition)
+
+
+class PushdownJournalReader(JournalReader):
+    """As :class:`JournalReader`, for sessions with ``spark.sql.python.filterPushdown.enabled``."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take note of what bounds the reading; Spark applies all of them again."""
+        self.bounds = bounds_of(filters, self.bounds)
+        return filters
+
+
+def check_filter(query: JournalQuery) -> None:
+    """Raise what compiling the filter raises, before any task does."""
+    if query.filter is not None and query.filter.strip():
+        from sowctl.expressions.compile import compile_filter
+
+        compile_filter(query.filter, extra=query.origin.instance().functions)
+
+
+def read_stretch(
+    query: JournalQuery, bounds: Bounds, schema: pyarrow.Schema, stretch: Stretch
+) -> Iterator[pyarrow.RecordBatch]:
+    """Record batches of the entries in a stretch."""
+    wanted = bounds.narrowed("txids", stretch.after + 1, stretch.until)
+    if wanted.empty:
+        return
+    low, high = wanted.txids.low, wanted.txids.high
+    assert low is not None
+    topic = None
+    if query.topic is not None and query.message_type is not None:
+        topic = query.topic, query.message_type
+    made = _Batches(query, wanted, schema)
+    held: list[pyarrow.RecordBatch] = []
+    rows = 0
+    with open_journal(query.origin) as log:
+        for block in log.blocks(after=low - 1, until=high, topic=topic, start=stretch.start):
+            batch = made.batch(block)
+            if batch is None:
+                continue
+            held.append(batch)
+            rows += len(batch)
+            if rows >= FULL:
+                yield arrays.merged(held)
+                held, rows = [], 0
+    if held:
+        yield arrays.merged(held)
+
+
+class _Batches:
+    """Makes record batches of blocks."""
+
+    def __init__(self, query: JournalQuery, bounds: Bounds, schema: pyarrow.Schema) -> None:
+        import pyarrow.types as t
+
+        self._query = query
+        self._bounds = bounds
+        self._schema = schema
+        self._instance = query.origin.instance()
+        self._matchers: dict[Topic, Matcher] = {}
+        self._decoder: StructDecoder | None = None
+        if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
+            from sowctl.spark.decoding import StructDecoder
+
+            self._decoder = StructDecoder(schema.field(PAYLOAD).type)
+
+    def batch(self, block: Block) -> pyarrow.RecordBatch | None:
+        """The entries of a block that are wanted; None where there are none."""
+        import pyarrow as pa
+
+        numbers = block.numpy_columns()
+        chosen = self._chosen(block, numbers)
+        if chosen is not None and not chosen.any():
+            return None
+        columns = [self._column(name, block, numbers) for name in self._schema.names]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return batch if chosen is None or chosen.all() else batch.filter(pa.array(chosen))
+
+    def _chosen(self, block: Block, numbers: NumpyColumns) -> arrays.Numbers | None:
+        """Which entries are wanted; None for all."""
+        import numpy as np
+
+        bounds, header = self._bounds, block.header
+        tests = []
+        if not _within(bounds.txids, header.first_txid, header.last_txid):
+            tests.append(_in_range(np.arange(header.first_txid, header.last_txid + 1), bounds.txids))
+        if not _within(bounds.times, header.earliest, header.latest):
+            tests.append(_in_range(numbers.times, bounds.times))
+        if not bounds.keys.open:
+            tests.append(_in_range(numbers.keys.astype("u8"), bounds.keys))
+        places = [place for place, topic in enumerate(block.topics) if self.wants(topic)]
+        if len(places) < len(block.topics):
+            tests.append(np.isin(numbers.topics, places))
+        if bounds.operations is not None:
+            codes = [code for word, code in _OPERATIONS.items() if word in bounds.operations]
+            tests.append(np.isin(numbers.operations, codes))
+        if self._query.filter is not None:
+            tests.append(self._matching(block))
+        return np.logical_and.reduce(tests) if tests else None
+
+    def wants(self, topic: Topic) -> bool:
+        """Whether entries of a topic are asked for."""
+        names, kind = self._bounds.topics, self._query.message_type
+        return (names is None or topic[0] in names) and (kind is None or topic[1] == kind)
+
+    def _matching(self, block: Block) -> arrays.Numbers:
+        """The publishes whose messages match the filter."""
+        import numpy as np
+
+        found = np.zeros(len(block), bool)
+        for topic in filter(self.wants, block.topics):
+            keys, values = values_of(block, topic)
+            published = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE]
+            if not published:
+                continue
+            values = [values[place] for place in published]
+            matches = self._matcher(topic).places([keys[place] for place in published], values)
+            found[[stamps(values[place])[0] - block.first_txid for place in matches]] = True
+        return found
+
+    def _matcher(self, topic: Topic) -> Matcher:
+        known = self._matchers.get(topic)
+        if known is None:
+            instance = self._instance
+            known = self._matchers[topic] = Matcher(
+                self._query.filter,
+                self.kind(topic[1]),
+                topic[0],
+                environment_of(instance),
+                functions=instance.functions,
+            )
+        return known
+
+    def kind(self, message_type: str) -> MessageType:
+        """The message type of that name, bytes where nobody knows it."""
+        try:
+            return self._instance.type_of(message_type)
+        except ConfigError:
+            # a journal outlives its configuration: what nobody knows any more is bytes
+            return self._instance.type_of("binary")
+
+    def _column(self, name: str, block: Block, numbers: NumpyColumns) -> pyarrow.Array:
+        import numpy as np
+        import pyarrow as pa
+
+        count = len(block)
+        if name == PAYLOAD:
+            return self._payload(block, numbers)
+        if name == "_sow_key":
+            return arrays.decimals(numbers.keys)
+        if name == "_txid":
+            return arrays.longs(np.arange(block.first_txid, block.last_txid + 1))
+        if name == "_timestamp":
+            return arrays.instants(numbers.times)
+        if name == "_expiration":
+            return arrays.stamps(numbers.expirations)
+        if name == "_topic":
+            return arrays.chosen([topic for topic, _ in block.topics], numbers.topics)
+        if name == "_message_type":
+            return arrays.chosen([kind for _, kind in block.topics], numbers.topics)
+        if name == "_operation":
+            return _operations(numbers.operations)
+        if name == "_client":
+            if not block.publishers:
+                return pa.nulls(count, pa.string())
+            return arrays.chosen([client for _, client in block.publishers], numbers.publishers, NO_PUBLISHER)
+        if name == "_sequence":
+            return arrays.nullable_longs(numbers.sequences, numbers.publishers != NO_PUBLISHER)
+        return arrays.texts(numbers.user_keys if name == "_user_key" else numbers.correlation_ids, count)
+
+    def _payload(self, block: Block, numbers: NumpyColumns) -> pyarrow.Array:
+        published = numbers.operations == PUBLISH
+        if self._decoder is None:
+            return arrays.packed(block.payload_bytes(), numbers.lengths, published)
+        messages: list[Any] = block.payloads()
+        if not published.all():
+            messages = [one if there else None for one, there in zip(messages, published.tolist(), strict=True)]
+        kinds = [self.kind(message_type) for _, message_type in block.topics]
+        if len(set(map(id, kinds))) == 1:
+            return self._decoder.array(messages, kinds[0])
+        for place, topic in enumerate(numbers.topics.tolist()):
+            if messages[place] is not None:
+                messages[place] = kinds[topic].view(messages[place])
+        return self._decoder.views(messages)
+
+
+def _operations(codes: arrays.Numbers) -> pyarrow.Array:
+    if (codes == PUBLISH).all():
+        return arrays.constant("publish", len(codes))
+    return arrays.chosen(["publish", "delete"], (codes == DELETE).astype("i4"))
+
+
+def _within(wanted: Range, low: int, high: int) -> bool:
+    return (wanted.low is None or wanted.low <= low) and (wanted.high is None or high <= wanted.high)
+
+
+def _in_range(numbers: arrays.Numbers, wanted: Range) -> arrays.Numbers:
+    import numpy as np
+
+    found = np.ones(len(numbers), bool)
+    if wanted.low is not None:
+        found &= numbers >= wanted.low
+    if wanted.high is not None:
+        found &= numbers <= wanted.high
+    return found
+
+
+def sample(query: JournalQuery, count: int) -> list[bytes]:
+    """JSON views of some messages, for the inference of a schema."""
+    made = _Batches(query, query.bounds(), _nothing())
+    found: list[bytes] = []
+    with open_journal(query.origin) as log:
+        for block in log.blocks(after=(query.txids.low or 1) - 1, until=query.txids.high):
+            for entry in block.entries():
+                if entry.operation == PUBLISH and made.wants(entry.topic):
+                    found.append(made.kind(entry.topic[1]).view(entry.payload))
+                if len(found) >= count:
+                    return found
+    return found
+
+
+def _nothing() -> pyarrow.Schema:
+    import pyarrow as pa
+
+    return pa.schema([])

@@ -1,0 +1,104 @@
+"""Which instance, topic or files a data source works on, found once and sent to the tasks as plain values.
+
+A configuration is read where the query is planned; tasks get the finished model, so that neither its file nor the
+environment variables in it need to exist where they run. Stores and journals must: by the same paths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.instance import Instance
+from sowctl.engine.targets import Target, find_topic
+from sowctl.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import InstanceConfig, TopicConfig
+    from sowctl.spark.options import Options
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where data comes from or goes to. ``now`` is one instant, microseconds UTC, for everything in one query."""
+
+    config: InstanceConfig | None
+    topic: TopicConfig | None
+    path: Path | None
+    journal_name: str | None
+    now: int
+
+    def instance(self) -> Instance:
+        """The instance, its clock standing at ``now``."""
+        return Instance(self.config, partial(int, self.now), holder="sowctl on Spark")
+
+    @property
+    def target(self) -> Target:
+        """What a reader of records is to open."""
+        return Target(topic=self.topic) if self.topic is not None else Target(path=self.path)
+
+
+def find_origin(options: Options) -> Origin:
+    """A store by ``path``, or a topic by ``config`` and ``topic``.
+
+    Raises UsageError ``SOW-SPK-012`` where both or neither are given, and what finding a topic raises.
+    """
+    path = options.text("path")
+    if options.text("config") is None:
+        if path is None:
+            raise UsageError("SOW-SPK-012", "nothing says where to read", hint="give config and topic, or path")
+        where = Path(path).absolute()
+        if not where.is_file():
+            raise MissingError("SOW-ENG-013", "there is no such file", place=str(where))
+        return Origin(None, None, where, None, options.clock()())
+    if path is not None:
+        raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
+    instance = _instance(options)
+    name = options.text("topic")
+    if name is None:
+        raise UsageError("SOW-SPK-013", "option topic is missing", hint="name a topic of the configuration")
+    topic = find_topic(instance, name, options.text("messageType"))
+    return Origin(instance.config, topic, None, None, instance.now)
+
+
+def find_journal(options: Options) -> Origin:
+    """A journal: of a configuration, or a directory of journal files.
+
+    ``topic`` is left to the reader: a journal may know topics that a configuration does not. Raises UsageError
+    ``SOW-SPK-012``, and ``SOW-SPK-014`` for a directory with journals of several instances.
+    """
+    path = options.text("path")
+    if options.text("config") is not None:
+        if path is not None:
+            raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
+        instance = _instance(options)
+        return Origin(instance.config, None, None, None, instance.now)
+    if path is None:
+        raise UsageError("SOW-SPK-012", "nothing says where to read", hint="give config, or path")
+    directory = Path(path).absolute()
+    name = options.text("instance") or _only_instance(directory)
+    return Origin(None, None, directory, name, options.clock()())
+
+
+def _instance(options: Options) -> Instance:
+    config = options.text("config")
+    assert config is not None
+    return Instance.open(Path(config).absolute(), root=options.text("root"), clock=options.clock())
+
+
+def _only_instance(directory: Path) -> str:
+    if not directory.is_dir():
+        raise MissingError("SOW-ENG-013", "there is no such directory", place=str(directory))
+    names = sorted({file.name.rsplit(".", 2)[0] for file in directory.glob("*.*.journal")})
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise MissingError("SOW-JRN-001", "there are no journal files", place=str(directory))
+    raise UsageError(
+        "SOW-SPK-014",
+        f"the directory holds journals of several instances: {', '.join(names)}",
+        place=str(directory),
+        hint="say which with option instance",
+    )

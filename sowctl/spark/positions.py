@@ -1,0 +1,139 @@
+"""One state of a topic for many tasks: fixed when the query is planned, found again or refused by every task.
+
+A snapshot of LMDB cannot be shared between processes, so each task opens its own and proves that it shows what the plan
+saw. A journalled topic is read up to the planned txid, whatever has been appended or applied since, as long as nothing
+of it that is newer has reached the store. sowctl-spark(7), CONSISTENCY.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.damage import naming_replay
+from sowctl.engine.overlay import Overlay, values_of
+from sowctl.engine.positions import check_position, open_log, refuse_other_topic
+from sowctl.engine.reading import open_source
+from sowctl.engine.sources import CurrentSource, Source
+from sowctl.errors import LockedError
+from sowctl.store.codec import TOMBSTONE
+from sowctl.store.env import Store
+from sowctl.store.meta import StoreMeta
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.spark.origin import Origin
+
+
+@dataclass(frozen=True)
+class Position:
+    """What the plan saw: lineage and txid of the store, and how far the journal is to be read.
+
+    ``until`` is None where no journal is behind the store: then the store must be exactly as it was. ``records`` is
+    about how many there are.
+    """
+
+    lineage: bytes
+    applied: int
+    digest: int
+    removal_mark: int
+    until: int | None
+    records: int
+
+
+def plan_position(origin: Origin) -> Position | None:
+    """The present position of a topic's store, None where there is no file (then each reading builds one)."""
+    path = origin.topic.file if origin.topic is not None else origin.path
+    if path is None or not path.exists():
+        return None
+    instance = origin.instance()
+    with Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait) as store:
+        meta = store.meta()
+    until = None
+    if origin.topic is not None and origin.topic.journalled and _has_journal(instance):
+        with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
+            until = log.last_txid()
+    return Position(meta.lineage, meta.applied, meta.digest, meta.removal_mark, until, meta.records)
+
+
+def open_planned(origin: Origin, position: Position | None, at: int | None) -> Source:
+    """The source of one task.
+
+    Raises LockedError ``SOW-SPK-020`` where the topic has moved on, and what readers raise.
+    """
+    instance = origin.instance()
+    if at is not None or position is None:
+        return open_source(instance, origin.target, at)
+    topic = origin.topic
+    path = topic.file if topic is not None else origin.path
+    assert path is not None
+    with ExitStack() as held:
+        with naming_replay(topic):
+            store = Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait)
+            held.callback(store.close)
+            snapshot = held.enter_context(store.snapshot())
+        meta = snapshot.meta
+        overlay = None
+        if topic is not None:
+            refuse_other_topic(topic, meta)
+        if position.until is None:
+            if (meta.lineage, meta.applied, meta.digest) != (position.lineage, position.applied, position.digest):
+                raise _moved(path)
+        else:
+            if meta.removal_mark != position.removal_mark and meta.removal_mark > origin.now:
+                raise _moved(path)
+            overlay = _overlay(instance, origin, meta, position.until, path)
+        now = origin.now if topic is not None else 0
+        return CurrentSource(held.pop_all(), snapshot, overlay, topic, now)
+
+
+def _overlay(instance: Instance, origin: Origin, meta: StoreMeta, until: int, path: Path) -> Overlay | None:
+    """The journal's entries behind the store, up to ``until``."""
+    topic = origin.topic
+    assert topic is not None
+    ref = topic.name, topic.message_type
+    with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
+        after = check_position(meta, log, ref, path)
+        if after > until and _newer(log, ref, until, after):
+            raise _moved(path)
+        if log.topic_state(ref).last_txid <= after:
+            return None
+        overlay = Overlay(history=topic.history is not None)
+        for block in log.blocks(after=after, until=until, topic=ref):
+            for key, value in zip(*values_of(block, ref, after=after, until=until), strict=True):
+                if value[0] & TOMBSTONE:
+                    overlay.delete(key, value)
+                else:
+                    overlay.put((key,), (value,))
+        return overlay
+
+
+def _newer(log: Journal, ref: tuple[str, str], until: int, applied: int) -> bool:
+    """Whether the store holds entries of the topic behind ``until``."""
+    if log.topic_state(ref).last_txid <= until:
+        return False
+    return any(
+        until < entry.txid <= applied
+        for block in log.blocks(after=until, until=applied, topic=ref)
+        for entry in block.entries()
+        if entry.topic == ref
+    )
+
+
+def _has_journal(instance: Instance) -> bool:
+    from sowctl.journal.reader import Journal
+
+    log, config = instance.log, instance.config
+    return log is not None and config is not None and Journal.exists(log.directory, config.name)
+
+
+def _moved(path: Path) -> LockedError:
+    return LockedError(
+        "SOW-SPK-020",
+        "the store has changed since the query was planned: its parts would not fit together",
+        place=str(path),
+        hint="run it again; with option pin the tasks read a copy that nobody changes",
+    )

@@ -1,0 +1,113 @@
+"""The columns of both data sources: names, types, which of them are there unless others are asked for.
+
+sowctl-spark(7), COLUMNS, is the contract. A schema that the caller declares chooses among them, and declares the
+message as bytes or as a struct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+    from sowctl.spark.options import Options
+
+PAYLOAD = "payload"
+STORE_COLUMNS: Mapping[str, str] = {
+    PAYLOAD: "BINARY",
+    "_sow_key": "DECIMAL(20,0)",
+    "_txid": "BIGINT",
+    "_timestamp": "TIMESTAMP",
+    "_expiration": "TIMESTAMP",
+    "_topic": "STRING",
+    "_user_key": "STRING",
+    "_correlation_id": "STRING",
+}
+JOURNAL_COLUMNS: Mapping[str, str] = {
+    PAYLOAD: "BINARY",
+    "_operation": "STRING",
+    "_sow_key": "DECIMAL(20,0)",
+    "_txid": "BIGINT",
+    "_timestamp": "TIMESTAMP",
+    "_expiration": "TIMESTAMP",
+    "_topic": "STRING",
+    "_message_type": "STRING",
+    "_client": "STRING",
+    "_sequence": "BIGINT",
+    "_user_key": "STRING",
+    "_correlation_id": "STRING",
+}
+ON_REQUEST = ("_user_key", "_correlation_id")
+"""Columns that are there only where they are named."""
+
+
+def ddl(columns: Mapping[str, str], chosen: tuple[str, ...] | None, payload: str | None) -> str:
+    """The schema as text. ``payload`` is the DDL of the message's fields, None for bytes.
+
+    Raises UsageError ``SOW-SPK-015`` for a column that does not exist.
+    """
+    names = chosen if chosen is not None else tuple(name for name in columns if name not in ON_REQUEST)
+    parts = []
+    for name in names:
+        if name not in columns:
+            raise _unknown(name, columns)
+        kind = columns[name]
+        if name == PAYLOAD and payload is not None:
+            kind = payload if payload.lower().startswith("struct<") else f"STRUCT<{payload}>"
+        parts.append(f"`{name}` {kind}")
+    return ", ".join(parts)
+
+
+def declared_payload(options: Options) -> str | None:
+    """The option ``payloadSchema``; an empty text where the fields are to be inferred, None for bytes."""
+    declared = options.text("payloadSchema")
+    default = "bytes" if declared is None else "struct"
+    if options.choice("payload", ("bytes", "struct"), default) == "bytes":
+        if declared is not None:
+            raise UsageError("SOW-SPK-016", "payloadSchema is given, but payload is bytes", hint="leave one out")
+        return None
+    return declared or ""
+
+
+def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Schema:
+    """The Arrow schema of the batches of a reader, exactly as Spark will compare it.
+
+    Raises UsageError ``SOW-SPK-015`` for columns that do not exist or have another type.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType as Struct
+
+    for field in schema.fields:
+        if field.name not in columns:
+            raise _unknown(field.name, columns)
+        wanted = columns[field.name]
+        if field.name == PAYLOAD and isinstance(field.dataType, Struct):
+            continue
+        if field.dataType != _types()[wanted]:
+            what = f"{wanted} or a STRUCT" if field.name == PAYLOAD else wanted
+            raise UsageError(
+                "SOW-SPK-015", f"column {field.name} is {what}, the schema says {field.dataType.simpleString()}"
+            )
+    made: pyarrow.Schema = to_arrow_schema(schema, timezone="UTC")
+    return made
+
+
+def _types() -> dict[str, Any]:
+    from pyspark.sql import types as t
+
+    return {
+        "BINARY": t.BinaryType(),
+        "BIGINT": t.LongType(),
+        "STRING": t.StringType(),
+        "TIMESTAMP": t.TimestampType(),
+        "DECIMAL(20,0)": t.DecimalType(20, 0),
+    }
+
+
+def _unknown(name: str, columns: Mapping[str, str]) -> UsageError:
+    return UsageError("SOW-SPK-015", f"there is no column {name!r}", hint="the columns: " + ", ".join(columns))

@@ -1,0 +1,156 @@
+"""The data sources ``sow`` and ``sow-journal``: options in, readers and writers out (sowctl-spark(7)).
+
+Spark makes these objects in its Python processes, from the options of one read or write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from sowctl.errors import UsageError
+from sowctl.spark.errors import carried
+from sowctl.spark.inference import infer
+from sowctl.spark.options import PAYLOAD, PLACE, Options
+from sowctl.spark.origin import find_journal, find_origin
+from sowctl.spark.pushdown import Range
+from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl, declared_payload
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+    from sowctl.spark.journalreader import JournalQuery
+    from sowctl.spark.journalstream import JournalStreamReader
+    from sowctl.spark.storereader import StoreQuery
+
+SAMPLES = 1000
+STORE_OPTIONS = (*PLACE, *PAYLOAD, "at", "filter", "numPartitions", "pin", "pushdown")
+JOURNAL_OPTIONS = (
+    *PLACE,
+    *PAYLOAD,
+    "operation",
+    "filter",
+    "fromTxid",
+    "toTxid",
+    "fromTime",
+    "toTime",
+    "partitionBytes",
+    "pushdown",
+    "start",
+    "maxEntries",
+    "failOnDataLoss",
+)
+
+
+class SowSource(DataSource):
+    """A store: one topic's records, now or at an instant."""
+
+    @classmethod
+    def name(cls) -> str:
+        """``sow``."""
+        return "sow"
+
+    def schema(self) -> str:
+        """The columns; a struct without a declared schema is inferred from a sample."""
+        with carried():
+            options = self._read_options()
+            payload = declared_payload(options)
+            if payload == "":
+                from sowctl.spark.storereader import sample
+
+                payload = infer(sample(_store_query(options), options.number("samples", SAMPLES, 1) or SAMPLES))
+            return ddl(STORE_COLUMNS, options.words("columns"), payload)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader; with push-down where option ``pushdown`` asks for it."""
+        from sowctl.spark.storereader import PushdownStoreReader, StoreReader
+
+        with carried():
+            options = self._read_options()
+            query = _store_query(options)
+            kind = PushdownStoreReader if options.flag("pushdown") else StoreReader
+            return kind(query, schema)
+
+    def _read_options(self) -> Options:
+        return Options(self.name(), self.options, STORE_OPTIONS)
+
+
+class JournalSource(DataSource):
+    """A journal: its entries, for batches and for streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        """``sow-journal``."""
+        return "sow-journal"
+
+    def schema(self) -> str:
+        """The columns; a struct without a declared schema is inferred from a sample."""
+        with carried():
+            options = self._read_options()
+            payload = declared_payload(options)
+            if payload == "":
+                from sowctl.spark.journalreader import sample
+
+                payload = infer(sample(_journal_query(options), options.number("samples", SAMPLES, 1) or SAMPLES))
+            return ddl(JOURNAL_COLUMNS, options.words("columns"), payload)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader; with push-down where option ``pushdown`` asks for it."""
+        from sowctl.spark.journalreader import JournalReader, PushdownJournalReader
+
+        with carried():
+            options = self._read_options()
+            kind = PushdownJournalReader if options.flag("pushdown") else JournalReader
+            return kind(_journal_query(options), schema)
+
+    def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 - Spark's name
+        """A reader for a stream."""
+        from sowctl.spark.journalstream import JournalStreamReader, Pace
+
+        with carried():
+            options = self._read_options()
+            latest = options.choice("start", ("earliest", "latest"), "earliest") == "latest"
+            pace = Pace(latest, options.number("maxEntries", None, 1), options.flag("failOnDataLoss", True))
+            return JournalStreamReader(_journal_query(options), pace, schema)
+
+    def _read_options(self) -> Options:
+        return Options(self.name(), self.options, JOURNAL_OPTIONS)
+
+
+def _store_query(options: Options) -> StoreQuery:
+    from sowctl.spark.pinning import pinned
+    from sowctl.spark.storereader import StoreQuery
+
+    query = StoreQuery(
+        find_origin(options),
+        options.instant("at"),
+        options.text("filter"),
+        options.number("numPartitions", None, 1),
+    )
+    pin = options.text("pin")
+    return query if pin is None else replace(query, origin=pinned(query.origin, query.at, pin), at=None)
+
+
+def _journal_query(options: Options) -> JournalQuery:
+    from sowctl.spark.journalreader import PARTITION_BYTES, JournalQuery
+
+    origin = find_journal(options)
+    topic, message_type = options.text("topic"), options.text("messageType")
+    if message_type is not None and topic is None:
+        raise UsageError("SOW-SPK-013", "option messageType goes with a topic", hint="give option topic, too")
+    if topic is not None and message_type is None and origin.config is not None:
+        found = [one for one in origin.config.topics if one.name == topic]
+        message_type = found[0].message_type if len(found) == 1 else None
+    return JournalQuery(
+        origin,
+        topic,
+        message_type,
+        options.choice("operation", ("publish", "delete", "all"), "all"),
+        options.text("filter"),
+        Range(options.number("fromTxid"), options.number("toTxid")),
+        Range(options.instant("fromTime"), options.instant("toTime")),
+        options.size("partitionBytes", PARTITION_BYTES),
+    )
