@@ -73,19 +73,22 @@ def unanchored_name(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: the Name of a journal topic is a regular expression without anchors, and records more than it seems to.
 
     Why: it is searched for anywhere in a topic name, and a dot stands for any character. A name that is plain but for
-    its dots is remarked on only where it really matches another topic of the file.
+    its dots is remarked on only where it matches another topic of the file that is not recorded by its own name.
     Example: ``<Name>ORDERS_.*</Name>`` also records ``OLD_ORDERS_1``.
     Instead: write ``^ORDERS_.*``, or ``^md\\.fx$`` for one name with a dot.
     """
     if not survey.regex_topics:
         return
     known: dict[str, str] = {}
+    recorded = set(survey.journal)
+    own = [entry for entry in survey.entries if entry.kind not in ("View", "ConflatedTopic")]
     for topic in node.all("Topic"):
         name, kind = topic.find("Name"), topic.value("MessageType") or ""
         if name is None or not is_pattern(name.text):
             continue
         if kind not in known:
-            known[kind] = "\n".join(sorted({entry.name for entry in survey.entries if entry.type == kind}))
+            others = {e.name for e in own if e.type == kind and (e.name, kind) not in recorded}
+            known[kind] = "\n".join(sorted(others))
         found = _surprises(name.text, known[kind])
         if found:
             message = (
