@@ -93,7 +93,7 @@ def awkward_name(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     name = node.find("Name")
     if name is not None and (found := sorted(set(name.text) & set(" /\\$~\t\n"))):
-        listed = ", ".join("space" if character.isspace() else character for character in found)
+        listed = ", ".join("a space" if character.isspace() else character for character in found)
         message = f"instance Name '{name.text}' contains {listed}; it is used in file names and shell commands"
         yield Problem(name, message, "use letters, digits, -, _ and dots")
 
@@ -147,7 +147,9 @@ def unused_definition(node: Node, survey: Survey) -> Iterator[Problem]:
         for found in survey.nodes(subject):
             name = found.value("Name")
             if name and name not in used and "udf" not in (found.value("Library") or ""):
-                yield Problem(found, f"unused {subject} '{name}'", "remove it, or refer to it")
+                yield Problem(
+                    found, f"unused {subject} '{name}'", "remove it, or correct the reference that was meant for it"
+                )
 
 
 def _module_words(survey: Survey) -> set[str | None]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple
 
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern, search_of
-from sowctl.config.rules.measures import interval, interval_text, size, switch, within
+from sowctl.config.rules.measures import interval, size, switch, within
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Step, Survey
+from sowctl.config.rules.survey import Survey
 from sowctl.errors import ConfigError
 
 USUAL_FLUSH = 100_000_000
@@ -173,12 +175,10 @@ def acknowledgements_expire_early(node: Node, survey: Survey) -> Iterator[Proble
     """
     given = node.find("InactiveClientAckExpiration")
     number = interval(given)
-    ages = [age for step in survey.doing("do-remove-journal") if (age := interval(step.option("Age"))) is not None]
-    if given is not None and number is not None and ages and number < max(ages):
-        message = (
-            f"InactiveClientAckExpiration {given.text} is shorter than journal retention ({interval_text(max(ages))})"
-        )
-        yield Problem(given, f"{message}: duplicates are not detected", f"write {interval_text(max(ages))} or more")
+    kept = min(_ages("do-remove-journal", survey), key=attrgetter("nanoseconds"), default=None)
+    if given is not None and number is not None and kept is not None and number < kept.nanoseconds:
+        message = f"InactiveClientAckExpiration {given.text} is shorter than journal retention ({kept.text})"
+        yield Problem(given, f"{message}: duplicates are not detected", f"write {kept.text} or more")
 
 
 def removed_too_early(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -188,36 +188,48 @@ def removed_too_early(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: remove-journal with ``<Age>1d</Age>`` beside a Queue with ``<Expiration>7d</Expiration>``.
     Instead: keep journals longer than the longest of the others, and archive them before.
     """
-    removals = [(age, step) for step in survey.doing("do-remove-journal") if (age := _age(step)) is not None]
-    if not removals:
+    removal = min(_ages("do-remove-journal", survey), key=attrgetter("nanoseconds"), default=None)
+    if removal is None:
         return
-    first, removal = min(removals, key=lambda pair: pair[0])
-    for step in survey.doing("do-archive-journal"):
-        archive = _age(step)
-        if archive is not None and archive >= first:
-            message = f"archive Age {interval_text(archive)} is not below remove Age {interval_text(first)}"
-            yield Problem(step.option("Age") or step.node, f"{message}: archive never happens", "archive earlier")
-    needs = list(_needs(survey))
-    if needs:
-        need, words = max(needs)
-        if first < need:
-            message = f"remove-journal Age {interval_text(first)} is shorter than {words} ({interval_text(need)})"
-            hint = f"keep journals {interval_text(need)} or longer"
-            yield Problem(removal.option("Age") or removal.node, message, hint)
+    for archive in _ages("do-archive-journal", survey):
+        if archive.nanoseconds >= removal.nanoseconds:
+            message = f"archive Age {archive.text} is not below remove Age {removal.text}: archive never happens"
+            yield Problem(archive.node, message, "give archive-journal the smaller Age")
+    need = max(_needs(survey), key=lambda pair: pair[0].nanoseconds, default=None)
+    if need is not None and removal.nanoseconds < need[0].nanoseconds:
+        message = f"remove-journal Age {removal.text} is shorter than {need[1]} ({need[0].text})"
+        yield Problem(removal.node, message, f"keep journals {need[0].text} or longer")
 
 
-def _age(step: Step) -> int | None:
-    return interval(step.option("Age"))
+class _Span(NamedTuple):
+    """An interval of the file, as it is written, and its element."""
+
+    nanoseconds: int
+    text: str
+    node: Node
 
 
-def _needs(survey: Survey) -> Iterator[tuple[int, str]]:
+def _span(node: Node | None) -> Iterator[_Span]:
+    number = interval(node)
+    if node is not None and number is not None:
+        yield _Span(number, node.text, node)
+
+
+def _ages(module: str, survey: Survey) -> Iterator[_Span]:
+    """The Age of each step of a module; an action with an If is for emergencies and does not count."""
+    for step in survey.doing(module):
+        if step.action.find("If") is None:
+            yield from _span(step.option("Age"))
+
+
+def _needs(survey: Survey) -> Iterator[tuple[_Span, str]]:
     """How far back queues and histories of journaled topics reach, and what reaches so far."""
     for node in survey.nodes("Queues"):
-        if (need := interval(node.find("Expiration"))) is not None:
-            yield need, f"Expiration of queue '{survey.entry(node).name}'"
+        name = survey.entry(node).name
+        yield from ((span, f"Expiration of queue '{name}'") for span in _span(node.find("Expiration")))
     for node in survey.nodes("Topic"):
         entry = survey.entry(node)
         for history in node.all("History"):
-            need = interval(history.find("Window"))
-            if need is not None and survey.journalled(entry.name, entry.type):
-                yield need, f"History of topic '{entry.name}'"
+            if survey.journalled(entry.name, entry.type):
+                window = history.find("Window")
+                yield from ((span, f"History of topic '{entry.name}'") for span in _span(window))

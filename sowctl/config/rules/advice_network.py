@@ -28,7 +28,7 @@ def replication_name(node: Node, survey: Survey) -> Iterator[Problem]:
     name, kind = node.find("Name"), node.value("Type") or ""
     if name is not None and name.text and _replicates(node) and name.text != kind:
         message = f"replication Transport Name '{name.text}' should equal its Type"
-        yield Problem(name, message, f"write <Name>{kind}</Name>, and in what refers to it")
+        yield Problem(name, message, f"write <Name>{kind}</Name> here and wherever the name is used")
 
 
 def no_sync_destination(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -88,7 +88,7 @@ def _lacking(destination: Node, survey: Survey) -> str | None:
     topics = list(destination.all("Topic"))
     for topic in topics:
         if topic.find("Filter") is not None:
-            return f"a Filter keeps part of '{topic.value('Name')}' from it"
+            return f"a Filter holds part of '{topic.value('Name')}' back"
     sent = [(topic.value("Name") or "", topic.value("MessageType")) for topic in topics]
     exact = set(sent)
     patterns = [pair for pair in sent if survey.regex_topics and is_pattern(pair[0])]

@@ -52,7 +52,7 @@ def compacts_often(node: Node, survey: Survey) -> Iterator[Problem]:
     for step in survey.doing("do-compact-sow"):
         every = often.get(id(step.action))
         if every is not None:
-            message = f"compact-sow every {every.text} pauses updates that often"
+            message = f"compact-sow every {every.text} pauses updates each time"
             yield Problem(every, message, "run it at a quiet time, such as Sunday at 03:00")
 
 

@@ -147,7 +147,7 @@ def log_shows_data(node: Node, survey: Survey) -> Iterator[Problem]:
     where = node.find("Level", "Levels") or node
     if verbose and (production or not excluded):
         also = "" if excluded else f" and logon commands ({LOGON})"
-        hint = "write info in production" if excluded else f"write info, or add <ExcludeErrors>{LOGON}</ExcludeErrors>"
+        hint = "write info in production" if excluded else f"write info; while more is needed, exclude {LOGON}"
         yield Problem(where, f"level {verbose[0]} logs message data{also}", hint)
     elif not verbose and not excluded and _names_logon(node.value("IncludeErrors")):
         included = node.find("IncludeErrors") or node

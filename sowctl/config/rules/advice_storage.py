@@ -84,7 +84,8 @@ def slab_too_small(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     slab, largest = _slab(node), survey.facts.largest_message
     if slab is not None and largest is not None and slab - OVERHEAD >= largest and slab < 4 * largest:
-        message = f"SlabSize {size_text(slab)} is below 4 x the largest message ({size_text(largest)})"
+        default = "" if node.find("SlabSize") else " (default)"
+        message = f"SlabSize {size_text(slab)}{default} is below 4 x the largest message ({size_text(largest)})"
         yield Problem(node.find("SlabSize") or node, message, f"write <SlabSize>{_fitting(largest)}</SlabSize>")
 
 
@@ -170,8 +171,8 @@ def hint_above_memory(node: Node, survey: Survey) -> Iterator[Problem]:
     memory = survey.facts.memory
     needed = BYTES_PER_KEY << (number - 1).bit_length()
     if needed > (memory or NO_MACHINE):
-        there = f"memory, {size_text(memory)}, allows" if memory else f"memory allows ({size_text(NO_MACHINE)} assumed)"
-        message = f"ExpectedKeyCountHint {hint.text} needs at least {size_text(needed)}, more than {there}"
+        there = f"({size_text(memory)}) allows" if memory else f"allows ({size_text(NO_MACHINE)} assumed)"
+        message = f"ExpectedKeyCountHint {hint.text} needs at least {size_text(needed)}, more than memory {there}"
         yield Problem(hint, message, "write the number of records that are really expected")
 
 
@@ -190,7 +191,11 @@ def index_repeats_key(node: Node, survey: Survey) -> Iterator[Problem]:
     for index in indexes:
         if known and {key.text for key in index.all("Key")} == known:
             what = "Grouping" if view else "Key"
-            yield Problem(index, f"HashIndex repeats the {what} fields ({', '.join(sorted(known))})", "remove it")
+            yield Problem(
+                index,
+                f"HashIndex repeats the {what} fields ({', '.join(sorted(known))})",
+                "remove it: they are indexed anyway",
+            )
 
 
 def _grouped(view: Node) -> set[str] | None:

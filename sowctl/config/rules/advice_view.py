@@ -176,4 +176,6 @@ def join_fans_out(node: Node, survey: Survey) -> Iterator[Problem]:
             keys = {key.text for key in found.node.all("Key")}
             if found.kind == "Topic" and keys and not keys <= set(paths):
                 message = f"Join fan-out: an update of '{right_name}' touches every matching row of '{left_name}'"
-                yield Problem(join, message, f"know the cost; keep updates of '{right_name}' rare")
+                yield Problem(
+                    join, message, f"the more rows match, the dearer; publish '{right_name}' no more often than needed"
+                )
