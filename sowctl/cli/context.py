@@ -91,18 +91,27 @@ class Invocation:
             hint="give --config FILE or set SOWCTL_CONFIG; 'sowctl demo' makes an instance to try",
         )
 
-    def open_instance(self, *targets: str) -> Instance:
+    def open_instance(self, *targets: str, fix_names: bool = False) -> Instance:
         """The instance of the configuration, for use in a ``with`` statement. Raises what opening raises.
 
-        Where no configuration is named or found and all ``targets`` are files, an instance without one.
+        Where no configuration is named or found and all ``targets`` are files, an instance without one. ``fix_names``:
+        it shows FIX messages with the names of their tags.
         """
+        instance = self._opened(targets)
+        if fix_names:
+            from dataclasses import replace
+
+            return replace(instance, fix_names=True)
+        return instance
+
+    def _opened(self, targets: tuple[str, ...]) -> Instance:
         from sowctl.engine.instance import Instance
 
         if self.own_process:
             from sowctl.cli.lastwords import prepare
 
             prepare(as_json=self.settings.error_format == "json")
-        if targets and not self._has_config() and all(map(_is_path, targets)):
+        if targets and not self.has_config() and all(map(_is_path, targets)):
             self.detail("no configuration; the targets are files")
             return Instance(
                 None, self.clock, self.seam, self.lock_wait, notify=self.note, holder=f"sowctl {self.command}"
@@ -121,7 +130,8 @@ class Invocation:
             holder=f"sowctl {self.command}",
         )
 
-    def _has_config(self) -> bool:
+    def has_config(self) -> bool:
+        """Whether a configuration is named or found."""
         named = self.settings.config or self.environ.get("SOWCTL_CONFIG")
         return bool(named) or any(Path(name).is_file() for name in CONFIG_NAMES)
 

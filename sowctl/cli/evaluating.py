@@ -14,8 +14,9 @@ from sowctl.engine.evalfile import evaluate_file, processes
 from sowctl.engine.evaluate import Evaluator, Part, Source, evaluate
 from sowctl.errors import UsageError
 from sowctl.expressions.environment import Environment
-from sowctl.messages.framing import FrameReader
-from sowctl.messages.types import type_names
+from sowctl.messages.base import MessageType
+from sowctl.messages.framing import FrameReader, default_framing
+from sowctl.messages.types import get_type, type_names
 from sowctl.output.display import display, display_json, display_lines
 
 
@@ -26,17 +27,17 @@ def evaluate_inputs(
     *,
     matches: bool,
     message_type: str,
-    framing: str,
+    framing: str | None,
     skips: bool,
 ) -> int:
-    """Evaluate and print; returns the exit status. Raises what compiling and reading raise."""
-    if message_type not in type_names():
-        known = ", ".join(type_names())
-        raise UsageError("SOW-CLI-026", f"there is no message type {message_type!r}", hint=f"known types: {known}")
+    """Evaluate and print; returns the exit status. Raises what compiling and reading raise.
+
+    ``framing`` None: that of the message type.
+    """
+    kind = _type(invocation, message_type)
+    framing = framing or default_framing(kind.kind)
     environment = Environment(invocation.clock)
-    evaluator = Evaluator(
-        expression, environment, matches=matches, message_type=message_type, framing=framing, stops=not skips
-    )
+    evaluator = Evaluator(expression, environment, matches=matches, message_type=kind, framing=framing, stops=not skips)
     stdout = invocation.streams.stdout
     shown = is_terminal(stdout)
     refused = 0
@@ -52,6 +53,23 @@ def evaluate_inputs(
                 place = display(f"{one.source}:{one.line}")
                 invocation.warn(f"[{one.code}] {place}: {display(one.message)}")
     return 3 if refused else 0
+
+
+def _type(invocation: Invocation, name: str) -> MessageType:
+    """The message type of this name: as --config defines it, else the built-in one, else that of a configuration here.
+
+    Raises UsageError ``SOW-CLI-026`` where nothing knows it.
+    """
+    if invocation.settings.config is None and name in type_names():
+        return get_type(name)
+    if invocation.has_config():
+        with invocation.open_instance() as instance:
+            assert instance.config is not None
+            if name in instance.config.types or name in type_names():
+                return instance.type_of(name)
+    known = ", ".join(type_names())
+    hint = f"known types: {known}; with --config also those of its MessageTypes"
+    raise UsageError("SOW-CLI-026", f"there is no message type {name!r}", hint=hint)
 
 
 def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], framing: str) -> Iterator[Part]:

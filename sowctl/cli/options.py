@@ -11,6 +11,7 @@ from typing import Annotated, TypeAlias
 from sowctl.cli.declare import Argument, Option, Parameter, Shape, option
 
 FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack")
+FRAMINGS = ("lines", "nul", "length", "envelope")
 PANEL = "Global options"
 OUTPUT = "Output options"
 
@@ -64,6 +65,18 @@ Lengths: TypeAlias = Annotated[
 Template: TypeAlias = Annotated[
     str | None,
     option("--template", help="a text per record: {/path}, {data}, {sow_key}, {topic}, {timestamp}", panel=OUTPUT),
+]
+FixNames: TypeAlias = Annotated[
+    bool,
+    option("--fix-names", help="show FIX tags by the names that the standard gives them", panel=OUTPUT),
+]
+Framing: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--framing",
+        help="how messages are told apart in the input; default lines, or length for types with bytes of any kind",
+        choices=FRAMINGS,
+    ),
 ]
 Output: TypeAlias = Annotated[
     str | None,

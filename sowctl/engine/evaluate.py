@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sowctl.engine.reports import Rejected
     from sowctl.expressions.compile import Filter, Value
     from sowctl.expressions.environment import Environment, Header
+    from sowctl.messages.base import MessageType
     from sowctl.messages.envelope import Envelope
     from sowctl.messages.framing import Chunk
 
@@ -69,7 +70,7 @@ class Evaluator:
         environment: Environment,
         *,
         matches: bool = False,
-        message_type: str = "json",
+        message_type: str | MessageType = "json",
         framing: str = "lines",
         stops: bool = True,
     ) -> None:
@@ -80,9 +81,9 @@ class Evaluator:
         self._environment = environment
         self._stops = stops
         self._end = _ENDS.get(framing)
-        kind = get_type(message_type)
+        kind = get_type(message_type) if isinstance(message_type, str) else message_type
         if self.compiled.slots and not kind.filterable:
-            words = f"messages of type {message_type} have no fields: this expression cannot be applied"
+            words = f"messages of type {kind.name} have no fields: this expression cannot be applied"
             raise UsageError("SOW-QRY-003", words)
         self._extract = kind.extractor(self.compiled.slots)
         self._once: _Once | None = getattr(self._extract, "once", None)

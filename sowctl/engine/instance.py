@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from sowctl.engine.writer import TopicWriter
     from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
+    from sowctl.messages.definition import TypeDefinition
+
+
+def _named(found: str | TypeDefinition) -> TypeDefinition:
+    """A type that shows the tags of FIX messages by name."""
+    from sowctl.messages.definition import TypeDefinition
+
+    if isinstance(found, str):
+        found = TypeDefinition(found, found)
+    return replace(found, tag_names=True, parts=tuple(map(_named, found.parts)))
 
 
 def _silent(_: str) -> None:
@@ -36,8 +46,8 @@ def _unopened(_: TopicConfig) -> TopicWriter | None:
 class Instance:
     """One instance. ``lock_wait`` in seconds; ``random(n)`` gives n random bytes; ``notify`` takes remarks for people.
 
-    ``config`` is None where a verb works on a bare ``.sow`` file. ``opened`` gives the writer of a topic that a session
-    of this run has open, because a store is opened but once in a process.
+    ``config`` is None where a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened``
+    gives the writer of a topic that a session of this run has open, because a store is opened but once in a process.
     """
 
     config: InstanceConfig | None = None
@@ -49,6 +59,7 @@ class Instance:
     holder: str = "sowctl"
     working: Path = field(default_factory=Path)
     opened: Callable[[TopicConfig], TopicWriter | None] = _unopened
+    fix_names: bool = False
 
     @classmethod
     def open(
@@ -101,7 +112,8 @@ class Instance:
         """
         from sowctl.messages.types import get_type
 
-        return get_type(self.config.types.get(name, name) if self.config is not None else name)
+        found = self.config.types.get(name, name) if self.config is not None else name
+        return get_type(_named(found) if self.fix_names else found)
 
     @property
     def functions(self) -> Mapping[str, Function]:

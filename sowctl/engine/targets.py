@@ -32,7 +32,7 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
     An exact name wins; then an existing path with ``/`` or ``.sow``; then, unless ``literal``, a regular expression
     over the names. Raises UsageError ``SOW-ENG-030`` (ambiguous), MissingError ``SOW-ENG-012`` (nothing of that name).
     """
-    name, message_type = _split(text, message_type)
+    name, message_type = split_target(text, message_type)
     exact = _exact(instance, name, message_type)
     if exact is not None:
         return [Target(topic=exact)]
@@ -60,7 +60,7 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
 
 def find_topic(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
     """The one SOW topic of this exact name. Raises as :func:`resolve` does."""
-    name, message_type = _split(text, message_type)
+    name, message_type = split_target(text, message_type)
     found = _exact(instance, name, message_type)
     if found is None:
         raise _missing(instance, name)
@@ -72,7 +72,8 @@ def find_publishable(instance: Instance, text: str, message_type: str | None = N
     return find_topic(instance, text, message_type)
 
 
-def _split(text: str, message_type: str | None) -> tuple[str, str | None]:
+def split_target(text: str, message_type: str | None = None) -> tuple[str, str | None]:
+    """Name and message type of ``[type].[name]``; any other text is a name, of the type that was given besides."""
     match = _TYPED.fullmatch(text)
     return (match[2], match[1]) if match else (text, message_type)
 

@@ -26,5 +26,7 @@ class TypeDefinition:
     proto_file: str = ""
     proto_paths: tuple[str, ...] = ()
     directory: str = "."
+    tag_names: bool = False
+    """Whether a view of a fix message has names in the place of the standard's common tags."""
     place: str = ""
     """Where it stands in the configuration, for error messages."""

@@ -6,6 +6,10 @@ checked or computed of what FIX says about sessions: body length and checksum ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sowctl.messages.base import MAX_MESSAGE
+from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.tagvalue import TagValueType
 
 
@@ -13,6 +17,18 @@ class FixType(TagValueType):
     """FIX messages; SOH separates fields unless a definition says otherwise."""
 
     kind = "fix"
+
+    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+        super().__init__(max_message, definition=definition)
+        self._named = definition is not None and definition.tag_names
+
+    def names(self) -> Mapping[bytes, str]:
+        """Those of the standard's common tags, for a definition that asks for them."""
+        if not self._named:
+            return {}
+        from sowctl.messages.fixtags import TAG_NAMES
+
+        return TAG_NAMES
 
     def may_write(self, tag: bytes) -> bool:
         """Tags of digits."""

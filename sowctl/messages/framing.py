@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sowctl.messages.envelope import Envelope
 
 FRAMINGS = ("lines", "nul", "length", "envelope")
+LINE_TYPES = frozenset({"json", "fix", "nvfix", "xml", "binary"})
+"""Kinds of message types whose messages are lines unless somebody says otherwise; those of all others have lengths."""
 CHUNK = 1 << 20
 
 TOO_LONG = "SOW-INP-001"
@@ -37,6 +39,11 @@ UNREADABLE = "SOW-INP-005"
 
 Places = tuple[Sequence[int], Sequence[int]]
 """Line (or message) numbers from 1, and byte offsets in the input."""
+
+
+def default_framing(kind: str) -> str:
+    """The framing of messages of a kind of message type where none is given."""
+    return "lines" if kind in LINE_TYPES else "length"
 
 
 class RefusedFrame:

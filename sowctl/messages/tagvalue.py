@@ -107,24 +107,25 @@ class TagValueType:
         made = [(tag, self._field(tag, value)) for tag, (_, value) in zip(tags, fields, strict=True)]
         return self._text(assigned([], made), self.separator)
 
-    def view(self, payload: bytes, names: Mapping[bytes, str] | None = None) -> bytes:
-        """One JSON object: arrays for repeated tags, numbers as written where JSON has them so, NULL for no value.
-
-        ``names``: what to call some tags instead.
-        """
+    def view(self, payload: bytes) -> bytes:
+        """One JSON object: arrays for repeated tags, numbers as written where JSON has them so, null for no value."""
         from sowctl.messages.jsontext import quoted, untyped_text
 
+        names = self.names()
         found: dict[str, list[bytes]] = {}
         for piece in payload.split(self.separator):
             tag, equals, value = piece.partition(b"=")
             if equals:
-                name = names.get(tag) if names is not None else None
-                found.setdefault(tag.decode("utf-8", "replace") if name is None else name, []).append(value)
+                found.setdefault(names.get(tag) or tag.decode("utf-8", "replace"), []).append(value)
         members = []
         for name, values in found.items():
             texts = [untyped_text(value) for value in values]
             members.append(quoted(name) + b":" + (texts[0] if len(texts) == 1 else b"[" + b",".join(texts) + b"]"))
         return b"{" + b",".join(members) + b"}"
+
+    def names(self) -> Mapping[bytes, str]:
+        """What a view calls some tags instead."""
+        return {}
 
     def may_write(self, tag: bytes) -> bool:
         """Whether a field of this tag can be written."""

@@ -6,14 +6,15 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Argument, option
+from sowctl.cli.options import Framing
 
 EXAMPLES = (
     "sowctl eval 'CONCAT(/symbol, UPPER(/region))' orders.ndjson",
     "sowctl eval --filter \"/price > 90 AND /region = 'EMEA'\" orders.ndjson",
     "cat fills.ndjson | sowctl eval --filter '/qty >= 1000'",
     "echo '{\"a\":1}' | sowctl eval '/a + 1'",
+    "printf '55=IBM\\00138=5\\001' | sowctl eval --message-type fix 'CONCAT(/55, /38)'",
 )
-FRAMINGS = ("lines", "nul", "length", "envelope")
 
 
 def run(
@@ -25,10 +26,10 @@ def run(
     filter: Annotated[
         bool, option("--filter", "-f", help="print the messages for which the expression is true, as they came")
     ] = False,
-    message_type: Annotated[str, option("--message-type", help="the type of the messages", metavar="TYPE")] = "json",
-    framing: Annotated[
-        str, option("--framing", help="how messages are told apart in the input", choices=FRAMINGS)
-    ] = "lines",
+    message_type: Annotated[
+        str, option("--message-type", help="the type of the messages; see sowctl-messages(7)", metavar="TYPE")
+    ] = "json",
+    framing: Framing = None,
     null: Annotated[bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")] = False,
     on_error: Annotated[
         str, option("--on-error", help="at a bad message: stop there, or skip it", choices=("stop", "skip"))
@@ -37,8 +38,9 @@ def run(
         bool, option("--explain", help="print how the expression is evaluated, and read no message")
     ] = False,
 ) -> int:
-    """Evaluate an expression over every message, without configuration or store.
+    """Evaluate an expression over every message, without a store.
 
+    A configuration is read only for message types that it defines, where --config names it or TYPE is not built in.
     Prints the value for each message as one JSON value a line; with --filter the messages themselves for which the
     expression is true, framed as they came. Ends with status 2 for an expression that does not compile, 3 where a
     message was refused, 7 where a pattern needed too many steps.

@@ -10,6 +10,7 @@ from sowctl.cli.options import (
     At,
     Columns,
     Delimiter,
+    FixNames,
     Force,
     Format,
     Lengths,
@@ -39,6 +40,7 @@ def run(
     format: Format = None,
     meta: Meta = False,
     columns: Columns = None,
+    fix_names: FixNames = False,
     delimiter: Delimiter = None,
     null: Null = False,
     length_prefix: Lengths = False,
@@ -56,7 +58,7 @@ def run(
     from sowctl.cli.when import instant
 
     sink = Sink(invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force))
-    with invocation.open_instance(target) as instance:
+    with invocation.open_instance(target, fix_names=fix_names) as instance:
         where = one(instance, target, message_type)
         batch, missing = records(instance, where, keys, instant(invocation, at), fields=fields)
         sink.write([batch])

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import Columns, Force, Format, Output
+from sowctl.cli.options import Columns, FixNames, Force, Format, Output
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -36,6 +36,7 @@ def run(
     no_data: Annotated[bool, option("--no-data", help="leave out the payloads")] = False,
     format: Format = None,
     columns: Columns = None,
+    fix_names: FixNames = False,
     output: Output = None,
     force: Force = False,
 ) -> int:
@@ -50,11 +51,14 @@ def run(
     from sowctl.cli.rows import entries_of
     from sowctl.cli.when import position
     from sowctl.engine.journals import EntryFilter, dump
+    from sowctl.engine.targets import split_target
 
     begin, end = position(invocation, first), position(invocation, last)
     sink = Sink(invocation, Choice(format, meta=True, columns=columns, output=output, force=force))
+    name, message_type = split_target(topic) if topic is not None else (None, None)
     wanted = EntryFilter(
-        topic=topic,
+        topic=name,
+        message_type=message_type,
         keys=frozenset(map(_key, keys)) if keys else None,
         client=client,
         from_time=begin.time,
@@ -64,7 +68,7 @@ def run(
         limit=entries[1] if entries else None,
     )
     where = Path(directory) if directory is not None else None
-    with invocation.open_instance() as instance:
+    with invocation.open_instance(fix_names=fix_names) as instance:
         batches = dump(instance, wanted, data=not no_data, directory=where)
         sink.write(entries_of(batches, skip=entries[0] - 1 if entries else 0))
     return 0

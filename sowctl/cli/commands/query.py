@@ -11,6 +11,7 @@ from sowctl.cli.options import (
     Columns,
     Delimiter,
     Filter,
+    FixNames,
     Force,
     Format,
     Lengths,
@@ -68,6 +69,7 @@ def run(
     format: Format = None,
     meta: Meta = False,
     columns: Columns = None,
+    fix_names: FixNames = False,
     delimiter: Delimiter = None,
     null: Null = False,
     length_prefix: Lengths = False,
@@ -106,7 +108,7 @@ def run(
         by_time=meta,
     )
     with (
-        invocation.open_instance(target) as instance,
+        invocation.open_instance(target, fix_names=fix_names) as instance,
         closing(query(instance, resolve(instance, target, message_type, literal=literal_topic), options)) as result,
     ):
         if count:

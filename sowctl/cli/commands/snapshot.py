@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import option
-from sowctl.cli.options import Columns, Force, Format, MessageType, Meta, Summary, Target
+from sowctl.cli.options import Columns, FixNames, Force, Format, MessageType, Meta, Summary, Target
 
 EXAMPLES = (
     "sowctl snapshot orders --at 2026-01-05T10:00:00Z > ten.ndjson",
@@ -27,6 +27,7 @@ def run(
     format: Format = None,
     meta: Meta = False,
     columns: Columns = None,
+    fix_names: FixNames = False,
     summary: Summary = None,
 ) -> int:
     """Write the state of a topic as of a time.
@@ -50,7 +51,7 @@ def run(
     if output is None or not output.endswith(".sow"):
         sink = Sink(invocation, Choice(format, meta, columns, output=output, force=force))
         with (
-            invocation.open_instance(target) as instance,
+            invocation.open_instance(target, fix_names=fix_names) as instance,
             closing(query(instance, [one(instance, target, message_type)], QueryOptions(at=time))) as result,
         ):
             sink.write(result)
