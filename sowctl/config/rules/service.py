@@ -108,7 +108,8 @@ def version_needed(node: Node, survey: Survey) -> Iterator[Problem]:
     known = tuple(int(part) for part in REFERENCE_VERSION.split("."))
     for asked in node.all("RequiredMinimumVersion", "SuggestedMinimumVersion"):
         parts = asked.text.split(".")
-        if all(part.isascii() and part.isdigit() for part in parts) and tuple(map(int, parts))[:3] > known:
+        numbers = all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts)
+        if numbers and tuple(map(int, parts))[:3] > known:
             message = f"file needs version {asked.text}; the dialect is known up to {REFERENCE_VERSION}"
             level = Level.WARNING if asked.tag.startswith("Suggested") else None
             yield Problem(asked, message, "it may use what is not known here", level=level)
