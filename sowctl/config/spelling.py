@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+
+from sowctl.config.document import Node
 
 
 def distance(left: str, right: str, limit: int = 2) -> int:
@@ -26,8 +29,11 @@ def distance(left: str, right: str, limit: int = 2) -> int:
 
 def nearest(word: str, known: Iterable[str], limit: int = 2) -> str | None:
     """The known word within ``limit`` edits of ``word``, letter case aside; None when there is none."""
-    if len(word) > 80:
-        return None
+    return None if len(word) > 80 else _nearest(word, tuple(known), limit)
+
+
+@lru_cache(maxsize=4096)
+def _nearest(word: str, known: tuple[str, ...], limit: int) -> str | None:
     lowered = word.lower()
     best, found = limit + 1, None
     for candidate in known:
@@ -35,3 +41,8 @@ def nearest(word: str, known: Iterable[str], limit: int = 2) -> str | None:
         if far < best and far < max(len(word), 2):
             best, found = far, candidate
     return found
+
+
+def meant(node: Node, tag: str) -> bool:
+    """Whether a child is this tag misspelled: then S002 says so, and to call the element missing would say it twice."""
+    return any(nearest(child.tag, (tag,)) for child in node.children if child.tag != tag)

@@ -44,7 +44,10 @@ def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Fin
         below = row.child(child.tag)
         if below is None:
             if row.kind != "open":
-                yield _unknown(child, row, node)
+                unknown, close = _unknown(child, row, node)
+                yield unknown
+                # The element that was meant is not missing too.
+                seen.setdefault(close or "", 0)
             continue
         seen[below.tag] = seen.get(below.tag, 0) + 1
         if child.tag != below.tag:
@@ -106,21 +109,24 @@ def _level(rule: str) -> Level:
     return Level.INFO if rule in _INFORMATION else Level.WARNING
 
 
-def _unknown(child: Node, row: Element, node: Node) -> Finding:
+def _unknown(child: Node, row: Element, node: Node) -> tuple[Finding, str | None]:
+    """The finding about an element that is not known here, and the known one that it was meant to be."""
     if child.tag in TOLERATED:
         message = f"unknown element {child.tag} in {node.tag}"
-        return at_node("S002", child, message, _HINTS.get(child.tag, "it is not documented"), level=Level.WARNING)
+        hint = _HINTS.get(child.tag, "it is not documented")
+        return at_node("S002", child, message, hint, level=Level.WARNING), None
     homes = _homes(child.tag)
     if homes:
         message = f"{child.tag} is not allowed here; {homes}"
-        return at_node("S001", child, message, f"move it out of {node.tag}")
+        return at_node("S001", child, message, f"move it out of {node.tag}"), None
     from sowctl.config.spelling import nearest
 
     close = nearest(child.tag, (below.tag for below in row.children))
     message = f"unknown element {child.tag} in {node.tag}"
     if close is None:
-        return at_node("S002", child, message)
-    return at_node("S002", child, f"{message}; did you mean {close}?", f"write <{close}>; names are case-sensitive")
+        return at_node("S002", child, message), None
+    hint = f"write <{close}>; names are case-sensitive"
+    return at_node("S002", child, f"{message}; did you mean {close}?", hint), close
 
 
 def _homes(tag: str) -> str | None:

@@ -22,6 +22,8 @@ from sowctl.config.texts import check_text
 from sowctl.findings import Finding, Level
 
 _TOPIC_NAMES = frozenset({"UnderlyingTopic", "Name"})
+_ECHOES = {"F006": ("F016", "S035", "F018")}
+"""By a rule about an element, what need not be said about the same one: a Filter that must go is not judged further."""
 
 
 def validate(
@@ -74,7 +76,13 @@ def examine(
     if document is None:
         return findings, ()
     findings.extend(_checked(document, wanted))
-    return findings, document.sources
+    return _without_echoes(findings), document.sources
+
+
+def _without_echoes(findings: list[Finding]) -> list[Finding]:
+    """The findings less those that only follow from another one about the same element."""
+    spoken = {(echo, f.place.element) for f in findings for echo in _ECHOES.get(f.id, ())}
+    return [finding for finding in findings if (finding.id, finding.place.element) not in spoken]
 
 
 def ordered(findings: Iterable[Finding], sources: Iterable[Source], main: str) -> list[Finding]:

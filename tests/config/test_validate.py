@@ -40,7 +40,7 @@ def test_one_defect_each(row: dict[str, str]) -> None:
     if row["path"].startswith("/") and row["rule"] not in ("X001", "X014", "S003"):
         assert re.sub(r"\[\d+\]", "", found[0].place.element or "") == re.sub(r"\[\d+\]", "", row["path"])
     # One defect may break two rules, but no bystander is blamed.
-    allowed = {"S002": {"S022"}, "F006": {"F016"}, "S056": {"D019"}}.get(row["rule"], set())
+    allowed = {"S056": {"D019"}}.get(row["rule"], set())
     assert errors <= {row["rule"]} | allowed
     assert found[0].excerpt is None or "^" in found[0].excerpt
 

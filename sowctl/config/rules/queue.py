@@ -85,7 +85,7 @@ def publish_target_outside(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     target = node.find("DefaultPublishTarget")
     _, name = _underlying(node)
-    if target is not None and target.text and not survey.matches(name, target.text):
+    if target is not None and target.text and not survey.matches(name, target.text) and survey.readable(name):
         message = f"DefaultPublishTarget '{target.text}' is not matched by UnderlyingTopic"
         yield Problem(target, message, f"UnderlyingTopic is {name!r}")
 
@@ -110,7 +110,7 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add the topic to TransactionLog.
     """
     where, name = _underlying(node)
-    if name and not _recorded(name, None, survey):
+    if name and not _recorded(name, None, survey) and survey.readable(name):
         hint = "add it as a Topic of TransactionLog"
         yield Problem(where, f"queue topic '{name}' is not in the transaction log", hint)
 
@@ -124,7 +124,9 @@ def journalled_otherwise(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     where, name = _underlying(node)
     kind = node.value("MessageType")
-    if name and kind and _recorded(name, None, survey) and not _recorded(name, kind, survey):
+    if not name or not kind or not survey.readable(name):
+        return
+    if _recorded(name, None, survey) and not _recorded(name, kind, survey):
         types = ", ".join(sorted({recorded for pattern, recorded in survey.journal if survey.matches(pattern, name)}))
         message = f"queue topic '{name}' is journaled only for type {types or 'other than ' + kind}"
         yield Problem(where, message, f"add it to TransactionLog with MessageType {kind}")

@@ -41,6 +41,8 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
             )
         ):
             continue
+        if not survey.readable(name.text):
+            continue
         message = f"replicated topic '{name.text}' is not in the transaction log"
         yield Problem(name, message, f"add it to TransactionLog with MessageType {kind}")
 

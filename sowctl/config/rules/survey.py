@@ -205,6 +205,17 @@ class Survey:
 
         return facts_of(self.top.source.text)
 
+    def readable(self, *patterns: str) -> bool:
+        """Whether these topic patterns and those of the journal can all be used; where not, S063 tells."""
+        if not self.regex_topics:
+            return True
+        for pattern in (*patterns, *(name for name, _ in self.journal)):
+            try:
+                topic_matches(pattern, "\0", True)
+            except ConfigError:
+                return False
+        return True
+
     def search(self, pattern: str, name: str) -> bool:
         """Whether a Pattern matches a topic name; it is a pattern whatever RegexTopicSupport says."""
         try:

@@ -10,6 +10,7 @@ from sowctl.config.document import Node
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Entry, Survey
+from sowctl.config.spelling import meant
 from sowctl.values.units import parse_interval
 
 SERVER_TOPICS = frozenset({"/AMPS/ClientStatus", "/AMPS/SOWStats", "/AMPS/Tx/Checkpoint"})
@@ -27,7 +28,7 @@ def persistent_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a Topic with Name, MessageType and Key alone.
     Instead: add ``<FileName>./sow/%n.sow</FileName>``, or ``<Durability>transient</Durability>`` if the records may go.
     """
-    if _durability(node) == "persistent" and node.find("FileName") is None:
+    if _durability(node) == "persistent" and node.find("FileName") is None and not meant(node, "FileName"):
         hint = "add <FileName>./sow/%n.sow</FileName>, or <Durability>transient</Durability>"
         yield Problem(node, "Durability is persistent but there is no FileName", hint)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
+from sowctl.config.spelling import meant
 
 LEGACY = frozenset({"fix", "nvfix", "soap", "xml"})
 
@@ -22,7 +23,7 @@ def address_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a Transport with Name, Type and Protocol alone.
     Instead: add ``<InetAddr>9007</InetAddr>``.
     """
-    if _type(node) != "amps-unix" and node.find("InetAddr") is None:
+    if _type(node) != "amps-unix" and node.find("InetAddr") is None and not meant(node, "InetAddr"):
         yield Problem(node, "Transport needs an InetAddr", "add <InetAddr> with a port or host:port")
 
 
@@ -33,7 +34,7 @@ def protocol_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a tcp Transport with Name, Type and InetAddr alone.
     Instead: add ``<Protocol>amps</Protocol>``.
     """
-    if not _type(node).startswith("amps-replication") and node.find("Protocol") is None:
+    if not _type(node).startswith("amps-replication") and node.find("Protocol") is None and not meant(node, "Protocol"):
         yield Problem(node, "Transport requires a Protocol", "add <Protocol>amps</Protocol>")
 
 

@@ -8,7 +8,8 @@ file says in a comment what is expected, and why other rules are broken by the s
 
 that is, pairs of a line and a severity: exactly the findings of the rule, in the order of the lines. Bad and good files
 break no rule of another family than advice (B) but those named after ``also``; what advice they draw is looked at only
-in the files of the rules B. No variable is set but HOME, which is ``/home/amps``.
+in the files of the rules B. No variable is set but HOME, which is
+``/home/amps``, and CASES, the directory of the cases.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.config.lint import lint
 from sowctl.config.rules.table import RULES
-from sowctl.config.validate import inspect
 from sowctl.findings import Finding
 
 CASES = Path(__file__).parent / "cases"
-ENVIRONMENT = {"HOME": "/home/amps"}
+ENVIRONMENT = {"HOME": "/home/amps", "CASES": str(CASES)}
 EXPECT = re.compile(rb"<!-- expect: ((?:\d+ (?:error|warning|info) ?)+)(?:; also ([A-Z0-9, -]+))? ?-->")
 
 
@@ -32,7 +33,8 @@ def of(pattern: str) -> list[Path]:
 
 
 def findings_of(path: Path) -> list[Finding]:
-    return inspect(path, environment=ENVIRONMENT)
+    (linted,) = lint([path], environment=ENVIRONMENT)
+    return linted.findings
 
 
 def rule_of(path: Path) -> str:
