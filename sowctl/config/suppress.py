@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from sowctl.config.document import Source
 from sowctl.config.problems import UNKNOWN_WORD, UNUSED_WORD
+from sowctl.config.rules.facts import FORM, faults
 from sowctl.config.rules.table import select
 from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
@@ -84,7 +85,10 @@ def _read(source: Source) -> Iterator[Suppression | Finding]:
             words = _DIRECTIVE.fullmatch(piece[1])
             if words is not None and words[1] == "ignore":
                 waiting.append((start, words[2]))
-            elif words is not None and words[1] != "assume":
+            elif words is not None and words[1] == "assume":
+                for message in faults(words[2]):
+                    yield _at(source, start, UNKNOWN_WORD, Level.WARNING, message, FORM)
+            elif words is not None:
                 message = f"'{words[1]}' is not known in a comment for sowctl"
                 yield _at(source, start, UNKNOWN_WORD, Level.WARNING, message, _FORM)
         elif piece[2] == "":

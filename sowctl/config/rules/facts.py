@@ -1,8 +1,9 @@
 """What no configuration knows about messages and machine, as its author says it in a comment of the file.
 
-``<!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->`` anywhere in the main file; several such
-comments add up, and the last word on a fact counts. Read by :class:`~sowctl.config.rules.survey.Survey` for the advice
-on storage and memory. Ruled by ``sowctl-lint(7)``.
+``<!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->`` anywhere in the main file; several such comments
+add up, and the last word on a fact counts. Words after ``because`` are for people. Read by
+:class:`~sowctl.config.rules.survey.Survey` for the advice on storage and memory, and by :mod:`sowctl.config.suppress`,
+which says what in such a comment has no effect. Ruled by ``sowctl-lint(7)``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import NamedTuple
 
 from sowctl.values.units import parse_count, parse_size
 
+FORM = "write <!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->"
 _COMMENT = r"<!--\s*sowctl(?:-lint)?\s*(?::\s*|\s)assume\b(.*?)-->"
-_FACT = r"([a-z-]+)\s*=\s*([^\s,;]+)"
 _READERS = {"largest-message": parse_size, "cores": parse_count, "memory": parse_size}
+_MOST = 1 << 62
 
 
 class Facts(NamedTuple):
-    """Sizes in bytes; None for what nobody said, zero and what cannot be read included."""
+    """Sizes in bytes; None for what nobody said."""
 
     largest_message: int | None = None
     cores: int | None = None
@@ -29,9 +31,30 @@ def facts_of(text: str) -> Facts:
     """The facts in the comments of a file."""
     found: dict[str, int] = {}
     for comment in re.finditer(_COMMENT, text, re.DOTALL):
-        for name, value in re.findall(_FACT, comment[1]):
-            try:
-                found[name.replace("-", "_")] = _READERS[name](value)
-            except (KeyError, ValueError):
-                continue
-    return Facts(**{name: number for name, number in found.items() if number})
+        for name, number, _ in _read(comment[1]):
+            if number is not None:
+                found[name.replace("-", "_")] = number
+    return Facts(**found)
+
+
+def faults(words: str) -> list[str]:
+    """What in the words of one such comment has no effect, in sentences; nothing where all is well."""
+    read = list(_read(words))
+    return [fault for _, _, fault in read if fault] if read else ["the comment says nothing to assume"]
+
+
+def _read(words: str) -> list[tuple[str, int | None, str]]:
+    """Name, number and fault of each word; the number is None where there is a fault."""
+    rows: list[tuple[str, int | None, str]] = []
+    for word in re.findall(r"[^\s,;]+", re.split(r"\bbecause\b", words, maxsplit=1)[0]):
+        name, _, value = word.partition("=")
+        reader = _READERS.get(name)
+        if reader is None:
+            rows.append((name, None, f"{name[:40]!r} is nothing that lint can assume"))
+            continue
+        try:
+            number = reader(value)
+        except ValueError:
+            number = 0
+        rows.append((name, number, "") if 0 < number < _MOST else (name, None, f"{value[:40]!r} is no value of {name}"))
+    return rows

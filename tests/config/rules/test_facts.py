@@ -1,0 +1,54 @@
+"""What a comment may say about messages and machine, and what is said of a comment that has no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sowctl.config.lint import lint
+from sowctl.config.rules.facts import Facts, facts_of, faults
+
+Write = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("<!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->", Facts(2 << 20, 16, 64 << 30)),
+        ("<!--sowctl:assume cores=8,memory=1k-->", Facts(cores=8, memory=1024)),
+        ("<!-- sowctl-lint assume cores=8 because cores=4 is too few -->", Facts(cores=8)),
+        (
+            "<!-- sowctl: assume cores=8 -->\n<x/>\n<!-- sowctl: assume\n cores=4\n memory=1GB -->",
+            Facts(None, 4, 1 << 30),
+        ),
+        ("<!-- sowctl: assume cores=0 memory=much largest-message= -->", Facts()),
+        ("<!-- sowctl: ignore cores=8 --> sowctl: assume cores=8", Facts()),
+    ],
+)
+def test_facts_of_comments(text: str, facts: Facts) -> None:
+    assert facts_of(text) == facts
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (" cores=8 memory=1GB because it is so ", 0),
+        (" ", 1),
+        (" cpus=8 ", 1),
+        (" cores ", 1),
+        (" cores=-1, memory=1XB, " + "9" * 5000, 3),
+        (" memory=" + "9" * 4000, 1),
+    ],
+)
+def test_what_has_no_effect(words: str, count: int) -> None:
+    found = faults(words)
+    assert len(found) == count
+    assert all(len(fault) < 100 for fault in found)
+
+
+def test_lint_tells(write: Write) -> None:
+    file = write("<!-- sowctl: assume cores=many -->\n<AMPSConfig><Name>n</Name></AMPSConfig>")
+    (result,) = lint([file], environment={})
+    assert [(f.place.line, f.message) for f in result.findings] == [(1, "'many' is no value of cores")]
