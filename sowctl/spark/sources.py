@@ -6,7 +6,7 @@ Spark makes these objects in its Python processes, from the options of one read 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSource
 
@@ -25,9 +25,23 @@ if TYPE_CHECKING:
     from sowctl.spark.journalreader import JournalQuery
     from sowctl.spark.journalstream import JournalStreamReader
     from sowctl.spark.storereader import StoreQuery
+    from sowctl.spark.writers import BatchWriter, StreamWriter, WriteRequest
 
 SAMPLES = 1000
 STORE_OPTIONS = (*PLACE, *PAYLOAD, "at", "filter", "numPartitions", "pin", "pushdown")
+WRITE_OPTIONS = (
+    *PLACE,
+    "operation",
+    "onError",
+    "maxErrors",
+    "expiration",
+    "allowNullKey",
+    "allowVolatile",
+    "deltaNull",
+    "updateOnly",
+    "stamps",
+    "staging",
+)
 JOURNAL_OPTIONS = (
     *PLACE,
     *PAYLOAD,
@@ -74,8 +88,33 @@ class SowSource(DataSource):
             kind = PushdownStoreReader if options.flag("pushdown") else StoreReader
             return kind(query, schema)
 
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """A writer; Spark's modes are ``append`` and ``overwrite``."""
+        from sowctl.spark.writers import BatchWriter
+
+        with carried():
+            return BatchWriter(_write_request(self._write_options(), overwrite=overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        """A writer for a stream; output mode ``complete`` replaces the topic with every batch."""
+        from sowctl.spark.writers import StreamWriter
+
+        with carried():
+            options = self._write_options()
+            name = options.text("queryName")
+            if name is None:
+                raise UsageError(
+                    "SOW-SPK-033",
+                    "option queryName is missing: a stream writes as a publisher of this name",
+                    hint="the same name with the same checkpointLocation makes a repeated batch count once",
+                )
+            return StreamWriter(_write_request(options, overwrite=overwrite, client=name), schema)
+
     def _read_options(self) -> Options:
         return Options(self.name(), self.options, STORE_OPTIONS)
+
+    def _write_options(self) -> Options:
+        return Options(self.name(), self.options, WRITE_OPTIONS)
 
 
 class JournalSource(DataSource):
@@ -132,6 +171,40 @@ def _store_query(options: Options) -> StoreQuery:
     )
     pin = options.text("pin")
     return query if pin is None else replace(query, origin=pinned(query.origin, query.at, pin), at=None)
+
+
+def _write_request(options: Options, *, overwrite: bool, client: str | None = None) -> WriteRequest:
+    from sowctl.engine.options import PublishOptions
+    from sowctl.engine.staging import OPERATIONS, Operation
+    from sowctl.spark.attempts import find_staging
+    from sowctl.spark.writers import WriteRequest
+
+    if options.text("config") is None:
+        raise UsageError("SOW-SPK-012", "nothing says where to write", hint="give config and topic")
+    origin = find_origin(options)
+    operation = options.text("operation")
+    if operation is not None:
+        operation = options.choice("operation", tuple(OPERATIONS), "publish")
+    skip = options.choice("onError", ("abort", "skip"), "abort") == "skip"
+    publish = PublishOptions(
+        on_error="skip" if skip else "abort",
+        max_errors=options.number("maxErrors"),
+        expiration=options.seconds("expiration"),
+        allow_null_key=options.flag("allowNullKey"),
+        allow_volatile=options.flag("allowVolatile"),
+        client=client,
+        delta_null="set" if options.flag("deltaNull") else "ignore",
+        update_only=options.flag("updateOnly"),
+    )
+    return WriteRequest(
+        origin,
+        find_staging(origin, client, options.text("staging")),
+        publish,
+        cast("Operation | None", operation),
+        overwrite=overwrite,
+        keep_stamps=options.choice("stamps", ("new", "keep"), "new") == "keep",
+        client=client,
+    )
 
 
 def _journal_query(options: Options) -> JournalQuery:
