@@ -14,6 +14,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.reporting import show_report
 from sowctl.cli.sources import STDIN, frames
 from sowctl.errors import SowError
+from sowctl.messages.framing import framed
 from sowctl.output.display import display
 
 if TYPE_CHECKING:
@@ -26,9 +27,14 @@ _EVERY = 0.2
 
 
 class Publishing:
-    """Watches one run; a context manager, because the rejects file has to be closed and the progress line ended."""
+    """Watches one run; a context manager, because the rejects file has to be closed and the progress line ended.
 
-    def __init__(self, invocation: Invocation, framing: str, rejects: str | None, *, tee: bool, skips: bool) -> None:
+    ``framing`` is None until it is known which one the messages' type has; it is set before the inputs are read.
+    """
+
+    def __init__(
+        self, invocation: Invocation, framing: str | None, rejects: str | None, *, tee: bool, skips: bool
+    ) -> None:
         self.invocation = invocation
         self.framing = framing
         self.skips = skips
@@ -57,7 +63,7 @@ class Publishing:
 
     def sources(self, names: Sequence[str]) -> Iterator[tuple[str, FrameReader]]:
         """The inputs, opened in turn."""
-        return frames(self.invocation, names, self.framing)
+        return frames(self.invocation, names, self.framing or "lines")
 
     def acknowledged(self, batch: Acknowledged) -> None:
         """Count a durable batch; with --tee write its messages."""
@@ -65,7 +71,7 @@ class Publishing:
         words = "message is" if self.published == 1 else "messages are"
         self.invocation.durable = f"{self.published:,} {words} durable, up to txid {batch.last_txid}"
         if self.tee:
-            self.invocation.streams.stdout.write(b"".join(payload + b"\n" for payload in batch.payloads))
+            self.invocation.streams.stdout.write(framed(batch.payloads, self.framing or "lines"))
             self.invocation.streams.stdout.flush()
         if self.invocation.settings.progress == "json":
             row = {"published": self.published, "last_txid": batch.last_txid, "offset": batch.end}

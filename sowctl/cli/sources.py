@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
-from sowctl.messages.framing import FrameReader
+from sowctl.errors import SowError
+from sowctl.messages.framing import FrameReader, default_framing
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
 
 STDIN = "(standard input)"
 
@@ -32,11 +36,24 @@ def frames(invocation: Invocation, names: Sequence[str], framing: str) -> Iterat
         yield name, FrameReader(_descriptor(stream), framing)
 
 
-def read_messages(invocation: Invocation, name: str) -> tuple[bytes, ...]:
-    """All messages of one input, a line each. Raises InputError as the framing does."""
+def read_messages(invocation: Invocation, name: str, framing: str) -> tuple[bytes, ...]:
+    """All messages of one input. Raises InputError as the framing does."""
     return tuple(
-        payload for _, reader in frames(invocation, [name], "lines") for chunk in reader for payload in chunk.payloads
+        payload for _, reader in frames(invocation, [name], framing) for chunk in reader for payload in chunk.payloads
     )
+
+
+def framing_of(instance: Instance, topic: str | None, message_type: str | None) -> str:
+    """How messages for a topic are told apart where nobody says: as its type has it; lines where there is none yet."""
+    from sowctl.engine.targets import find_publishable
+
+    if topic is None:
+        return "lines"
+    try:
+        return default_framing(instance.type_of(find_publishable(instance, topic, message_type).message_type).kind)
+    except SowError:
+        # Whoever publishes says what is wrong with the topic, after what is wrong with the options.
+        return "lines"
 
 
 def _descriptor(stream: BinaryIO) -> int | BinaryIO:

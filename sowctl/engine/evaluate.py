@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from sowctl.messages.envelope import Envelope
     from sowctl.messages.framing import Chunk
 
-_ENDS: dict[str, Callable[[bytes], bytes]] = {
-    "nul": lambda payload: payload + b"\0",
-    "length": lambda payload: len(payload).to_bytes(4, "big") + payload,
-}
-
-
 _Once: TypeAlias = Callable[[Sequence[bytes], bytes], tuple[Iterable[Row], list[Refusal]]]
 """An extractor that also takes the block which the payloads were cut out of, and whose rows can be read only once."""
 
@@ -80,7 +74,7 @@ class Evaluator:
         self._matches = matches
         self._environment = environment
         self._stops = stops
-        self._end = _ENDS.get(framing)
+        self._framing = framing
         kind = get_type(message_type) if isinstance(message_type, str) else message_type
         if self.compiled.slots and not kind.filterable:
             words = f"messages of type {kind.name} have no fields: this expression cannot be applied"
@@ -128,8 +122,10 @@ class Evaluator:
             found = self._found(payloads[:reached], self._rows(payloads[:reached], None)[0], headers, bad)
         if not found:
             return b""
-        if self._matches and self._end is not None:
-            return b"".join(map(self._end, found))
+        if self._matches and self._framing in ("nul", "length"):
+            from sowctl.messages.framing import framed
+
+            return framed(found, self._framing)
         return b"\n".join(found) + b"\n"
 
     def _found(

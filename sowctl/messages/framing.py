@@ -46,6 +46,14 @@ def default_framing(kind: str) -> str:
     return "lines" if kind in LINE_TYPES else "length"
 
 
+def framed(payloads: Sequence[bytes], framing: str) -> bytes:
+    """Messages as a stream that this framing cuts again; for envelopes, which need more, lines."""
+    if framing == "length":
+        return b"".join([len(payload).to_bytes(4, "big") + payload for payload in payloads])
+    end = b"\0" if framing == "nul" else b"\n"
+    return b"".join([payload + end for payload in payloads])
+
+
 class RefusedFrame:
     """A message that the framing could not hand out: where, why, and its bytes unless they were too many to keep."""
 

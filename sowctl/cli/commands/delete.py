@@ -44,13 +44,13 @@ def run(
             hint="all records are --filter '1 = 1'",
         )
     from sowctl.cli.reporting import show_report
-    from sowctl.cli.sources import read_messages
+    from sowctl.cli.sources import framing_of, read_messages
     from sowctl.engine.delete import delete
     from sowctl.engine.options import DeleteOptions
     from sowctl.engine.targets import resolve
 
     ask = not dry_run and invocation.streams.must_ask(yes=yes)
-    messages = read_messages(invocation, data) if data is not None else None
+    messages: tuple[bytes, ...] | None = None
 
     def options(dry: bool) -> DeleteOptions:
         return DeleteOptions(
@@ -62,6 +62,8 @@ def run(
 
     with invocation.open_instance() as instance:
         targets = resolve(instance, target, message_type, literal=not regex)
+        if data is not None:
+            messages = read_messages(invocation, data, framing_of(instance, target, message_type))
         if ask:
             plans = delete(instance, targets, options(True))
             counts = ", ".join(f"{plan.matched:,} of {display(plan.topic)}" for plan in plans)

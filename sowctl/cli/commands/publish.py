@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import DryRun, MessageType, Summary
+from sowctl.cli.options import DryRun, Framing, MessageType, Summary
 
 if TYPE_CHECKING:
     from sowctl.engine.options import OnError
@@ -17,7 +17,6 @@ EXAMPLES = (
     "sowctl publish orders in.ndjson --on-error skip --rejects bad.ndjson",
     "sowctl query orders --meta | sowctl -c other.xml publish --framing envelope",
 )
-FRAMINGS = ("lines", "nul", "length", "envelope")
 
 
 def run(
@@ -27,9 +26,7 @@ def run(
         list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
     ] = None,
     message_type: MessageType = None,
-    framing: Annotated[
-        str, option("--framing", help="how messages are told apart in the input", choices=FRAMINGS)
-    ] = "lines",
+    framing: Framing = None,
     null: Annotated[bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")] = False,
     batch: Annotated[
         int,
@@ -90,6 +87,7 @@ def run(
     bad message is refused with its line and byte offset. Ends with status 3 where a message was refused.
     """
     from sowctl.cli.publishing import Publishing
+    from sowctl.cli.sources import framing_of
     from sowctl.cli.when import seconds
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.publish import publish
@@ -111,6 +109,7 @@ def run(
     )
     watcher = Publishing(invocation, "nul" if null else framing, rejects, tee=tee, skips=on_error == "skip")
     with watcher, invocation.open_instance() as instance:
+        watcher.framing = watcher.framing or framing_of(instance, topic, message_type)
         report = publish(
             instance,
             topic,
