@@ -205,16 +205,13 @@ class Survey:
 
         return facts_of(self.top.source.text)
 
-    def readable(self, *patterns: str) -> bool:
-        """Whether these topic patterns and those of the journal can all be used; where not, S063 tells."""
-        if not self.regex_topics:
-            return True
-        for pattern in (*patterns, *(name for name, _ in self.journal)):
-            try:
-                topic_matches(pattern, "\0", True)
-            except ConfigError:
-                return False
-        return True
+    def readable(self, pattern: str) -> bool:
+        """Whether this topic pattern and those of the journal can all be used; where not, S063 tells."""
+        return not self.regex_topics or (self._journal_readable and _usable(pattern))
+
+    @cached_property
+    def _journal_readable(self) -> bool:
+        return all(_usable(name) for name, _ in self.journal)
 
     def search(self, pattern: str, name: str) -> bool:
         """Whether a Pattern matches a topic name; it is a pattern whatever RegexTopicSupport says."""
@@ -264,6 +261,14 @@ class Survey:
             if name:
                 added[name] = function(name, _uncallable, kinds, "scalar", "")
         return added
+
+
+def _usable(pattern: str) -> bool:
+    try:
+        topic_matches(pattern, "\0")
+    except ConfigError:
+        return False
+    return True
 
 
 def _uncallable(*arguments: Any) -> Any:
