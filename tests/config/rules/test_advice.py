@@ -1,0 +1,120 @@
+"""The advice beyond its case files: secrets stay hidden, what is not there is not missed too soon, nothing is slow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.config.rules.advice_actions import _loops
+from sowctl.config.rules.advice_journal import _dotted
+from sowctl.config.rules.globs import covers
+from sowctl.config.validate import inspect
+from sowctl.findings import Finding
+
+Write = Callable[..., Path]
+CASES = Path(__file__).parent / "cases"
+
+
+def advice(path: Path, *, fragment: bool = False) -> list[Finding]:
+    return [f for f in inspect(path, environment={}, fragment=fragment) if f.id[0] == "B"]
+
+
+def test_a_secret_is_not_shown(write: Write) -> None:
+    secrets = "<Password>hunter2</Password><URL>https://amps:hunter2@host/</URL>"
+    module = f"<Module><Name>m</Name><Library>m.so</Library><Options>{secrets}</Options></Module>"
+    found = advice(write(f"<AMPSConfig><Name>n</Name><Modules>\n{module}\n</Modules></AMPSConfig>"))
+    assert [f.id for f in found if f.place.line == 2 and f.id == "B033"] == ["B033", "B033"]
+    assert not any("hunter2" in f"{f.message}{f.hint}{f.excerpt}" for f in found if f.id == "B033")
+
+
+NAMED = "<AMPSConfig><Name>n</Name>"
+SOW = "<SOW><Topic><Name>a</Name><MessageType>json</MessageType><FileName>/sow/a</FileName></Topic></SOW>"
+LOG = (
+    "<TransactionLog><JournalDirectory>/j</JournalDirectory><Topic><Name>b</Name><MessageType>json</MessageType>"
+    "</Topic></TransactionLog>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment", "missed"),
+    [
+        (f"{NAMED}{SOW}{LOG}</AMPSConfig>", False, {"B010", "B050"}),
+        (f"{NAMED}{SOW}{LOG}<Include>gone.xml</Include></AMPSConfig>", False, set()),
+        (f"{NAMED}{SOW}{LOG}<Actions><Include>gone.xml</Include></Actions></AMPSConfig>", False, set()),
+        (LOG, True, set()),
+        (SOW, True, set()),
+        (SOW + LOG, True, {"B010", "B050"}),
+        ("<Topic><Name>a</Name><MessageType>json</MessageType><Durability>transient</Durability></Topic>", True, set()),
+    ],
+)  # fmt: skip
+def test_nothing_is_missed_that_may_stand_elsewhere(write: Write, text: str, fragment: bool, missed: set[str]) -> None:
+    assert {f.id for f in advice(write(text), fragment=fragment)} == missed
+
+
+@given(
+    st.from_regex(r"[ab.]{1,4}", fullmatch=True).filter(lambda text: text.strip(".")),
+    st.lists(st.from_regex(r"[ab.]{1,6}", fullmatch=True), max_size=8, unique=True),
+)
+def test_a_name_with_dots_matches_as_its_expression_does(pattern: str, names: list[str]) -> None:
+    wanted = {name for name in names if name != pattern and re.search(pattern, name)}
+    found = _dotted(pattern, "\n".join(names))
+    assert set(found) <= wanted
+    assert bool(found) == bool(wanted)
+
+
+@given(st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 6), max_size=3), max_size=7))
+def test_a_loop_is_found_where_there_is_one(graph: dict[int, list[int]]) -> None:
+    def reaches(start: int) -> set[int]:
+        seen: set[int] = set()
+        waiting = list(graph.get(start, []))
+        while waiting:
+            member = waiting.pop()
+            if member not in seen:
+                seen.add(member)
+                waiting.extend(graph.get(member, []))
+        return seen
+
+    found = [list(loop) for loop in _loops(list(graph), graph)]  # type: ignore[arg-type]
+    assert bool(found) == any(start in reaches(start) for start in graph)
+    for loop in found:
+        assert all(after in graph[before] for before, after in zip(loop, [*loop[1:], loop[0]], strict=True))  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "covered"),
+    [
+        ("/a/*.log", "/a/x.log", True),
+        ("/a/*", "/a/b/x.log", False),
+        ("/*/x", "/a/x", True),
+        ("a/[xy].?", "a/y.1", True),
+        ("a/[!x]", "a/x", False),
+        ("/a/*", "a/x", False),
+    ],
+)
+def test_a_glob_covers_one_directory(pattern: str, path: str, covered: bool) -> None:
+    assert covers(pattern, path) is covered
+
+
+@pytest.mark.parametrize("name", ["orders_{:04}", "md.fx.{:04}", "{:04}.orders", "/orders/{:04}"])
+def test_two_thousand_topics_are_quick(write: Write, name: str) -> None:
+    names = [name.format(number) for number in range(2000)]
+    topics = "".join(
+        f"<Topic><Name>{n}</Name><MessageType>json</MessageType><Key>/id</Key><FileName>./sow/%n.sow</FileName></Topic>\n"
+        for n in names
+    )
+    logged = "".join(f"<Topic><Name>{n}</Name><MessageType>json</MessageType></Topic>\n" for n in names[::2])
+    file = write(
+        f"<AMPSConfig><Name>n</Name><SOW>\n{topics}</SOW><TransactionLog>\n<JournalDirectory>/j</JournalDirectory>\n"
+        f"{logged}</TransactionLog></AMPSConfig>"
+    )
+    before = process_time()
+    found = inspect(file, environment={})
+    # Half a second where it is quiet; what must not come is the hundred times more of rules that compare all with all.
+    assert process_time() - before < 4
+    assert sum(f.id == "B050" for f in found) == 1000
