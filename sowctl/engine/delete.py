@@ -138,9 +138,14 @@ def _named(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> li
     if options.sow_keys is not None:
         return [key_of(text, topic.key_mode) for text in options.sow_keys]
     assert options.data is not None
-    if topic.key_mode != "fields":
+    if topic.key_mode == "user":
         raise UsageError("SOW-DEL-005", f"topic {topic.name!r} takes no keys from messages", hint="use --sow-key")
-    ready, refused = Preparer(instance, topic, PublishOptions()).prepare(options.data, None)
+    preparer = Preparer(instance, topic, PublishOptions())
+    if preparer.keys.chains is not None:
+        raise UsageError(
+            "SOW-DEL-006", f"topic {topic.name!r} has chains, of which any value would do", hint="use --sow-key"
+        )
+    ready, refused = preparer.prepare(options.data, None)
     if refused:
         raise InputError("SOW-DEL-004", f"message {refused[0].index + 1} names no record: {refused[0].message}")
     return [digest[:8] for digest in ready.digests]

@@ -12,6 +12,7 @@ EXAMPLES = (
     "sowctl functions",
     "sowctl functions substr",
     "sowctl functions --format json",
+    "sowctl functions -c sowctl.xml",
 )
 
 
@@ -23,17 +24,20 @@ def run(
     """List the functions of the expression language by group, or describe one of them.
 
     For one function: its arguments, its result, what it makes of NULL, and where it may not stand. The language itself
-    is described in sowctl-expressions(7). Ends with status 1 where there is no function of that name.
+    is described in sowctl-expressions(7). With --config, or where SOWCTL_CONFIG names a configuration, also the
+    functions that its modules add; see sowctl-plugins(7). Ends with status 1 where there is no function of that name.
     """
+    from sowctl.cli.added import added_functions
     from sowctl.expressions.errors import near_names
     from sowctl.expressions.functions.table import TABLE, described, listed
 
-    chosen = TABLE
+    table = (*TABLE, *added_functions(invocation))
+    chosen = table
     if name is not None:
         wanted = name.upper().removesuffix("()")
-        chosen = tuple(entry for entry in TABLE if entry.name == wanted)
+        chosen = tuple(entry for entry in table if entry.name == wanted)
         if not chosen:
-            near = near_names(wanted, [entry.name for entry in TABLE])
+            near = near_names(wanted, [entry.name for entry in table])
             hint = f"did you mean {' or '.join(near)}?" if near else "sowctl functions lists them all"
             raise NegativeError("SOW-CLI-027", f"there is no function {wanted}", hint=hint)
     if format == "json":

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated, cast
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Argument, option
 from sowctl.cli.options import DryRun, Framing, MessageType, Summary
+from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sowctl.engine.options import OnError
+    from sowctl.engine.options import DeltaNull, OnError
 
 EXAMPLES = (
     "sowctl publish orders fills.ndjson",
     "producer | sowctl publish orders",
     "sowctl publish orders in.ndjson --on-error skip --rejects bad.ndjson",
+    "sowctl publish orders fills.ndjson --delta --update-only --on-error skip",
     "sowctl query orders --meta | sowctl -c other.xml publish --framing envelope",
 )
 
@@ -78,6 +80,14 @@ def run(
     allow_volatile: Annotated[
         bool, option("--allow-volatile", help="accept messages that neither a store nor a journal keeps")
     ] = False,
+    delta: Annotated[
+        bool, option("--delta", help="messages hold only what changes; they are merged with the records of their keys")
+    ] = False,
+    delta_null: Annotated[
+        str,
+        option("--delta-null", help="null fields of a delta: ignore them, or set them", choices=("ignore", "set")),
+    ] = "ignore",
+    update_only: Annotated[bool, option("--update-only", help="refuse a delta to a record that is not there")] = False,
     tee: Annotated[bool, option("--tee", help="write each acknowledged message to standard output")] = False,
     summary: Summary = None,
 ) -> int:
@@ -85,6 +95,11 @@ def run(
 
     A message is acknowledged when it is in the journal and synced; the report counts acknowledged messages only. A
     bad message is refused with its line and byte offset. Ends with status 3 where a message was refused.
+
+    With --delta a message is merged with the record of its key: fields that it has replace those of the record,
+    objects are merged member by member, arrays are replaced whole, null fields change nothing. Without a record, and
+    for message types that cannot be merged, it is published as it is. Envelopes may say which command a message is,
+    publish or delta_publish. The journal holds the finished message, after preprocessing, enrichment and merge.
     """
     from sowctl.cli.publishing import Publishing
     from sowctl.cli.sources import framing_of
@@ -92,6 +107,9 @@ def run(
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.publish import publish
 
+    deltas = delta or framing == "envelope"
+    if not deltas and (update_only or delta_null != "ignore"):
+        raise UsageError("SOW-CLI-040", "--update-only and --delta-null need --delta", hint="or envelopes of deltas")
     options = PublishOptions(
         batch=batch,
         linger=seconds("--linger", linger),
@@ -106,6 +124,9 @@ def run(
         timestamp_field=timestamp_field,
         allow_null_key=allow_null_key,
         allow_volatile=allow_volatile,
+        delta=delta,
+        delta_null=cast("DeltaNull", delta_null),
+        update_only=update_only,
     )
     watcher = Publishing(invocation, "nul" if null else framing, rejects, tee=tee, skips=on_error == "skip")
     with watcher, invocation.open_instance() as instance:

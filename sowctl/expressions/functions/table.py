@@ -6,13 +6,14 @@ declarations that the compiler uses; what stands here besides is only the spelli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS, GROUPS
-from sowctl.expressions.functions.signature import UNLIMITED
+from sowctl.expressions.functions.signature import UNLIMITED, Function
 
 NULL_IN = "any NULL argument gives NULL"
+NULL_GIVEN = "NULL is an argument like any other"
 NO_ARGUMENTS = "takes no arguments"
 SKIPPED = "NULL inputs are skipped; NULL if none is left"
 _RESULTS = {"text": "String", "number": "number", "scalar": "value", "truth": "Boolean"}
@@ -80,6 +81,7 @@ _ARGUMENTS: dict[str, str] = {
     "CHAR_VALUE": "n",
     "IF": "condition, a, b",
     "GROUP_CONCAT": "e [, delim]",
+    "VALUE_LOOKUP": "name, v, ...",
 }
 _NULL: dict[str, str] = {
     "CONCAT": "NULL adds nothing; all NULL gives NULL",
@@ -130,18 +132,27 @@ TITLES: dict[str, str] = {
     "aggregate": "Aggregates",
 }
 """Headings of the groups, in the order in which they are shown."""
+ADDED = {"module": "Functions of the configuration's modules"}
 
 
 def _functions(group: str) -> list[Entry]:
+    return entries_of(GROUPS[group], group)
+
+
+def entries_of(functions: Iterable[Function], group: str = "module") -> list[Entry]:
+    """Entries for functions as they are declared; those that a configuration adds have a group of their own."""
     entries = []
-    for function in GROUPS[group]:
+    for function in functions:
         default = ", ".join(kind[0] for kind in function.parameters)
         notes = []
         if not function.deterministic:
             notes.append("not deterministic: barred from views, queues, conflated topics, replication and aggregates")
         if function.gets == "header":
             notes.append("of the record; NULL where it has none")
-        null = _NULL.get(function.name, NULL_IN if function.parameters else NO_ARGUMENTS)
+        if function.lookup:
+            notes.append("in preprocessing and enrichment only")
+        null = NULL_IN if function.strict else NULL_GIVEN
+        null = _NULL.get(function.name, null if function.parameters else NO_ARGUMENTS)
         entries.append(
             Entry(
                 function.name,
@@ -181,7 +192,7 @@ def listed(entries: Sequence[Entry]) -> list[str]:
     """Lines that list entries under the headings of their groups."""
     width = max(len(entry.call) for entry in entries)
     lines: list[str] = []
-    for group, title in TITLES.items():
+    for group, title in (TITLES | ADDED).items():
         own = [entry for entry in entries if entry.group == group]
         if own:
             lines += ([""] if lines else []) + [f"{title}:"]
@@ -196,7 +207,7 @@ def described(entry: Entry) -> list[str]:
         count = f"{entry.least} or more"
     facts = {
         "": entry.doc,
-        "group": TITLES[entry.group],
+        "group": (TITLES | ADDED)[entry.group],
         "arguments": count,
         "result": entry.result,
         "NULL": entry.null,

@@ -1,0 +1,57 @@
+"""``sowctl key``: the SOW keys that messages would get."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.cli.options import Columns, Format, MessageType
+
+EXAMPLES = (
+    "echo '{\"orderId\":10417}' | sowctl key orders",
+    "sowctl key orders fills.ndjson --format ndjson",
+)
+FRAMINGS = ("lines", "nul", "length", "envelope")
+
+
+def run(
+    invocation: Invocation,
+    topic: Annotated[str, Argument("TOPIC", "the topic that the messages would go to")],
+    files: Annotated[
+        list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
+    ] = None,
+    message_type: MessageType = None,
+    framing: Annotated[
+        str, option("--framing", help="how messages are told apart in the input", choices=FRAMINGS)
+    ] = "lines",
+    null: Annotated[bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")] = False,
+    sow_key: Annotated[
+        str | None, option("--sow-key", help="the key, for topics whose keys publishers choose", metavar="KEY")
+    ] = None,
+    allow_null_key: Annotated[
+        bool, option("--allow-null-key", help="a key field that is null counts as a value")
+    ] = False,
+    format: Format = None,
+    columns: Columns = None,
+) -> int:
+    """Print the SOW key of every message, and what it is made of. Nothing is published.
+
+    Shown are the key as clients see it, the key that the publisher chose, the key domain, the texts of the key fields,
+    and the check word, by which two messages of one key that are not the same record are told apart. Preprocessing
+    comes before the key. Ends with status 3 where a message has no key.
+    """
+    from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.keying import key_rows
+    from sowctl.engine.keying import KeyTeller
+    from sowctl.engine.options import PublishOptions
+    from sowctl.engine.targets import find_publishable
+
+    sink = Sink(invocation, Choice(format, columns=columns))
+    with invocation.open_instance() as instance:
+        options = PublishOptions(sow_key=sow_key, allow_null_key=allow_null_key)
+        teller = KeyTeller(instance, find_publishable(instance, topic, message_type), options)
+        refused: list[str] = []
+        names = files or ["-"]
+        sink.write_rows(key_rows(invocation, teller, names, "nul" if null else framing, refused.append))
+    return 3 if refused else 0
