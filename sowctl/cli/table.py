@@ -44,6 +44,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("snapshot", "snapshot", "write the state of a topic at an earlier time", TIME),
     Command("info", "info", "list topics: type, records, size, position, lag behind the journal", LOOK),
     Command("hash", "hash", "print or compare the digest of a topic's state", LOOK),
+    Command("key", "key", "print the SOW keys that messages would get", LOOK),
     Command("check", "check", "read every byte of stores and journals and report damage", LOOK),
     Command("journal list", "journal_list", "list the journal files with their transaction and time ranges", LOOK),
     Command("journal dump", "journal_dump", "print journal entries", LOOK),
