@@ -72,6 +72,7 @@ def _unknown(name: str | TypeDefinition) -> ConfigError:
 def _hint(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name.lower(), MESSAGE_TYPES, n=3, cutoff=0.6)
+    small = name.lower()
+    near = [small] if small in MESSAGE_TYPES else get_close_matches(small, MESSAGE_TYPES, n=3, cutoff=0.6)
     known = "known types: " + ", ".join(MESSAGE_TYPES)
     return f"did you mean {' or '.join(near)}? {known}" if near else known
