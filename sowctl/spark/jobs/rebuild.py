@@ -1,0 +1,106 @@
+"""rebuild: stores from journals, folded on Spark and put in place by the driver (``sowctl-pipeline-rebuild(1)``).
+
+The fold is distributed; refusals, the place of the new store and what was appended meanwhile are replay's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.options import ReplayOptions
+from sowctl.engine.positions import open_log
+from sowctl.engine.rebuild import Range, Rebuilt, append_sorted, assemble
+from sowctl.engine.replay import replay
+from sowctl.engine.staging import staging
+from sowctl.errors import UsageError
+from sowctl.spark.jobs.folding import FoldResult, fold, read_pairs
+from sowctl.spark.jobs.report import JobReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
+    from sowctl.store.replace import Builder
+
+DEFAULTS = ReplayOptions()
+
+
+def rebuild(
+    spark: SparkSession,
+    instance: Instance,
+    topics: Sequence[TopicConfig],
+    options: ReplayOptions = DEFAULTS,
+    *,
+    staging_directory: Path | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> JobReport:
+    """Build the stores of ``topics`` anew from the journals, in one pass over them, and put them in place.
+
+    ``options`` are replay's: ``into`` builds them elsewhere, ``until`` needs that, ``force`` as there. Topics that no
+    journal records, and those without a file unless ``into`` is given, are passed over. Raises what replay raises.
+    """
+    if options.verify or options.dry_run:
+        raise UsageError("SOW-SPK-032", "a rebuild on Spark neither verifies nor rehearses", hint="sowctl replay does")
+    started = monotonic()
+    wanted = [topic for topic in topics if topic.journalled and (topic.file is not None or options.into is not None)]
+    report = JobReport("rebuild", tuple(topic.name for topic in topics), options.into)
+    chosen = replace(options, rebuild=True)
+    if not wanted:
+        report.details["topics"] = [asdict(one) for one in replay(instance, topics, chosen)]
+        return report
+    replay(instance, wanted, replace(chosen, dry_run=True))
+    directory = Path(options.journal) if options.journal is not None else None
+    with staging(instance, wanted[0], directory=staging_directory) as area:
+        with open_log(instance, directory=directory) as log:
+            last = log.last_txid()
+            until = min(last, options.until_txid) if options.until_txid is not None else last
+            result = fold(spark, log, wanted, area.directory, until=until, at=options.until_time)
+        places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
+        put = partial(_put, result, places, area.directory, until, options.until_time)
+        told = replay(instance, topics, chosen, fold=put)
+    report.details["topics"] = [asdict(one) for one in told]
+    report.read = sum(result.entries)
+    report.records = sum(one.records for one in told)
+    report.bytes = sum(one.payload_bytes for files in result.files for one in files)
+    report.partitions = result.partitions
+    report.seconds = monotonic() - started
+    return report
+
+
+def _put(
+    result: FoldResult,
+    places: dict[tuple[str, str], int],
+    directory: Path,
+    end: int,
+    moment: int | None,
+    instance: Instance,
+    log: Journal,
+    topics: list[TopicConfig],
+    *,
+    until: int | None = None,
+    at: int | None = None,
+    writer: JournalWriter | None = None,
+) -> list[Rebuilt]:
+    """Put the folded records of topics into new stores: :class:`sowctl.engine.replay.Fold`."""
+    done = []
+    for topic in topics:
+        place = places[topic.name, topic.message_type]
+
+        def fill(builder: Builder, place: int = place) -> tuple[int, int, int]:
+            for one in result.files[place]:
+                append_sorted(builder, read_pairs(directory / one.records))
+                if one.versions:
+                    for keys, values in read_pairs(directory / one.versions):
+                        builder.append_versions(list(zip(keys, values, strict=True)))
+            return result.entries[place], result.latest[place], result.last_txid[place]
+
+        done.append(assemble(instance, log, topic, Range(0, end, moment), writer=writer, fill=fill))
+    return done

@@ -1,0 +1,61 @@
+"""Running one function per item on the executors, and reading files that tasks have left (for the jobs).
+
+A task may run twice, at once too. Whatever it leaves in a staging directory carries the attempt's name, and only the
+names that come back from the attempts that Spark counts are ever used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from sowctl.spark.errors import carried, translated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def run(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what: str) -> list[R]:
+    """``work(item)`` for every item, each a task of its own; the results in the order of the items.
+
+    ``what`` describes the stage to whoever watches. An error of ours in a task is raised as what it was.
+    """
+    if not items:
+        return []
+    describe(spark, what)
+    with translated():
+        return spark.sparkContext.parallelize(list(items), len(items)).map(_Carried(work)).collect()
+
+
+def describe(spark: SparkSession, what: str) -> None:
+    """Say what the stages that follow are about."""
+    spark.sparkContext.setJobDescription(what)
+
+
+def attempt() -> str:
+    """A name that no other attempt of any task in the session has."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"
+
+
+class _Carried:
+    """A function whose errors reach the driver as they are."""
+
+    def __init__(self, work: Callable[[T], R]) -> None:
+        self._work = work
+
+    def __call__(self, item: T) -> R:
+        with carried():
+            return self._work(item)
+
+
+def carried_iterator(found: Iterable[T]) -> Iterator[T]:
+    """What ``found`` yields, its errors carried."""
+    with carried():
+        yield from found
