@@ -44,5 +44,5 @@ def _nearest(word: str, known: tuple[str, ...], limit: int) -> str | None:
 
 
 def meant(node: Node, tag: str) -> bool:
-    """Whether a child is this tag misspelled: then S002 says so, and to call the element missing would say it twice."""
-    return any(nearest(child.tag, (tag,)) for child in node.children if child.tag != tag)
+    """Whether a child is this tag misspelled, or has swallowed it: another rule says so, and it is not missing too."""
+    return any(nearest(child.tag, (tag,)) or child.find(tag) for child in node.children if child.tag != tag)

@@ -7,6 +7,7 @@ it models, :mod:`sowctl.config.validate` shows them all. Ruled by ``sow-config(5
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from sowctl.config.document import Node
 from sowctl.config.elements.element import Element, walk
@@ -50,6 +51,10 @@ def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Fin
                 seen.setdefault(close or "", 0)
             continue
         seen[below.tag] = seen.get(below.tag, 0) + 1
+        if child.children and below.kind not in CONTAINERS:
+            # S075 tells of the element that swallowed its neighbours: they are not missing too.
+            for inside in child.children:
+                seen.setdefault(inside.tag, 0)
         if child.tag != below.tag:
             yield from _other_name(child, below)
         if below.retired is not None:
@@ -129,6 +134,7 @@ def _unknown(child: Node, row: Element, node: Node) -> tuple[Finding, str | None
     return at_node("S002", child, f"{message}; did you mean {close}?", hint), close
 
 
+@lru_cache(maxsize=1024)
 def _homes(tag: str) -> str | None:
     """Where an element of this name belongs; the plural of a name is taken for a list of it."""
     from sowctl.config.elements.instance import INSTANCE
