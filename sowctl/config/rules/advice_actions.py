@@ -18,7 +18,10 @@ SAFE_VARIABLES = frozenset(
 )
 """Variables that no client can fill; so are those of single bytes, AMPS_BYTE_XX."""
 LONG_COMMAND = 256
-_SLOW = r"\b(sleep|rsync|scp|sftp|tar|gzip|bzip2|xz|zstd|zip|dd|find|du|wget|ftp|pg_dump|mysqldump|aws|gsutil)\b"
+_COPYING = {"rsync", "scp", "sftp", "ftp", "wget", "aws", "dd", "pg_dump", "mysqldump"}
+_PACKING = {"tar", "gzip", "bzip2", "xz", "zstd", "zip"}
+_SLOW = frozenset({"sleep", "find", "du"} | _COPYING | _PACKING)
+_BEFORE = frozenset({"sudo", "nice", "ionice", "nohup", "exec"})
 JOURNAL_FILES = ("{}.00001.journal.gz", "{}.index.gz", "{}.topic.index", "{}.clients.ack", "{}.queues.ack")
 
 
@@ -78,11 +81,20 @@ def dangerous_command(node: Node, survey: Survey) -> Iterator[Problem]:
         if supplied:
             message = f"execute-system with message data ({{{{{supplied[0]}}}}}): its content can run as a command"
             yield Problem(command, message, "let a program read the data from a file or a topic instead")
-        slow = re.search(_SLOW, command.text)
+        slow = _slow(command.text)
         if (slow or len(command.text) > LONG_COMMAND) and not command.text.rstrip().endswith("&"):
-            what = f"with '{slow[0]}', which may take long" if slow else "with a long command"
+            what = f"with '{slow}', which may take long" if slow else "with a long command"
             message = f"execute-system {what}: it blocks a monitored thread"
             yield Problem(command, message, "start it in the background with &, or from a scheduler outside")
+
+
+def _slow(command: str) -> str | None:
+    """The first program of a shell line that is known to take its time."""
+    for part in re.split(r"[;|&`\n]|\$\(", command):
+        program = next((word for word in part.split() if word not in _BEFORE and "=" not in word), "")
+        if program.rpartition("/")[2] in _SLOW:
+            return program
+    return None
 
 
 def publish_loop(node: Node, survey: Survey) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ def relative_path(node: Node, survey: Survey) -> Iterator[Problem]:
         return
     places: dict[str, list[tuple[Node, str]]] = {}
     for found, text in _paths(survey):
-        if text and not text.startswith(("/", "{{")) and text not in (":memory:", "disabled"):
+        if text and not text.startswith(("/", "{{", "${")) and text not in (":memory:", "disabled"):
             directory = text.removeprefix("./").rpartition("/")[0]
             places.setdefault(directory or text, []).append((found, text))
     for uses in places.values():
