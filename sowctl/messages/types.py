@@ -27,6 +27,7 @@ MESSAGE_TYPES: dict[str, tuple[str, str]] = {
 DEFINED_TYPES: dict[str, tuple[str, str]] = {
     "composite-local": ("sowctl.messages.compositelocal", "CompositeLocalType"),
     "composite-global": ("sowctl.messages.compositeglobal", "CompositeGlobalType"),
+    "protobuf": ("sowctl.messages.protobuftype", "ProtobufType"),
     "struct": ("sowctl.messages.structtype", "StructType"),
 }
 """The same of types that exist only with a definition: as a Module of MessageTypes/MessageType."""

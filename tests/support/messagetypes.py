@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from pathlib import Path as File
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import bson
@@ -18,6 +20,7 @@ from sowctl.messages.base import MAX_MESSAGE, MessageType
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
 from sowctl.values.paths import Path, parse_path
+from tests.support.protosamples import ORDER2, ORDER3, Order
 
 
 def _same(name: str) -> str:
@@ -70,6 +73,16 @@ _LAYOUT = ("/a = 3S", "/n = B", "/pad = 2x", "/f = >d", "/e = 1S", "/l = <2h")
 
 def _packed(a: bytes, n: int, f: float, first: int, second: int) -> bytes:
     return struct.pack("<3sB2x", a, n) + struct.pack(">d", f) + b"\0" + struct.pack("<2h", first, second)
+
+
+_FOLDER = TemporaryDirectory(prefix="sowctl-schemas-")
+
+
+def _schema(name: str, text: str) -> str:
+    """A file with a schema that goes when the tests end."""
+    path = File(_FOLDER.name) / f"{name}.proto"
+    path.write_text(text)
+    return str(path)
 
 
 SAMPLES = [
@@ -143,6 +156,21 @@ SAMPLES = [
         b"",
         (b"\0", b"\0\0\0\x05{}", _parts(b"{}") + b"\0\0"),
         typed=False,
+    ),
+    Sample(
+        TypeDefinition("orders", "protobuf", proto_type="trade.Order", proto_file=_schema("2", ORDER2)),
+        Order(a="x", n=5, f=2.5, l=[1, 2]).SerializeToString(),
+        Order(a="", n=6, z=1).SerializeToString(),
+        b"",
+        (b"\x10", b"\x10\x05\x0a\x05x", b"\x07", b"\x3a\x02\x10"),
+        path=lambda name: "/absent" if name == "q" else f"/{name}",
+    ),
+    Sample(
+        TypeDefinition("orders3", "protobuf", proto_type="trade.Order", proto_file=_schema("3", ORDER3)),
+        Order(a="x", n=5, f=2.5, l=[1, 2]).SerializeToString(),
+        Order(a="", n=6, z=1).SerializeToString(),
+        b"",
+        (b"\x10", b"\x0a\x01\xff", b"\x07"),
     ),
     Sample(
         TypeDefinition("fixed", "struct", fields=_LAYOUT),
