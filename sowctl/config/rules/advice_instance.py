@@ -103,7 +103,8 @@ def clear_secret(node: Node, survey: Survey) -> Iterator[Problem]:
 
     Why: whoever reads the file has it, and the admin interface shows the file with everything in it.
     Example: ``<Password>hunter2</Password>`` in the Options of a module.
-    Instead: write ``${NAME}`` and set the variable where the server starts, or let the module read a file.
+    Instead: let the module read a file, if it can. ``${NAME}`` keeps the secret out of this file, but not out of the
+    admin interface, which then needs Authentication.
     """
     for found in survey.tree:
         if found.children or not found.text or "{{" in found.text:
@@ -113,7 +114,12 @@ def clear_secret(node: Node, survey: Survey) -> Iterator[Problem]:
             raw = found.source.text[found.inner : found.source.text.find("<", found.inner)]
             if not re.search(VARIABLE, raw):
                 message = f"secret in clear text ({found.tag}); the admin interface shows it"
-                yield Problem(found, message, "write ${NAME} and set the variable where the server starts", secret=True)
+                yield Problem(
+                    found,
+                    message,
+                    "let the module read a file, or write ${NAME} and guard the admin interface",
+                    secret=True,
+                )
 
 
 def unverified_peer(node: Node, survey: Survey) -> Iterator[Problem]:
