@@ -1,0 +1,32 @@
+"""sowctl-lint(7) is the page that the rules make, it names all of them, and groff has nothing to say about it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sowctl.config.rules.manual import NAME, page, roff
+from sowctl.config.rules.table import RULES
+
+MAN = Path(__file__).parents[3] / "man"
+
+
+def test_the_committed_page_is_fresh() -> None:
+    assert (MAN / NAME).read_text(encoding="utf-8") == page(MAN), "run: python -m sowctl.config.rules.manual man/"
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_groff_finds_nothing_wrong() -> None:
+    done = subprocess.run(["groff", "-man", "-Tascii", "-ww", str(MAN / NAME)], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = re.sub(rb".\x08", b"", done.stdout).decode()
+    for rule in RULES:
+        assert re.search(rf"^ +{rule.id} {rule.title}$", text, re.MULTILINE), rule.id
+
+
+def test_markup_is_not_taken_from_texts() -> None:
+    assert roff(".SH it's a \\ - ~ ^") == "\\&.SH it\\(aqs a \\e \\- \\(ti \\(ha"
