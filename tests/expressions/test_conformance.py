@@ -33,11 +33,11 @@ from sowctl.expressions.parse import (
 from sowctl.expressions.projection import Projection, compile_projection
 from sowctl.expressions.trees import walk
 from sowctl.messages.types import get_type
-from sowctl.values.compare import first, text_of
+from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Row, Slot, Values
 from sowctl.values.order import has_number, sort_key
 from tests.expressions.alike import same
-from tests.support import payloads
+from tests.support import jsonslots
 
 BLANK = {"json": "{}", "xml": "<x/>", "msgpack": "{}", "bson": "{}", "bflat": "{}"}
 """What stands for the message of a case that has none."""
@@ -100,7 +100,7 @@ def environment_of(case: dict[str, Any]) -> Environment:
 
 
 def evaluate(case: dict[str, Any]) -> Any:
-    """The value of a case by the row evaluator, which the columnar one and the real JSON reader must confirm."""
+    """The value of a case by the row evaluator, which the columnar one must confirm."""
     context = CONTEXTS[case.get("context", "filter")]
     kind = case.get("type", "json")
     message = case.get("message", BLANK.get(kind, ""))
@@ -108,7 +108,7 @@ def evaluate(case: dict[str, Any]) -> Any:
     compiled = compile_filter(case["expr"], context) if is_filter else compile_value(case["expr"], context)
     header = header_of({"message_size": len(message.encode()), **case.get("header", {})})
     rows = [rows_of([message], compiled.slots, kind)[0]]
-    before = [payloads.row(case["previous"], compiled.previous_slots, kind) if "previous" in case else None]
+    before = before_of(case, compiled.previous_slots, kind)
     both = agreed(compiled, rows, environment_of(case), [header], before)
     return both[0]
 
@@ -202,15 +202,33 @@ def test_select(case: dict[str, Any]) -> None:
     assert json.loads(get_type("json").select(case["message"].encode(), wanted)) == case["expect"]
 
 
+def payload_of(message: str, kind: str) -> bytes:
+    """The bytes of a message; those of the typed formats are written as JSON in a case."""
+    if kind == "msgpack":
+        import msgpack
+
+        return bytes(msgpack.packb(json.loads(message)))
+    if kind == "bson":
+        import bson
+
+        return bytes(bson.encode(json.loads(message)))
+    return message.encode()
+
+
 def rows_of(messages: list[str], slots: Any, kind: str = "json") -> list[Row]:
-    """Rows by the slow readers; the real JSON reader must say the same."""
+    """Rows as the message type makes them; of JSON messages a slow reader must say the same."""
+    found, refused = get_type(kind).extractor(slots)([payload_of(message, kind) for message in messages])
+    if refused:
+        raise InputError(refused[0].code, refused[0].message)
     if kind == "json":
-        found, refused = get_type("json").extractor(slots)([message.encode() for message in messages])
-        if refused:
-            raise InputError(refused[0].code, refused[0].message)
-        rows = [payloads.row(message, slots, kind) for message in messages]
+        rows = [jsonslots.row(message, slots) for message in messages]
         assert [as_bytes(row) for row in found] == [as_bytes(row) for row in rows]
-    return [payloads.row(message, slots, kind) for message in messages]
+    return found
+
+
+def before_of(case: dict[str, Any], slots: Any, kind: str) -> list[Row | None]:
+    """The row of the stored record, if the case has one."""
+    return list(rows_of([case["previous"]], slots, kind)) if "previous" in case else [None]
 
 
 def as_bytes(row: Row) -> list[Any]:
@@ -228,27 +246,6 @@ def as_bytes(row: Row) -> list[Any]:
         return text_of(value) if isinstance(value, str | bytes) else repr(value)
 
     return [one(value) for value in row]
-
-
-def written(value: Any, kind: str = "json") -> Any:
-    """A result as a JSON value; Booleans are 1 and 0 in formats that have none."""
-    if isinstance(value, Values):
-        value = first(value)
-    if isinstance(value, Number):
-        value = value.value
-    if isinstance(value, bool) and kind in ("fix", "nvfix", "xml"):
-        return int(value)
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def put(tree: dict[str, Any], names: tuple[str, ...], value: Any) -> None:
-    for name in names[:-1]:
-        if not isinstance(tree.get(name), dict):
-            tree[name] = {}
-        tree = tree[name]
-    tree[names[-1]] = value
 
 
 def alike(a: Any, b: Any, tolerance: float) -> bool:
@@ -280,10 +277,8 @@ def projected(case: dict[str, Any]) -> list[dict[str, Any]]:
             agreed(value, rows_of(messages, value.slots, kind), environment, [NO_HEADER] * len(messages))
     found = []
     for values in program.project(rows, environment):
-        tree: dict[str, Any] = {}
-        for names, value in zip(program.destinations, values, strict=True):
-            put(tree, names, written(value))
-        found.append(tree)
+        made = get_type(kind).build(list(zip(program.destinations, values, strict=True)))
+        found.append(json.loads(get_type(kind).view(made)))
     return found
 
 
@@ -346,30 +341,13 @@ def constructed(case: dict[str, Any]) -> Any:
     env = environment_of(case)
     for text in case["fields"]:
         value = compile_node(parse_field(text).expression, text, context)
-        stored = [payloads.row(case["previous"], value.previous_slots, kind) if "previous" in case else None]
+        stored = before_of(case, value.previous_slots, kind)
         agreed(value, rows_of([case["message"]], value.slots, kind), env, header, stored)
     rows = rows_of([case["message"]], program.slots, kind)
-    before = [payloads.row(case["previous"], program.previous_slots, kind) if "previous" in case else None]
-    tree: dict[str, Any] = payloads.view(case["message"], kind)
-    for write in program.writes(rows, env, header, before)[0]:
-        if write.remove:
-            remove(tree, write.destination.names)
-        else:
-            put(tree, write.destination.names, written(write.value, kind))
-    if isinstance(case["expect"], str):
-        return "".join(
-            f"{tag}={'' if v is None else v}\x01"
-            for tag, values in tree.items()
-            for v in (values if isinstance(values, list) else [values])
-        )
-    return tree
-
-
-def remove(tree: Any, names: tuple[str, ...]) -> None:
-    for name in names[:-1]:
-        tree = tree.get(name) if isinstance(tree, dict) else None
-    if isinstance(tree, dict):
-        tree.pop(names[-1], None)
+    before = before_of(case, program.previous_slots, kind)
+    writes = program.writes(rows, env, header, before)[0]
+    made = get_type(kind).assign(payload_of(case["message"], kind), writes)
+    return made.decode() if isinstance(case["expect"], str) else json.loads(get_type(kind).view(made))
 
 
 @pytest.mark.parametrize("case", of_shape("fields"))

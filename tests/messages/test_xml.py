@@ -16,7 +16,7 @@ from sowctl.messages.types import get_type
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Slot, SlotValue, Values, Write
 from sowctl.values.paths import parse_path
-from tests.support import payloads
+from tests.support import xmlslots
 
 XML = get_type("xml")
 NAMES = st.sampled_from(["a", "b", "c", "n:a"])
@@ -73,7 +73,7 @@ def one(payload: str | bytes, path: str, **how: bool) -> SlotValue:
 def test_rows_are_those_of_the_slow_reader(document: str) -> None:
     rows, refusals = XML.extractor(SLOTS)([document.encode()])
     assert not refusals
-    wanted = payloads.row(document, SLOTS, "xml")
+    wanted = xmlslots.row(document, SLOTS)
     assert [plain(value) for value in rows[0]] == [plain(value) for value in wanted]
     keys, _ = XML.key_texts([slot.path for slot in SLOTS])([document.encode()])
     for slot, value, key in zip(SLOTS, wanted, keys[0], strict=True):
@@ -113,7 +113,7 @@ def test_damage_is_refused_where_lxml_refuses(document: str, data: st.DataObject
     try:
         etree.fromstring(damaged, parser)
     except etree.XMLSyntaxError as problem:
-        if problem.code in NAMESPACE_ERRORS or "amespace" in (problem.msg or ""):
+        if problem.code in NAMESPACE_ERRORS or "amespace" in (problem.msg or "") or "xmlns" in (problem.msg or ""):
             return
         assert len(refusals) == 1, problem
         assert refusals[0].offset is not None and 0 <= refusals[0].offset <= len(damaged)

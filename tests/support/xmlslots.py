@@ -1,6 +1,6 @@
-"""Slow readers of slots for tests of expressions: JSON, typed formats, FIX, NVFIX and XML payloads to rows.
+"""A slow reader of slots of XML payloads, for the message type to agree with.
 
-They follow the resolution rules of sowctl-expressions(7) word by word and share no code with the message types.
+It follows the resolution rules of sowctl-expressions(7) word by word and shares no code with the message type.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from sowctl.errors import InputError
 from sowctl.values.fields import Row, Slot, SlotValue, Values
 from sowctl.values.paths import Path
 from tests.support import jsonslots
-from tests.support.jsonslots import Scanned, inferred
-
-TYPED = frozenset({"msgpack", "messagepack", "bson", "bflat", "protobuf"})
-"""Formats whose kinds are those of JSON, written here as JSON; their numbers have no original text."""
+from tests.support.jsonslots import inferred
 
 
 class Element:
@@ -94,38 +91,7 @@ def xml_value(top: Element, slot: Slot) -> SlotValue:
     return values[0] if values else None
 
 
-def read(payload: str, kind: str) -> Any:
-    """The tree of a payload. Raises InputError where it cannot be read."""
-    if kind == "xml":
-        return read_xml(payload)
-    try:
-        return jsonslots.READERS.get(kind, jsonslots.read_json)(payload)
-    except ValueError as error:
-        raise InputError("SOW-MSG-002", str(error)) from None
-
-
-def row(payload: str, slots: Sequence[Slot], kind: str = "json") -> Row:
+def row(payload: str, slots: Sequence[Slot]) -> Row:
     """The row of a payload. Raises InputError."""
-    if kind == "binary":
-        return tuple(Values(()) if slot.listed else None for slot in slots)
-    tree = read(payload, kind)
-    if kind == "xml":
-        return tuple(xml_value(tree, slot) for slot in slots)
-    wanted = [Slot(slot.path, False, slot.listed) for slot in slots] if kind in TYPED else slots
-    return tuple(jsonslots.slot_value(tree, slot) for slot in wanted)
-
-
-def view(payload: str, kind: str) -> Any:
-    """The message as a tree of plain values, for what constructed fields are written into."""
-
-    def plain(node: Any) -> Any:
-        if isinstance(node, Scanned):
-            return node.value
-        if isinstance(node, list):
-            return [plain(item) for item in node]
-        return {name: plain(value) for name, value in node.items()} if isinstance(node, dict) else node
-
-    tree = plain(read(payload, kind))
-    if kind in ("fix", "nvfix"):
-        return {tag: values[0] if len(values) == 1 else values for tag, values in tree.items()}
-    return tree
+    tree = read_xml(payload)
+    return tuple(xml_value(tree, slot) for slot in slots)
