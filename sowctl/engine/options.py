@@ -47,6 +47,7 @@ class QueryOptions:
 
     ``skip_n`` needs ``top_n``. ``sow_keys`` are texts as clients see them. ``sort_memory`` bytes are held while
     ordering; beyond them runs go to temporary files. ``by_time``: in the order of updates where there is no other.
+    ``index_from``: records of a store from which on memo indexes are used and built; None: never.
     """
 
     filter: str | None = None
@@ -59,6 +60,7 @@ class QueryOptions:
     batch_size: int = 1000
     sort_memory: int = 64 << 20
     by_time: bool = False
+    index_from: int | None = 20_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 MAX_BATCH = 10_000
+FEW = 10_000
+"""So many first records are looked for by an index of their order; for more, everything is sorted."""
 DEFAULTS = QueryOptions()
 
 __all__ = ["QueryOptions", "QueryResult", "query"]
@@ -107,7 +109,7 @@ class _Run:
                 self._place[source.topic, source.message_type] = len(self.statistics)
                 self.statistics.append(numbers)
                 if scan is not None:
-                    found = scan.matching(matcher, self._options.batch_size, numbers)
+                    found = self._first(scan, numbers) or scan.matching(matcher, self._options.batch_size, numbers)
                 else:
                     found = filtered(iter((self._looked_up(source, target),)), matcher, numbers)
                 yield source, found
@@ -119,11 +121,25 @@ class _Run:
 
         instance, options = self._instance, self._options
         if options.sow_keys is None:
-            with scanning(instance, target, options.at, matcher_of, options.batch_size) as (scan, matcher):
+            with scanning(
+                instance, target, options.at, matcher_of, options.batch_size, options.index_from, self._first_by()
+            ) as opened:
+                scan, matcher = opened
                 yield scan.source, matcher, scan
         else:
             with closing(open_source(instance, target, options.at)) as source:
                 yield source, matcher_of(source), None
+
+    def _first_by(self) -> OrderKey | None:
+        """The order's first key, where few records of one topic are wanted (others may hold values of another kind)."""
+        wanted = self._wanted()
+        if len(self._targets) != 1 or not self._order or wanted is None or wanted > FEW:
+            return None
+        return self._order[0]
+
+    def _first(self, scan: Scan, numbers: QueryStatistics) -> Iterator[Pairs] | None:
+        key, wanted = self._first_by(), self._wanted()
+        return scan.first(key, wanted, numbers) if key is not None and wanted is not None else None
 
     def _looked_up(self, source: Source, target: Target) -> Pairs:
         mode = target.topic.key_mode if target.topic is not None else _mode_of(source)

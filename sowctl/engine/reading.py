@@ -92,29 +92,30 @@ class Matcher:
     ) -> None:
         self.type = kind
         self.topic = topic
-        self._filter: Filter | None = None
-        self._environment = environment
+        self.filter: Filter | None = None
+        self.environment = environment
+        self.functions = functions or {}
         self._words: list[bytes] = []
         if text is not None and text.strip():
             from sowctl.expressions.compile import compile_filter
 
-            self._filter = compile_filter(text, extra=functions or {})
-            if self._filter.slots and not self.type.filterable:
+            self.filter = compile_filter(text, extra=self.functions)
+            if self.filter.slots and not self.type.filterable:
                 raise UsageError(
                     "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"
                 )
-            self._extract = self.type.extractor(self._filter.slots) if self._filter.slots else None
+            self._extract = self.type.extractor(self.filter.slots) if self.filter.slots else None
             if seen and kind.kind == "json":
                 from sowctl.engine.words import needed_words
 
-                self._words = [b'"%b"' % word for word in needed_words(self._filter.node)]
+                self._words = [b'"%b"' % word for word in needed_words(self.filter.node)]
 
     def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
         """Indexes of the records for which the filter is true.
 
         Raises InputError ``SOW-QRY-004`` for a stored payload that cannot be read, LimitError for a runaway pattern.
         """
-        if self._filter is None:
+        if self.filter is None:
             return range(len(values))
         if not self._words:
             return self._matches(keys, values)
@@ -141,14 +142,14 @@ class Matcher:
     @property
     def selective(self) -> bool:
         """Whether there is a filter at all."""
-        return self._filter is not None
+        return self.filter is not None
 
     def _matches(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
-        assert self._filter is not None
-        assert self._environment is not None
+        assert self.filter is not None
+        assert self.environment is not None
         rows = self.rows(keys, values)
-        headers = self._headers(keys, values) if self._filter.uses_header else None
-        return self._filter.matches(rows, self._environment, headers)
+        headers = self._headers(keys, values) if self.filter.uses_header else None
+        return self.filter.matches(rows, self.environment, headers)
 
     def rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[Row]:
         """The filter's slots of every record."""

@@ -1,4 +1,4 @@
-"""The filter over all records of a target: in this process, or, for a large store, in two with half of the keys each.
+"""The filter over all records of a target: by indexes, or in this process, or in two with half of the keys each.
 
 The second process is a fork. LMDB must not be used across one, so the first process closes the store before it, and
 both open it then; what the second found counts only if both see the same state. What matches in its half goes through a
@@ -18,14 +18,17 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.memos import LEAST
 from sowctl.engine.reading import open_source
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.sources import CurrentSource, Pairs, Source
 from sowctl.engine.targets import Target
 
 if TYPE_CHECKING:
+    from sowctl.engine.access import Found
     from sowctl.engine.instance import Instance
     from sowctl.engine.reading import Matcher
+    from sowctl.expressions.actions import OrderKey
 
 READ = 400
 """Records read at a time: what is made of so many stays small enough to use the same memory again and again."""
@@ -36,11 +39,24 @@ MIDDLE = b"\x80" + bytes(7)
 
 
 class Scan:
-    """A source, open, and how to filter all of it. Made by :func:`scanning`."""
+    """A source, open, and how to filter all of it. Made by :func:`scanning`. ``found``: what indexes say of it."""
 
-    def __init__(self, source: Source, second: Second | None) -> None:
+    def __init__(self, source: Source, second: Second | None, found: Found | None = None) -> None:
         self.source = source
+        self.found = found
         self._second = second
+
+    def first(self, key: OrderKey, wanted: int, counts: QueryStatistics) -> Iterator[Pairs] | None:
+        """Records among which are the first ``wanted`` by ``key``; None where that needs all that match."""
+        if self.found is None or not isinstance(self.source, CurrentSource):
+            return None
+        matched = self.found.count()
+        pairs = self.found.first(key, wanted) if matched is not None else None
+        if matched is None or pairs is None:
+            return None
+        counts.examined += self.source.visible_records()
+        counts.matched += matched
+        return iter((pairs,))
 
     def matching(self, matcher: Matcher, size: int, counts: QueryStatistics) -> Iterator[Pairs]:
         """Keys and values of the records that match, in key order, at most ``size`` at a time; ``counts`` are kept.
@@ -48,6 +64,12 @@ class Scan:
         Raises what reading and :meth:`Matcher.places` raise.
         """
         source, size = self.source, min(size, READ)
+        if self.found is not None and isinstance(source, CurrentSource):
+            counts.examined += source.visible_records()
+            for keys, values in self.found.matching(size):
+                counts.matched += len(keys)
+                yield keys, values
+            return
         if self._second is None or not isinstance(source, CurrentSource):
             yield from filtered(source.batches(size), matcher, counts)
             return
@@ -64,15 +86,32 @@ class Scan:
 
 @contextmanager
 def scanning(
-    instance: Instance, target: Target, at: int | None, matcher_of: Callable[[Source], Matcher], size: int
+    instance: Instance,
+    target: Target,
+    at: int | None,
+    matcher_of: Callable[[Source], Matcher],
+    size: int,
+    index_from: int | None = LEAST,
+    order: OrderKey | None = None,
 ) -> Iterator[tuple[Scan, Matcher]]:
-    """Open a target for a scan of all its records, with its matcher. Raises as ``open_source``."""
+    """Open a target to filter all its records, with its matcher. Raises as ``open_source``.
+
+    ``index_from``: records from which on memo indexes are used and built; None: never. ``order``: the result will be
+    asked for :meth:`Scan.first`.
+    """
     now = instance.now
     instance = replace(instance, clock=lambda: now)
     with ExitStack() as held:
         source = open_source(instance, target, at)
         opened = held.enter_context(closing(source))
         matcher = matcher_of(source)
+        if index_from is not None and isinstance(source, CurrentSource) and source.meta.records >= index_from:
+            from sowctl.engine.access import find
+
+            found = find(instance, source, matcher, order, least=index_from)
+            if found is not None:
+                yield Scan(source, None, found), matcher
+                return
         second = None
         if at is None and _pays(source, matcher) and _stays(target):
             opened.close()

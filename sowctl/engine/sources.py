@@ -53,7 +53,8 @@ class Source(Protocol):
 class CurrentSource:
     """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store.
 
-    ``scanned`` counts the store's records that :meth:`part` has passed.
+    ``path`` is that of the store, None if it lives only as long as this source. ``scanned`` counts the store's records
+    that :meth:`part` has passed.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class CurrentSource:
         overlay: Overlay | None,
         config: TopicConfig | None,
         now: int,
+        path: Path | None = None,
     ) -> None:
         self.config = config
+        self.path = path
         definition = snapshot.meta.definition
         self.topic = definition.topic
         self.message_type = definition.message_type
@@ -74,7 +77,7 @@ class CurrentSource:
         self._held = held
         self._snapshot = snapshot
         self._now = now
-        self._hides = config is not None and expires(config.expiration)
+        self.hides = config is not None and expires(config.expiration)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -105,6 +108,19 @@ class CurrentSource:
             self.scanned += len(keys)
             yield keys, values
 
+    def visible_records(self) -> int:
+        """How many records there are to see."""
+        current = self.overlay.current if self.overlay is not None else {}
+        count = self.meta.records
+        if current:
+            stored = self._snapshot.get_many(sorted(current))
+            count += sum(value is not None for value in current.values()) - len(stored)
+        if self.hides:
+            count -= sum(key not in current for key in self._snapshot.expired(self._now))
+            fresh = [value for value in current.values() if value is not None]
+            count -= len(fresh) - len(visible(fresh, self._now))
+        return count
+
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
         """See :class:`Source`."""
         wanted = sorted(set(keys))
@@ -116,7 +132,7 @@ class CurrentSource:
         return self._visible(chosen, [found[key] for key in chosen])
 
     def _visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
-        if not self._hides:
+        if not self.hides:
             return keys, values
         places = visible(values, self._now)
         if len(places) == len(values):
@@ -176,7 +192,7 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
             stack.callback(snapshot.close)
         refuse_other_topic(topic, snapshot.meta)
         overlay = read_overlay(instance, topic, snapshot.meta, path)
-        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at)
+        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, path if path == topic.file else None)
 
 
 def open_file(instance: Instance, path: Path) -> CurrentSource:
@@ -184,7 +200,7 @@ def open_file(instance: Instance, path: Path) -> CurrentSource:
     with ExitStack() as stack:
         store = stack.enter_context(Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait))
         snapshot = stack.enter_context(store.snapshot())
-        return CurrentSource(stack.pop_all(), snapshot, None, None, 0)
+        return CurrentSource(stack.pop_all(), snapshot, None, None, 0, path)
 
 
 def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: Path) -> Overlay | None:

@@ -125,6 +125,11 @@ def compile_filter(
     if node is None:
         return Filter(text, None, None, "")
     check(node, text, context, extra)
+    return compile_condition(node, text, extra)
+
+
+def compile_condition(node: Node, text: str, extra: Mapping[str, Function] = NO_FUNCTIONS) -> Filter:
+    """Compile one condition of a filter that was checked; ``text`` is the filter's."""
     emitter = Emitter(text, extra)
     finish(_conditions(emitter, node))
     return Filter(text, node, emitter, "append(i)")

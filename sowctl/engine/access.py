@@ -1,0 +1,214 @@
+"""Which records a filter can match, by memo indexes: the way to them, and the records.
+
+The answer is that of a scan (README, principle 7): what an index cannot tell is asked of the records themselves, and
+records that changed since it was built always are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from sowctl.engine.memos import LEAST, Memos, open_memos
+from sowctl.errors import SowError
+from sowctl.memo import places as p
+from sowctl.memo.format import BadMemo
+from sowctl.store.codec import payloads
+from sowctl.values.fields import Slot
+
+if TYPE_CHECKING:
+    from sowctl.engine.conditions import Asked
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.reading import Matcher
+    from sowctl.engine.sources import CurrentSource, Pairs
+    from sowctl.expressions.actions import OrderKey
+    from sowctl.memo.column import Hits
+
+MOST = 0.3
+"""Where more of the records than this share are left, reading all of them in order is faster."""
+
+
+class Step(NamedTuple):
+    """One condition, and how many records an index says satisfy it."""
+
+    condition: str
+    matched: int
+
+
+class Found:
+    """What indexes left of a filter: ``places``, None for all. ``steps`` in the order in which they were taken;
+    ``residual`` conditions are asked of each record that is left."""
+
+    def __init__(
+        self,
+        source: CurrentSource,
+        memos: Memos,
+        matcher: Matcher,
+        places: list[int] | None,
+        steps: Sequence[Step],
+        residual: Sequence[str],
+    ) -> None:
+        self.source = source
+        self.steps = steps
+        self.residual = residual
+        self._memos = memos
+        self._matcher = matcher
+        self._places = places
+
+    @property
+    def candidates(self) -> int:
+        """How many records a query for all that match reads."""
+        left = self._memos.records if self._places is None else len(self._places)
+        return left + len(self._memos.changed)
+
+    def matching(self, size: int) -> Iterator[Pairs]:
+        """Keys and values of the records that match, in key order, about ``size`` at a time."""
+        from sowctl.engine.sources import merged
+
+        changed = self._changed()
+        pairs = self._unchanged(range(self._memos.records) if self._places is None else self._places, size)
+        yield from merged(pairs, changed, size) if changed else pairs
+
+    def count(self) -> int | None:
+        """How many records match, where that needs no reading of all of them; else None."""
+        if self.residual or self.source.hides:
+            return None
+        if self._places is None:
+            return self.source.visible_records()
+        unchanged = len(self._places)
+        if self._memos.changed:
+            unchanged = sum(key not in self._memos.changed for key in self._memos.keys(self._places))
+        return unchanged + len(self._changed())
+
+    def first(self, key: OrderKey, wanted: int) -> Pairs | None:
+        """Records among which are the first ``wanted`` by ``key``, ties and all; None where indexes cannot tell."""
+        column = self._memos.columns.get(order_slot(key))
+        if column is None or self.residual or (self._places is not None and len(self._places) <= wanted):
+            return None
+        changed = self._changed()
+        if not column.numeric and _holds_number(self._matcher, key, changed):
+            return None  # then Strings are read as numbers, too
+        allowed = None if self._places is None else set(self._places)
+        keys, values = list(changed), [value for value in changed.values() if value is not None]
+        waiting: list[int] = []
+        seen = 0
+        try:
+            for group in column.ordered(descending=key.descending):
+                waiting += group if allowed is None else [place for place in group if place in allowed]
+                if len(waiting) + seen < wanted:
+                    continue
+                for more_keys, more_values in self._unchanged(sorted(waiting), len(waiting)):
+                    keys += more_keys
+                    values += more_values
+                    seen += len(more_keys)
+                waiting = []
+                if seen >= wanted:
+                    return keys, values
+            for more_keys, more_values in self._unchanged(sorted(waiting), max(len(waiting), 1)):
+                keys += more_keys
+                values += more_values
+        except BadMemo:
+            return None
+        return keys, values
+
+    def _changed(self) -> dict[bytes, bytes | None]:
+        if not self._memos.changed:
+            return {}
+        keys, values = self.source.lookup(sorted(self._memos.changed))
+        return {keys[place]: values[place] for place in self._matcher.places(keys, values)}
+
+    def _unchanged(self, places: Sequence[int], size: int) -> Iterator[Pairs]:
+        changed = self._memos.changed
+        for start in range(0, len(places), size):
+            keys = self._memos.keys(places[start : start + size])
+            if changed:
+                keys = [key for key in keys if key not in changed]
+            keys, values = self.source.lookup(keys)
+            if self.residual:
+                chosen = self._matcher.places(keys, values)
+                keys, values = [keys[place] for place in chosen], [values[place] for place in chosen]
+            if keys:
+                yield keys, values
+
+
+def order_slot(key: OrderKey) -> Slot:
+    """The field by which an order sorts."""
+    return Slot(key.path, text=key.text)
+
+
+def _holds_number(matcher: Matcher, key: OrderKey, records: dict[bytes, bytes | None]) -> bool:
+    from sowctl.values.order import holds_numbers
+
+    extract = matcher.type.extractor((order_slot(key),))
+    rows, _ = extract(payloads([value for value in records.values() if value is not None]))
+    return holds_numbers([row[0] for row in rows])
+
+
+def find(
+    instance: Instance,
+    source: CurrentSource,
+    matcher: Matcher,
+    order: OrderKey | None = None,
+    *,
+    least: int = LEAST,
+) -> Found | None:
+    """What indexes leave of the matcher's filter; None where a scan is the better way, or the only one.
+
+    ``order``: the result will be asked for :meth:`Found.first`.
+    """
+    if source.path is None or source.meta.records < least:
+        return None
+    asked: list[Asked] = []
+    residual: list[str] = []
+    if matcher.filter is not None:
+        from sowctl.engine.conditions import conditions_of
+
+        assert matcher.environment is not None
+        asked, residual = conditions_of(matcher.filter, matcher.environment, matcher.functions)
+    if residual or (order is not None and order.text):
+        order = None
+    slots = [one.slot for one in asked] + ([order_slot(order)] if order is not None else [])
+    if not slots or not matcher.type.filterable:
+        return None
+    memos = open_memos(instance, source, tuple(dict.fromkeys(slots)), least=least)
+    if memos is None:
+        return None
+    try:
+        return _found(source, memos, matcher, asked, residual, order)
+    except BadMemo:
+        return None
+    except SowError:
+        # A condition that fails for some value (a runaway pattern) may never be asked of it by a scan.
+        return None
+
+
+def _found(
+    source: CurrentSource,
+    memos: Memos,
+    matcher: Matcher,
+    asked: Sequence[Asked],
+    residual: list[str],
+    order: OrderKey | None,
+) -> Found | None:
+    hits: list[tuple[int, str, Hits]] = []
+    for slot, condition in asked:
+        column = memos.columns.get(slot)
+        if column is None:
+            residual.append(condition.text)
+            continue
+        found = column.hits(condition)
+        hits.append((found.count, condition.text, found))
+    ranked = order is not None and not residual and order_slot(order) in memos.columns
+    if not hits:
+        return Found(source, memos, matcher, None, (), residual) if ranked and not asked else None
+    hits.sort(key=lambda one: one[0])
+    if hits[0][0] > MOST * memos.records and not ranked:
+        return None
+    places = hits[0][2].places()
+    for _, _, more in hits[1:]:
+        places = more.among(places)
+    steps = [Step(text, count) for count, text, _ in hits]
+    return Found(source, memos, matcher, p.ascending(places), steps, residual)
+
+
+__all__ = ["Found", "Step", "find"]

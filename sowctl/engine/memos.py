@@ -1,0 +1,139 @@
+"""The memo indexes of a source: opened, built where they are missing, and what has changed since (``sow-memo(5)``).
+
+Nobody depends on them. What cannot be read, or written, is done without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.memo.column import Column
+from sowctl.memo.directory import MemoDirectory
+from sowctl.store.codec import KEY_SIZE, payloads
+from sowctl.values.fields import Slot
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources import CurrentSource
+
+LEAST = 20_000
+"""Records from which on an index is built: fewer are read faster than one is opened."""
+_SHARE = 16
+"""Where more than one record in so many has changed, indexes are built anew."""
+_LEAST_CHANGED = 4096
+_READ = 1000
+
+
+class Memos:
+    """Columns of one state of a store. ``changed``: keys whose records may differ now, or are in the overlay."""
+
+    def __init__(self, keys: memoryview, columns: dict[Slot, Column], changed: set[bytes]) -> None:
+        self._keys = keys
+        self.columns = columns
+        self.changed = changed
+        self.records = len(keys) // KEY_SIZE
+
+    def keys(self, places: Iterable[int]) -> list[bytes]:
+        """The keys at some places."""
+        keys = self._keys
+        return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
+
+
+def open_memos(instance: Instance, source: CurrentSource, slots: Sequence[Slot], *, least: int = LEAST) -> Memos | None:
+    """The columns of ``slots``, built if need be; a slot that cannot be indexed has none. None: do without."""
+    if source.path is None or source.meta.records < least or not slots:
+        return None
+    directory = MemoDirectory(source.path, instance.seam)
+    prefix = _reading(instance, source)
+    names = {slot: _name(slot, prefix) for slot in slots}
+    return _opened(directory, source, names) or _built(instance, directory, source, names, prefix)
+
+
+def _reading(instance: Instance, source: CurrentSource) -> str:
+    """What a value depends on besides the record: how the configuration defines the message type."""
+    definition = instance.config.types.get(source.message_type) if instance.config is not None else None
+    return f"{source.message_type} {definition!r}"
+
+
+def _name(slot: Slot, prefix: str) -> str:
+    wanted = "".join(mark for mark, asked in ((" text", slot.text), (" listed", slot.listed)) if asked)
+    return f"{prefix}\n{slot.path}\n{wanted}"
+
+
+def _slot(name: str, prefix: str) -> Slot | None:
+    """The slot of a column, if it was read as values are read now."""
+    from sowctl.values.paths import parse_path
+
+    reading, _, rest = name.partition("\n")
+    path, _, wanted = rest.rpartition("\n")
+    return Slot(parse_path(path), " text" in wanted, " listed" in wanted) if reading == prefix else None
+
+
+def _opened(directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> Memos | None:
+    known = directory.keys()
+    if known is None:
+        return None
+    file, keys = known
+    changed = source.snapshot.changed_since(file.head.digest)
+    if changed is None:
+        return None
+    if source.overlay is not None:
+        changed = changed | source.overlay.current.keys()
+    if len(changed) > max(source.meta.records // _SHARE, _LEAST_CHANGED):
+        return None
+    columns = {}
+    for slot, name in names.items():
+        found = directory.column(name, file.head.digest)
+        if found is None:
+            return None
+        if found[0] is not None:
+            columns[slot] = found[0]
+    return Memos(keys, columns, changed)
+
+
+def _built(
+    instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str], prefix: str
+) -> Memos | None:
+    try:
+        with directory.building() as mine:
+            if mine:
+                build_memos(instance, directory, source, names, prefix)
+    except (OSError, ImportError):
+        return None
+    return _opened(directory, source, names)
+
+
+def build_memos(
+    instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str], prefix: str
+) -> None:
+    """Build the columns ``names``, and with them all that there are for another state. Raises OSError, ImportError.
+
+    Records that cannot be read leave their columns unfit; whoever needs them finds out by reading the records.
+    """
+    from sowctl.memo.build import ColumnBuilder, key_parts
+
+    digest = source.meta.digest
+    known = directory.keys()
+    wanted = dict(names)
+    if known is None or known[0].head.digest != digest:
+        for name in directory.names():
+            slot = _slot(name, prefix)
+            if slot is not None:
+                wanted.setdefault(slot, name)
+    slots = [slot for slot, name in wanted.items() if directory.column(name, digest) is None]
+    extract = instance.type_of(source.message_type).extractor(slots)
+    builders = [ColumnBuilder(wanted[slot]) for slot in slots]
+    keys: list[bytes] = []
+    for batch, values in source.snapshot.scan(batch=_READ):
+        keys += batch
+        rows, refused = extract(payloads(values))
+        for builder, column in zip(builders, zip(*rows, strict=True), strict=True):
+            builder.add(column)
+        if refused:
+            for builder in builders:
+                builder.spoil()
+    if known is None or known[0].head.digest != digest:
+        directory.put_keys(key_parts(b"".join(keys), digest))
+    for slot, builder in zip(slots, builders, strict=True):
+        directory.put_column(wanted[slot], builder.parts(digest))

@@ -1,0 +1,87 @@
+"""Conditions on one field that a sorted index answers: numbers between bounds, Strings that are listed.
+
+What is found here holds in a column of one kind only (``sowctl-expressions(7)``, comparison): among numbers and NULLs a
+comparison with a number is one of numbers; among Strings and NULLs a String without a numeric reading equals only the
+very same bytes. Everywhere else the condition itself has to be asked.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sowctl.expressions import nodes as n
+from sowctl.expressions.rewrites.truths import constant_value, is_constant
+from sowctl.values.compare import numeric_reading
+
+EXACT = 1 << 53
+"""Up to here an Integer and a Double compare without rounding."""
+
+
+class Bounds(NamedTuple):
+    """Numbers from ``low`` to ``high``, None for no bound; an open bound is not included."""
+
+    low: int | float | None = None
+    high: int | float | None = None
+    open_low: bool = False
+    open_high: bool = False
+
+
+def alone(node: n.Node) -> n.Field | None:
+    """The field of a condition that names no other, as often as it likes, and no other message; else None."""
+    from sowctl.expressions.trees import walk
+
+    fields = [part for part in walk(node) if isinstance(part, n.Field)]
+    if not fields or any(field.qualifier or field.modifier for field in fields):
+        return None
+    return fields[0] if all(field.path == fields[0].path for field in fields) else None
+
+
+def bounds_of(node: n.Node) -> Bounds | None:
+    """The numbers for which ``/field > 5`` and the like hold, NULL aside; None for other conditions."""
+    if isinstance(node, n.Compare) and isinstance(node.left, n.Field):
+        number = _number(node.right)
+        return None if number is None else _compared(node.operator, number)
+    if isinstance(node, n.Between) and not node.negated and isinstance(node.operand, n.Field):
+        low, high = _number(node.low), _number(node.high)
+        return Bounds(low, high) if low is not None and high is not None else None
+    return None
+
+
+def _compared(operator: str, number: int | float) -> Bounds | None:
+    if operator == "=":
+        return Bounds(number, number)
+    if operator in (">", ">="):
+        return Bounds(low=number, open_low=operator == ">")
+    if operator in ("<", "<="):
+        return Bounds(high=number, open_high=operator == "<")
+    return None
+
+
+def _number(node: n.Node) -> int | float | None:
+    if not is_constant(node):
+        return None
+    value: object = constant_value(node)
+    if isinstance(value, bytes):
+        value = numeric_reading(value)
+    if type(value) is int:
+        return value if -EXACT <= value <= EXACT else None
+    return value if type(value) is float and value == value else None
+
+
+def strings_of(node: n.Node) -> tuple[bytes, ...] | None:
+    """The Strings for which ``/field = 'a'`` and ``/field IN ('a', 'b')`` hold; None for other conditions."""
+    if isinstance(node, n.Compare) and node.operator == "=" and isinstance(node.left, n.Field):
+        return _strings((node.right,))
+    if isinstance(node, n.In) and not node.negated and isinstance(node.operand, n.Field):
+        return _strings(node.items)
+    return None
+
+
+def _strings(items: tuple[n.Node, ...]) -> tuple[bytes, ...] | None:
+    found = []
+    for item in items:
+        value = constant_value(item) if is_constant(item) else None
+        if not isinstance(value, bytes) or not value or numeric_reading(value) is not None:
+            return None
+        found.append(value)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,188 @@
+"""Making memo indexes of slot values that come batch by batch, in key order. Loads numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sowctl.memo.column import DOUBLES, INTEGER, INTEGERS, NULL
+from sowctl.memo.format import Head, Kind, encode
+from sowctl.memo.words import encode_words
+from sowctl.values.fields import SlotValue
+
+MOST_WORDS = 1 << 16
+"""Distinct values of several kinds above which a path is not indexed."""
+_EXACT = 1 << 53
+_I64 = 1 << 63
+_NUMERIC = frozenset({int, float, type(None)})
+_STRING = frozenset({str, type(None)})
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Parts: TypeAlias = "list[bytes | memoryview]"
+
+
+class ColumnBuilder:
+    """The values of one path. Feed it all records, then ask for :meth:`parts`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._numbers: list[tuple[Array, Array]] | None = []
+        self._strings: dict[str, int] | None = {}
+        self._words: dict[tuple[type, SlotValue], int] | None = None
+        self._codes: list[Array] = []
+        self._records = 0
+        self._spoiled = False
+
+    def spoil(self) -> None:
+        """Some record could not be read."""
+        self._spoiled = True
+
+    def add(self, values: Sequence[SlotValue]) -> None:
+        """The values of the next records."""
+        kinds = set(map(type, values))
+        self._records += len(values)
+        if self._numbers is not None:
+            if kinds <= _NUMERIC and _exact(values):
+                self._numbers.append(_numeric(values))
+                return
+            self._leave_numbers()
+        if self._strings is not None:
+            if kinds <= _STRING:
+                self._add_strings(values)
+                return
+            self._leave_strings()
+        self._add_words(values)
+
+    def _leave_numbers(self) -> None:
+        """What came so far was numbers or NULL alone; from here on it is not."""
+        assert self._numbers is not None
+        earlier, self._numbers = self._numbers, None
+        if not earlier:
+            return
+        if all((marks == NULL).all() for _, marks in earlier):
+            for _, marks in earlier:
+                self._add_strings([None] * len(marks))
+            return
+        self._leave_strings()
+        for numbers, marks in earlier:
+            self._add_words(_slot_values(numbers, marks))
+
+    def _leave_strings(self) -> None:
+        strings, self._strings = self._strings, None
+        self._words = {(str, text): code for text, code in (strings or {}).items()}
+
+    def _add_strings(self, values: Sequence[SlotValue]) -> None:
+        known = self._strings
+        assert known is not None
+        get = known.setdefault
+        found = [-1 if not value else get(value, len(known)) for value in values]  # type: ignore[arg-type]
+        self._codes.append(np.array(found, np.int32))
+
+    def _add_words(self, values: Sequence[SlotValue]) -> None:
+        known = self._words
+        if known is None or len(known) > MOST_WORDS:
+            return
+        found = []
+        for value in values:
+            if value is None or value == "" or value == b"":
+                found.append(-1)
+            else:
+                found.append(known.setdefault((type(value), _hashable(value)), len(known)))
+        self._codes.append(np.array(found, np.int32))
+
+    def parts(self, digest: int) -> Parts:
+        """The file for the state with ``digest``."""
+        if self._spoiled:
+            return self._unsuited(digest)
+        if self._numbers is not None:
+            return self._number_parts(digest)
+        if self._strings is not None:
+            return self._string_parts(digest)
+        words = [key[1] for key in self._words or {}]
+        if len(words) > MOST_WORDS or any(value != value for value in words):
+            return self._unsuited(digest)
+        codes = np.concatenate([*self._codes, np.empty(0, np.int32)])
+        return self._coded(Kind.WORDS, codes, len(words), digest, [encode_words([_unhashed(word) for word in words])])
+
+    def _unsuited(self, digest: int) -> Parts:
+        return encode(Head(Kind.UNSUITED, self._records, digest), [self._text.encode()])
+
+    def _number_parts(self, digest: int) -> Parts:
+        empty = np.empty(0), np.empty(0, np.uint8)
+        numbers = np.concatenate([*(part for part, _ in self._numbers or []), empty[0]])
+        marks = np.concatenate([*(part for _, part in self._numbers or []), empty[1]])
+        nulls = marks == NULL
+        count = int(nulls.sum())
+        flags = INTEGERS if not (marks == 0).any() else DOUBLES if not (marks == INTEGER).any() else 0
+        data = np.where(nulls, 0, numbers).astype(np.int64) if flags == INTEGERS else np.where(nulls, np.nan, numbers)
+        order = np.argsort(np.where(nulls, -np.inf, numbers), kind="stable")
+        if count:  # infinities of the data must not mix with the NULLs
+            order = np.concatenate([np.flatnonzero(nulls), order[~nulls[order]]])
+        kept = marks if count or not flags else np.empty(0, np.uint8)
+        head = Head(Kind.NUMBERS, self._records, digest, 8, count, flags)
+        return encode(head, [self._text.encode(), _raw(data), _raw(kept), _raw(order.astype(np.uint32))])
+
+    def _string_parts(self, digest: int) -> Parts:
+        texts = [text.encode() for text in self._strings or {}]
+        ranking = sorted(range(len(texts)), key=texts.__getitem__)
+        rank = np.empty(len(texts) + 1, np.int32)
+        rank[ranking] = np.arange(len(texts), dtype=np.int32)
+        rank[-1] = -1  # code -1, NULL, is found at the end
+        codes = rank[np.concatenate([*self._codes, np.empty(0, np.int32)])]
+        ordered = [texts[code] for code in ranking]
+        ends = np.zeros(len(texts) + 1, np.uint64)
+        np.cumsum([len(text) for text in ordered], out=ends[1:])
+        return self._coded(Kind.STRINGS, codes, len(texts), digest, [_raw(ends), b"".join(ordered)])
+
+    def _coded(self, kind: Kind, codes: Array, words: int, digest: int, more: Sequence[bytes | memoryview]) -> Parts:
+        width, kept = next((w, t) for w, t in ((1, np.uint8), (2, np.uint16), (4, np.uint32)) if words < 1 << 8 * w)
+        codes = np.where(codes < 0, words, codes).astype(kept)
+        order = np.argsort(codes, kind="stable").astype(np.uint32)
+        starts = np.zeros(words + 2, np.uint32)
+        np.cumsum(np.bincount(codes, minlength=words + 1), out=starts[1:])
+        head = Head(kind, self._records, digest, width, words)
+        return encode(head, [self._text.encode(), _raw(codes), _raw(starts), _raw(order), *more])
+
+
+def _raw(array: Array) -> memoryview:
+    return memoryview(np.ascontiguousarray(array)).cast("B") if array.size else memoryview(b"")  # type: ignore[arg-type]
+
+
+def _exact(values: Sequence[SlotValue]) -> bool:
+    """Whether all numbers are Doubles, NaN aside, or Integers that a Double holds."""
+    if any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values):
+        return False
+    return all(value == value for value in values)
+
+
+def _numeric(values: Sequence[SlotValue]) -> tuple[Array, Array]:
+    """The numbers, 0 for NULL, and the marks."""
+    mark = {int: INTEGER, float: 0, type(None): NULL}
+    marks = np.array([mark[type(value)] for value in values], np.uint8)
+    return np.array([0 if value is None else value for value in values], np.float64), marks
+
+
+def _slot_values(numbers: Array, marks: Array) -> list[SlotValue]:
+    pairs = zip(numbers.tolist(), marks.tolist(), strict=True)
+    return [None if mark == NULL else int(number) if mark == INTEGER else number for number, mark in pairs]
+
+
+def _hashable(value: SlotValue) -> Any:
+    """A key under which 1, 1.0 and TRUE differ, also inside of lists."""
+    from sowctl.values.fields import Values
+
+    if isinstance(value, Values):
+        return tuple((type(item), item) for item in value.items), value.dropped, value
+    return value
+
+
+def _unhashed(word: Any) -> SlotValue:
+    value: SlotValue = word[2] if isinstance(word, tuple) else word
+    return value
+
+
+def key_parts(keys: bytes, digest: int) -> Parts:
+    """The file of the keys of all records (8 bytes each, ascending) of the state with ``digest``."""
+    return encode(Head(Kind.KEYS, len(keys) // 8, digest), [b"", keys])

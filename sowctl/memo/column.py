@@ -1,0 +1,271 @@
+"""Memo indexes of one path, opened for reading: which records satisfy a condition, and in which order values stand."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+from sowctl.memo import places as p
+from sowctl.memo.condition import Condition, Interval
+from sowctl.memo.format import BadMemo, Kind, MemoFile
+from sowctl.memo.words import decode_words
+from sowctl.values.fields import SlotValue
+
+INTEGERS = 1
+"""Flag of NUMBERS: all of them are Integers."""
+DOUBLES = 2
+"""Flag of NUMBERS: none of them is."""
+NULL, INTEGER = 1, 2
+"""Marks of one record in a column of numbers."""
+
+
+class Hits(Protocol):
+    """The records that satisfy a condition."""
+
+    count: int
+
+    def places(self) -> p.Places:
+        """All of them, in any order."""
+        ...
+
+    def among(self, places: p.Places) -> p.Places:
+        """Those of ``places`` that are among them, in the same order."""
+        ...
+
+
+class Column(Protocol):
+    """One path of all records of a state."""
+
+    records: int
+    digest: int
+    size: int
+    numeric: bool
+    """Whether values compare as numbers."""
+
+    def hits(self, condition: Condition) -> Hits:
+        """The records that satisfy a condition."""
+        ...
+
+    def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
+        """The places of all records by value, NULL lowest, equal values together and by place."""
+        ...
+
+    def values(self) -> list[SlotValue]:
+        """The slot value of every record, in key order."""
+        ...
+
+
+def open_column(file: MemoFile) -> Column | None:
+    """The column in a file; None where the values of its path cannot be indexed. Raises BadMemo."""
+    kind = file.head.kind
+    if kind is Kind.UNSUITED:
+        return None
+    if kind is Kind.NUMBERS:
+        return Numbers(file)
+    if kind is Kind.STRINGS:
+        return Strings(file)
+    if kind is Kind.WORDS:
+        return Words(file)
+    raise BadMemo("not a column")
+
+
+class _Column:
+    numeric = False
+
+    def __init__(self, file: MemoFile) -> None:
+        self.records = file.head.records
+        self.digest = file.head.digest
+        self.size = file.size
+        self._file = file
+
+
+class Numbers(_Column):
+    """Sections: path, numbers (8 bytes each), marks or nothing, places by number with the NULLs first."""
+
+    numeric = True
+
+    def __init__(self, file: MemoFile) -> None:
+        super().__init__(file)
+        self.nulls = file.head.count
+        self.data = file.section(1).cast("q" if file.head.flags & INTEGERS else "d")
+        self._all = file.head.flags & (INTEGERS | DOUBLES)
+
+    @property
+    def marks(self) -> memoryview:
+        """A byte for each record, or none where they are all of a kind."""
+        return self._file.section(2)
+
+    def by_number(self) -> memoryview:
+        """The places, those of NULLs first."""
+        return self._file.section(3).cast("I")
+
+    def span(self, interval: Interval) -> tuple[int, int]:
+        """First and one past the last of :meth:`by_number` within an interval."""
+        ranks, number = self.by_number(), self.data.__getitem__
+        start, stop = self.nulls, self.records
+        if interval.low is not None:
+            search = bisect_right if interval.open_low else bisect_left
+            start = search(ranks, interval.low, self.nulls, self.records, key=number)
+        if interval.high is not None:
+            search = bisect_left if interval.open_high else bisect_right
+            stop = search(ranks, interval.high, self.nulls, self.records, key=number)
+        return start, max(start, stop)
+
+    def hits(self, condition: Condition) -> Hits:
+        """See :class:`Column`."""
+        if condition.interval is None:
+            return _Listed(list(condition.matches(self.values())))
+        return _NumberHits(self, condition.interval, nulls=bool(condition.matches([None])))
+
+    def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
+        """See :class:`Column`."""
+        ranks, data = self.by_number(), self.data
+        nulls = ranks[: self.nulls].tolist()
+        if nulls and not descending:
+            yield nulls
+        if descending:
+            stop = self.records
+            while stop > self.nulls:
+                start = bisect_left(ranks, data[ranks[stop - 1]], self.nulls, stop, key=data.__getitem__)
+                yield ranks[start:stop].tolist()
+                stop = start
+        else:
+            start = self.nulls
+            while start < self.records:
+                stop = bisect_right(ranks, data[ranks[start]], start, self.records, key=data.__getitem__)
+                yield ranks[start:stop].tolist()
+                start = stop
+        if nulls and descending:
+            yield nulls
+
+    def values(self) -> list[SlotValue]:
+        """See :class:`Column`."""
+        found: list[Any] = self.data.tolist()
+        if self.nulls or not self._all:
+            for place, mark in enumerate(bytes(self.marks)):
+                if mark & NULL:
+                    found[place] = None
+                elif mark & INTEGER and not self._all:
+                    found[place] = int(found[place])
+        return found
+
+
+class _NumberHits:
+    def __init__(self, column: Numbers, interval: Interval, *, nulls: bool) -> None:
+        self._column, self._interval, self._nulls = column, interval, nulls
+        self._span = column.span(interval)
+        self.count = self._span[1] - self._span[0] + (column.nulls if nulls else 0)
+
+    def places(self) -> p.Places:
+        spans = [self._span] if not self._nulls else [(0, self._column.nulls), self._span]
+        return p.stretch(self._column.by_number(), spans)
+
+    def among(self, places: p.Places) -> p.Places:
+        interval, column = self._interval, self._column
+        if self._nulls:
+            return p.intersection(places, self.places())
+        if column.nulls:
+            places = p.flagged(places, column.marks, bytes(not code & NULL for code in range(256)))
+        return p.within(places, column.data, interval)
+
+
+class _Listed:
+    def __init__(self, places: list[int]) -> None:
+        self._places = places
+        self.count = len(places)
+
+    def places(self) -> p.Places:
+        return self._places
+
+    def among(self, places: p.Places) -> p.Places:
+        return p.intersection(places, self._places)
+
+
+class _Coded(_Column):
+    """Sections: path, codes, where the places of each code start, places by code. The last code is NULL."""
+
+    def __init__(self, file: MemoFile) -> None:
+        super().__init__(file)
+        self.words = file.head.count
+        self.codes = file.codes(1)
+
+    def by_code(self) -> tuple[memoryview, memoryview]:
+        """Where the places of each code start, and the places."""
+        return self._file.section(2).cast("I"), self._file.section(3).cast("I")
+
+    def hits(self, condition: Condition) -> Hits:
+        """See :class:`Column`."""
+        return _CodeHits(self, self._chosen(condition))
+
+    def _chosen(self, condition: Condition) -> Sequence[int]:
+        return condition.matches([*self.distinct(), None])
+
+    def distinct(self) -> list[SlotValue]:
+        """The value of each code but NULL's."""
+        raise NotImplementedError
+
+    def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
+        """See :class:`Column`."""
+        starts, places = self.by_code()
+        ranks = [self.words, *range(self.words)]
+        for code in reversed(ranks) if descending else ranks:
+            if starts[code] < starts[code + 1]:
+                yield places[starts[code] : starts[code + 1]].tolist()
+
+    def values(self) -> list[SlotValue]:
+        """See :class:`Column`."""
+        return list(map([*self.distinct(), None].__getitem__, self.codes.tolist()))
+
+
+class _CodeHits:
+    def __init__(self, column: _Coded, codes: Sequence[int]) -> None:
+        self._column, self._codes = column, codes
+        starts, self._places = column.by_code()
+        self._spans = [(starts[code], starts[code + 1]) for code in codes if starts[code] < starts[code + 1]]
+        self.count = sum(stop - start for start, stop in self._spans)
+
+    def places(self) -> p.Places:
+        return p.stretch(self._places, self._spans)
+
+    def among(self, places: p.Places) -> p.Places:
+        flags = bytearray(self._column.words + 1)
+        for code in self._codes:
+            flags[code] = 1
+        return p.flagged(places, self._column.codes, bytes(flags))
+
+
+class Strings(_Coded):
+    """Strings and NULL alone. Codes ascend with the bytes; two more sections: where each String starts, the Strings."""
+
+    def distinct(self) -> list[SlotValue]:
+        """See :class:`_Coded`."""
+        ends, text = self._file.section(4).cast("Q").tolist(), bytes(self._file.section(5))
+        try:
+            return [text[start:stop].decode() for start, stop in pairwise(ends)]
+        except UnicodeDecodeError:
+            return [text[start:stop] for start, stop in pairwise(ends)]
+
+    def _chosen(self, condition: Condition) -> Sequence[int]:
+        if condition.strings is None:
+            return super()._chosen(condition)
+        starts, text = self._file.section(4).cast("Q"), self._file.section(5)
+        found = []
+        for wanted in condition.strings:
+            code = bisect_left(range(self.words), wanted, key=lambda at: bytes(text[starts[at] : starts[at + 1]]))
+            if code < self.words and text[starts[code] : starts[code + 1]] == wanted:
+                found.append(code)
+        return found
+
+
+class Words(_Coded):
+    """Values of any kind, few of them distinct; one more section: the values."""
+
+    def distinct(self) -> list[SlotValue]:
+        """See :class:`_Coded`."""
+        return decode_words(self._file.section(4))
+
+    def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
+        """The order of several kinds depends on what else is in the result: not known here. Raises BadMemo."""
+        raise BadMemo("values of several kinds have no order of their own")

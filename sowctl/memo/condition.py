@@ -1,0 +1,33 @@
+"""What a condition on one path asks of a memo index. The engine makes these of conjuncts of a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sowctl.values.fields import SlotValue
+
+Matches: TypeAlias = Callable[[Sequence[SlotValue]], Sequence[int]]
+"""The indexes of the values for which the condition is TRUE: the row evaluator over the one slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Numbers between two bounds, None for no bound; an open bound is not included."""
+
+    low: int | float | None = None
+    high: int | float | None = None
+    open_low: bool = False
+    open_high: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """``matches`` decides. Where they are given: ``interval`` says which numbers it holds for, NULL aside, and
+    ``strings`` for which Strings, in a column of numbers or of Strings alone."""
+
+    text: str
+    matches: Matches
+    interval: Interval | None = None
+    strings: tuple[bytes, ...] | None = None

@@ -1,0 +1,115 @@
+"""The files of a store's memo indexes: a directory beside it, with a file for the keys and one for each path.
+
+Whoever builds holds a lock that nobody waits for: another process does without indexes meanwhile. Files are written
+under temporary names and renamed; nothing is synced, since checksums tell what is whole and all can be made anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from xxhash import xxh3_64_hexdigest
+
+from sowctl.memo.column import Column, open_column
+from sowctl.memo.format import BadMemo, Kind, MemoFile
+from sowctl.seam import Seam
+
+_KEYS = "keys"
+_SUFFIX = ".memo"
+
+
+class MemoDirectory:
+    """The memo indexes of the store at ``store``. Columns are named by texts that say what they hold."""
+
+    def __init__(self, store: Path, seam: Seam) -> None:
+        real = store.resolve()
+        self.path = real.with_name(f"{real.name}-memo")
+        self._seam = seam
+
+    def keys(self) -> tuple[MemoFile, memoryview] | None:
+        """The file of the keys, and the keys end to end; None where there is none of use."""
+        try:
+            file = MemoFile(self.path / f"{_KEYS}{_SUFFIX}")
+            if file.head.kind is not Kind.KEYS:
+                return None
+            return file, file.section(1)
+        except (OSError, BadMemo):
+            return None
+
+    def column(self, name: str, digest: int) -> tuple[Column | None] | None:
+        """The column ``name`` for the state with ``digest``; None where there is none of use.
+
+        A column that cannot be is a tuple of None.
+        """
+        try:
+            file = MemoFile(self._file(name))
+            if file.head.digest != digest or bytes(file.section(0)) != name.encode():
+                return None
+            return (open_column(file),)
+        except (OSError, BadMemo, ValueError):
+            return None
+
+    def names(self) -> list[str]:
+        """The names of all columns there are, whatever state they are of."""
+        found = []
+        for path in sorted(self.path.glob(f"*{_SUFFIX}")):
+            if path.name != f"{_KEYS}{_SUFFIX}":
+                with suppress(OSError, BadMemo, UnicodeDecodeError):
+                    found.append(bytes(MemoFile(path).section(0)).decode())
+        return found
+
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(path.stat().st_size for path in self.path.glob(f"*{_SUFFIX}"))
+
+    def remove(self) -> None:
+        """Remove all files and the directory."""
+        for path in self.path.glob("*"):
+            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            self.path.rmdir()
+
+    def _file(self, name: str) -> Path:
+        return self.path / f"{xxh3_64_hexdigest(name.encode())}{_SUFFIX}"
+
+    @contextmanager
+    def building(self) -> Iterator[bool]:
+        """Hold the lock of the builder; False where somebody else does. Raises OSError where nothing can be written."""
+        with suppress(FileExistsError):
+            self._seam.call("dir.make", os.mkdir, self.path, 0o750)
+        fd = self._seam.call("file.open", os.open, self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            try:
+                self._seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+        finally:
+            os.close(fd)
+
+    def put_keys(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Put a file of keys in place. Raises OSError."""
+        self._put(self.path / f"{_KEYS}{_SUFFIX}", parts)
+
+    def put_column(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
+        """Put a column in place. Raises OSError."""
+        self._put(self._file(name), parts)
+
+    def _put(self, path: Path, parts: Sequence[bytes | memoryview]) -> None:
+        temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
+        try:
+            fd = self._seam.call(
+                "file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640
+            )
+            with os.fdopen(fd, "wb") as stream:
+                for part in parts:
+                    self._seam.call("file.write", stream.write, part)
+            self._seam.call("file.rename", os.rename, temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise

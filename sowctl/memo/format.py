@@ -1,0 +1,124 @@
+"""Bytes of memo files: a header, a table of sections with their checksums, the sections (``sow-memo(5)``)."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from struct import Struct, error
+from zlib import crc32
+
+MAGIC = b"SOWMEMO\0"
+VERSION = 1
+_HEAD = Struct("<8sHBBIQ16sQI")
+"""Magic, version, kind, width of a code, sections, records, digest, count that depends on the kind, flags."""
+_SECTION = Struct("<QQI")
+_CRC = Struct("<I")
+_ALIGN = 8
+
+
+class Kind(IntEnum):
+    """What a file holds."""
+
+    KEYS = 0
+    NUMBERS = 1
+    STRINGS = 2
+    WORDS = 3
+    UNSUITED = 4
+
+
+class BadMemo(Exception):
+    """A file that is of no use: damaged, cut, of another version or another machine's byte order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """``digest`` is that of the store's state; ``count`` is the number of NULLs of NUMBERS, of distinct values else."""
+
+    kind: Kind
+    records: int
+    digest: int
+    width: int = 4
+    count: int = 0
+    flags: int = 0
+
+
+def encode(head: Head, sections: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """The parts of a file, to be written one after the other."""
+    raw = _HEAD.pack(
+        MAGIC,
+        VERSION,
+        head.kind,
+        head.width,
+        len(sections),
+        head.records,
+        head.digest.to_bytes(16, "little"),
+        head.count,
+        head.flags,
+    )
+    at = _aligned(_HEAD.size + _SECTION.size * len(sections) + _CRC.size)
+    parts: list[bytes | memoryview] = []
+    for section in sections:
+        size = memoryview(section).nbytes
+        raw += _SECTION.pack(at, size, crc32(section))
+        parts += [section, bytes(-size % _ALIGN)]
+        at += size + -size % _ALIGN
+    raw += _CRC.pack(crc32(raw))
+    return [raw, bytes(_aligned(len(raw)) - len(raw)), *parts]
+
+
+def _aligned(size: int) -> int:
+    return size + -size % _ALIGN
+
+
+class MemoFile:
+    """A memo file, mapped. Sections are verified when they are first asked for."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises BadMemo, and OSError for a file that is not there."""
+        if sys.byteorder != "little":
+            raise BadMemo("memo files are little-endian")
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size < _HEAD.size:
+                raise BadMemo("too short")
+            self._map = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
+        self.size = size
+        self._view = memoryview(self._map)
+        self._known: dict[int, memoryview] = {}
+        try:
+            self.head, self._table = self._read()
+        except (error, ValueError) as problem:
+            raise BadMemo(str(problem)) from None
+
+    def _read(self) -> tuple[Head, list[tuple[int, int, int]]]:
+        magic, version, kind, width, sections, records, digest, count, flags = _HEAD.unpack_from(self._view)
+        end = _HEAD.size + _SECTION.size * sections
+        if magic != MAGIC or version != VERSION or end + _CRC.size > self.size:
+            raise BadMemo("another format")
+        if crc32(self._view[:end]) != _CRC.unpack_from(self._view, end)[0]:
+            raise BadMemo("the header is damaged")
+        table = [_SECTION.unpack_from(self._view, _HEAD.size + _SECTION.size * number) for number in range(sections)]
+        if any(at + size > self.size for at, size, _ in table):
+            raise BadMemo("the end is missing")
+        return Head(Kind(kind), records, int.from_bytes(digest, "little"), width, count, flags), table
+
+    def section(self, number: int) -> memoryview:
+        """The bytes of a section. Raises BadMemo where they are damaged."""
+        if number not in self._known:
+            at, size, checksum = self._table[number]
+            view = self._view[at : at + size]
+            if crc32(view) != checksum:
+                raise BadMemo(f"section {number} is damaged")
+            self._known[number] = view
+        return self._known[number]
+
+    def codes(self, number: int) -> memoryview:
+        """A section of codes of the file's width."""
+        section = self.section(number)
+        width = self.head.width
+        return section.cast("B") if width == 1 else section.cast("H") if width == 2 else section.cast("I")

@@ -1,0 +1,112 @@
+"""Sets of places: which records, by their number in key order; lists of Python, or arrays where numpy is loaded.
+
+Loading numpy costs more than it saves a command that looks at few records, so nobody here loads it for that; a process
+that has it, or looks at very many, uses it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import chain, compress
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from sowctl.memo.condition import Interval
+
+Places: TypeAlias = Any
+"""A list of ints, or a numpy array of them."""
+MANY = 600_000
+"""Places from which on loading numpy pays."""
+
+
+def numpy_for(count: int) -> Any:
+    """numpy where it is loaded already or worth loading for ``count`` places, else None."""
+    if "numpy" not in sys.modules and count < MANY:
+        return None
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def stretch(places: memoryview, spans: Sequence[tuple[int, int]]) -> Places:
+    """The places in some spans of a section of u32 places."""
+    numpy = numpy_for(sum(stop - start for start, stop in spans))
+    if numpy is not None:
+        parts = [numpy.frombuffer(places[start:stop], numpy.uint32) for start, stop in spans]
+        return parts[0] if len(parts) == 1 else numpy.concatenate(parts) if parts else numpy.empty(0, numpy.uint32)
+    if len(spans) == 1:
+        return places[spans[0][0] : spans[0][1]].tolist()
+    return list(chain.from_iterable(places[start:stop].tolist() for start, stop in spans))
+
+
+def flagged(places: Places, codes: memoryview, flags: bytes) -> Places:
+    """Those of ``places`` whose code is flagged; ``flags`` has a byte for each code."""
+    if not len(places):
+        return places
+    if not isinstance(places, list):
+        numpy = sys.modules["numpy"]
+        table = numpy.frombuffer(flags, numpy.bool_)
+        return places[table[numpy.frombuffer(codes, codes.format)[places]]]
+    if len(places) == 1:
+        return places if flags[codes[places[0]]] else []
+    return list(compress(places, itemgetter(*itemgetter(*places)(codes))(flags)))
+
+
+def within(places: Places, data: Any, interval: Interval) -> Places:
+    """Those of ``places`` whose number lies in an interval."""
+    low, high, open_low, open_high = interval.low, interval.high, interval.open_low, interval.open_high
+    if not isinstance(places, list):
+        numpy = sys.modules["numpy"]
+        values = numpy.frombuffer(data, data.format)[places]
+        chosen = numpy.ones(len(values), bool)
+        if low is not None:
+            chosen &= values > low if open_low else values >= low
+        if high is not None:
+            chosen &= values < high if open_high else values <= high
+        return places[chosen]
+    if low is not None:
+        places = [p for p in places if data[p] > low] if open_low else [p for p in places if data[p] >= low]
+    if high is not None:
+        places = [p for p in places if data[p] < high] if open_high else [p for p in places if data[p] <= high]
+    return places
+
+
+def without(places: Places, removed: Iterable[int]) -> Places:
+    """``places`` but for some."""
+    gone = set(removed)
+    return [place for place in listed(places) if place not in gone] if gone else places
+
+
+def intersection(places: Places, others: Places) -> Places:
+    """Those of ``places`` that are among ``others``."""
+    if not isinstance(places, list):
+        numpy = sys.modules["numpy"]
+        return places[numpy.isin(places, others)]
+    known = set(listed(others))
+    return [place for place in places if place in known]
+
+
+def union(parts: Sequence[Places]) -> Places:
+    """All places of several sets."""
+    if any(not isinstance(part, list) for part in parts):
+        numpy = sys.modules["numpy"]
+        return numpy.unique(numpy.concatenate([numpy.asarray(part, numpy.uint32) for part in parts]))
+    return sorted(set(chain.from_iterable(parts)))
+
+
+def ascending(places: Places) -> list[int]:
+    """The places in order, as a list."""
+    if isinstance(places, list):
+        return sorted(places)
+    numpy = sys.modules["numpy"]
+    found: list[int] = numpy.sort(places).tolist()
+    return found
+
+
+def listed(places: Places) -> list[int]:
+    """The places as a list, as they are."""
+    found: list[int] = places if isinstance(places, list) else places.tolist()
+    return found

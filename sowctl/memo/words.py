@@ -1,0 +1,44 @@
+"""Distinct slot values as bytes: MessagePack, with two types of its own (``sow-memo(5)``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sowctl.values.fields import Number, SlotValue, Values
+
+_NUMBER, _VALUES = 1, 2
+
+
+def encode_words(words: Sequence[SlotValue]) -> bytes:
+    """The bytes of some values. Raises OverflowError for an Integer of more than 64 bits."""
+    import msgpack
+
+    packed: bytes = msgpack.packb(list(words), default=_extended, strict_types=True)
+    return packed
+
+
+def _extended(value: object) -> Any:
+    import msgpack
+
+    if isinstance(value, Number):
+        return msgpack.ExtType(_NUMBER, msgpack.packb([value.value, value.text]))
+    assert isinstance(value, Values)
+    return msgpack.ExtType(_VALUES, msgpack.packb([list(value.items), value.dropped], default=_extended))
+
+
+def decode_words(data: bytes | memoryview) -> list[SlotValue]:
+    """The values again."""
+    import msgpack
+
+    words: list[SlotValue] = msgpack.unpackb(data, ext_hook=_restored, strict_map_key=False)
+    return words
+
+
+def _restored(code: int, data: bytes) -> SlotValue:
+    import msgpack
+
+    parts = msgpack.unpackb(data, ext_hook=_restored)
+    if code == _NUMBER:
+        return Number(parts[0], parts[1])
+    return Values(tuple(parts[0]), parts[1])

@@ -1,0 +1,200 @@
+"""Columns: what was put in comes out, and conditions find what asking each value finds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sowctl.memo import places as p
+from sowctl.memo.build import MOST_WORDS, ColumnBuilder
+from sowctl.memo.column import Column, open_column
+from sowctl.memo.condition import Condition, Interval
+from sowctl.memo.format import BadMemo, MemoFile
+from sowctl.memo.words import decode_words, encode_words
+from sowctl.values.compare import first
+from sowctl.values.fields import Number, SlotValue, Values
+
+_INTEGERS = st.one_of(st.none(), st.integers(-(2**53), 2**53))
+_NUMBERS = st.one_of(_INTEGERS, st.floats(allow_nan=False))
+_TEXTS = st.one_of(st.none(), st.text(max_size=3))
+_ITEMS = st.lists(st.one_of(st.integers(-3, 3), st.booleans(), st.text(max_size=2)))
+_MIXED = st.one_of(
+    _NUMBERS,
+    _TEXTS,
+    st.booleans(),
+    st.integers(-(2**63), 2**64 - 1),
+    st.binary(max_size=2),
+    st.builds(Number, st.integers(-9, 9), st.just(b"7")),
+    st.builds(
+        lambda items: Values(tuple(items)), st.lists(st.one_of(st.integers(-3, 3), st.booleans(), st.text(max_size=2)))
+    ),
+)
+
+
+def _column(path: Path, values: Sequence[SlotValue], step: int = 3) -> Column | None:
+    builder = ColumnBuilder("name")
+    for start in range(0, len(values), step):
+        builder.add(values[start : start + step])
+    path.write_bytes(b"".join(builder.parts(77)))
+    return open_column(MemoFile(path))
+
+
+def _same(a: SlotValue, b: SlotValue) -> bool:
+    """The same value, where a String is the same as text and as bytes, and the empty one is NULL."""
+    if isinstance(a, Values) or isinstance(b, Values):
+        return a == b and list(map(type, a.items)) == list(map(type, b.items))  # type: ignore[union-attr]
+    a, b = (x.encode() if isinstance(x, str) else x for x in (first(a), first(b)))
+    return type(a) is type(b) and a == b
+
+
+@pytest.mark.parametrize("kind", [_INTEGERS, _NUMBERS, _TEXTS, _MIXED], ids=["integers", "numbers", "texts", "mixed"])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_values_come_out_as_they_were(
+    kind: st.SearchStrategy[SlotValue], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    values = data.draw(st.lists(kind, max_size=20))
+    column = _column(tmp_path_factory.mktemp("m") / "x.memo", values)
+    assert column is not None
+    assert (column.records, column.digest) == (len(values), 77)
+    found = column.values()
+    assert len(found) == len(values)
+    assert all(map(_same, found, values)), (found, values)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=st.lists(st.one_of(st.none(), st.integers(-4, 8), st.sampled_from([0.5, 2.5, float("inf")])), max_size=25),
+    low=st.one_of(st.none(), st.integers(-4, 8)),
+    high=st.one_of(st.none(), st.sampled_from([0, 2.5, 7])),
+    opens=st.tuples(st.booleans(), st.booleans()),
+    nulls=st.booleans(),
+    others=st.sets(st.integers(0, 24)),
+)
+def test_intervals(
+    values: list[SlotValue],
+    low: int | None,
+    high: float | None,
+    opens: tuple[bool, bool],
+    nulls: bool,
+    others: set[int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    def holds(value: object) -> bool:
+        if value is None:
+            return nulls
+        assert isinstance(value, int | float)
+        above = low is None or value > low or (value == low and not opens[0])
+        return above and (high is None or value < high or (value == high and not opens[1]))
+
+    def matches(asked: Sequence[SlotValue]) -> list[int]:
+        return [index for index, value in enumerate(asked) if holds(value)]
+
+    column = _column(tmp_path_factory.mktemp("m") / "x.memo", values)
+    assert column is not None
+    expected = matches(values)
+    known = [place for place in sorted(others) if place < len(values)]
+    for interval in (Interval(low, high, *opens), None):
+        hits = column.hits(Condition("", matches, interval))
+        for lists in (True, False):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(p, "numpy_for", lambda _, lists=lists: None if lists else sys.modules["numpy"])
+                assert p.ascending(hits.places()) == expected
+                assert hits.count == len(expected)
+                asked = known if lists else sys.modules["numpy"].array(known, "u4")
+                assert p.listed(hits.among(asked)) == [place for place in known if place in expected]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=st.lists(st.sampled_from([None, "", "a", "ab", "b", "ß", "z"]), max_size=25),
+    wanted=st.sets(st.sampled_from("abßxz")),
+)
+def test_strings(values: list[SlotValue], wanted: set[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    def matches(asked: Sequence[SlotValue]) -> list[int]:
+        return [index for index, value in enumerate(asked) if value and value in wanted]
+
+    column = _column(tmp_path_factory.mktemp("m") / "x.memo", values)
+    assert column is not None
+    listed = tuple(one.encode() for one in wanted)
+    for strings in (listed, None):
+        hits = column.hits(Condition("", matches, None, strings))
+        assert p.ascending(hits.places()) == matches(values)
+        assert hits.count == len(matches(values))
+        assert p.listed(hits.among(list(range(len(values))))) == matches(values)
+
+
+@pytest.mark.parametrize("kind", [_NUMBERS, _TEXTS], ids=["numbers", "texts"])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_order_is_by_value_and_place(
+    kind: st.SearchStrategy[SlotValue], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def rank(value: object) -> object:
+        if isinstance(value, str):
+            return (1, value.encode()) if value else (0,)
+        return (0,) if value is None else (1, value)
+
+    values = data.draw(st.lists(kind, max_size=20))
+    column = _column(tmp_path_factory.mktemp("m") / "x.memo", values)
+    assert column is not None
+    for descending in (False, True):
+        groups = list(column.ordered(descending=descending))
+        assert all(groups)
+        expected = sorted(range(len(values)), key=lambda place: rank(values[place]), reverse=descending)
+        ranks = [rank(values[group[0]]) for group in groups]
+        assert ranks == sorted(ranks, reverse=descending)  # type: ignore[type-var]
+        assert all(len({str(rank(values[place])) for place in group}) == 1 or kind is _NUMBERS for group in groups)
+        assert [sorted(group) for group in groups] == [list(group) for group in groups]
+        assert sorted(place for group in groups for place in group) == sorted(expected)
+
+
+def test_what_is_not_indexed(tmp_path: Path) -> None:
+    assert _column(tmp_path / "a", [float("nan"), 1.0]) is None
+    many = [Number(number, b"%d" % number) for number in range(MOST_WORDS + 1)]
+    assert _column(tmp_path / "b", many, step=1000) is None
+    assert _column(tmp_path / "c", many[:-1], step=1000) is not None
+    builder = ColumnBuilder("name")
+    builder.add([1, 2])
+    builder.spoil()
+    (tmp_path / "d").write_bytes(b"".join(builder.parts(1)))
+    assert open_column(MemoFile(tmp_path / "d")) is None
+
+
+def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.memo"
+    _column(path, ["a", "b", None, "a"])
+    sound = path.read_bytes()
+
+    def read(raw: bytes) -> object:
+        path.write_bytes(raw)
+        column = open_column(MemoFile(path))
+        return None if column is None else (column.values(), list(column.ordered(descending=False)), column.digest)
+
+    expected = read(sound)
+    for at in range(len(sound)):
+        raw = bytearray(sound)
+        raw[at] ^= 1 << at % 8
+        try:
+            assert read(bytes(raw)) == expected, "only padding may differ"
+        except BadMemo:
+            continue
+    for size in range(len(sound)):
+        try:
+            assert read(sound[:size]) == expected
+        except BadMemo:
+            continue
+
+
+def test_words_keep_kinds() -> None:
+    words: list[SlotValue] = [1, 1.0, True, "x", b"\xff", Number(2.5, b"2.50"), Values((1, True, "x", None), True)]
+    found = decode_words(encode_words(words))
+    assert found == words
+    assert list(map(type, found)) == list(map(type, words))
+    assert isinstance(found[6], Values)
+    assert list(map(type, found[6].items)) == [int, bool, str, type(None)]
