@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor
@@ -42,7 +42,7 @@ def message_class(definition: TypeDefinition) -> type[Message]:
             pool.AddSerializedFile(file.SerializeToString())
         except (TypeError, ValueError) as problem:
             raise files.error(f"the schema {file.name!r} cannot be used: {problem}") from None
-    return message_factory.GetMessageClass(_type(pool, files, found))
+    return cast("type[Message]", message_factory.GetMessageClass(_type(pool, files, found)))
 
 
 def _type(pool: Any, files: _Files, found: Iterable[FileDescriptorProto]) -> Descriptor:

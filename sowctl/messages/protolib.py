@@ -8,7 +8,7 @@ named by the texts of the keys. Everything is resolved by :func:`collected` over
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
@@ -50,7 +50,7 @@ class Schema:
             def single(message: Message) -> SlotValue:
                 found = get(message)
                 if len(found) == 1 and type(found[0]) in PLAIN:
-                    return found[0] or _not_empty(found[0])
+                    return _not_empty(found[0])
                 return _answer(found, False)
 
             return single
@@ -88,7 +88,7 @@ class Schema:
         if not new.ByteSize():
             return base
         old.MergeFrom(new)
-        return old.SerializePartialToString(deterministic=True)
+        return cast(bytes, old.SerializePartialToString(deterministic=True))
 
     def _shown(self, node: Any) -> Any:
         if isinstance(node, Message):
@@ -116,7 +116,7 @@ def _getter(field: FieldDescriptor) -> Get:
 
         def members(message: Any) -> Sequence[Any]:
             found = getattr(message, name)
-            return ({shown(each): inner(found[each]) for each in found},) if found else ()
+            return ({shown(each): inner(found[each]) for each in _keys(found)},) if found else ()
 
         return members
     if _is_repeated(field):
@@ -142,6 +142,11 @@ def _key_text(field: FieldDescriptor) -> Callable[[Any], str]:
     return str
 
 
+def _keys(members: Any) -> list[Any]:
+    """The keys of a map; by those that are not UTF-8, which come as bytes, the library finds nothing."""
+    return [key for key in members if not isinstance(key, bytes)]
+
+
 def _is_map(field: FieldDescriptor) -> bool:
     return bool(field.message_type is not None and _is_repeated(field) and field.message_type.GetOptions().map_entry)
 
@@ -161,9 +166,9 @@ def _is_proto2(descriptor: Descriptor) -> bool:
     return file.syntax in ("", "proto2")
 
 
-def _not_empty(value: Any) -> Any:
+def _not_empty(value: Any) -> Scalar:
     """NULL for an empty String; zeros and False are values."""
-    return None if value == "" or value == b"" else value
+    return None if value == "" or value == b"" else cast(Scalar, value)
 
 
 def _answer(nodes: Sequence[Any], listed: bool) -> SlotValue:
@@ -197,13 +202,14 @@ def _make_way(old: Message, new: Message, set_nulls: bool) -> None:
 
 def _make_way_in_map(old: Mapping[Any, Any], new: Mapping[Any, Any], set_nulls: bool) -> None:
     """Merge the messages of a map one by one, since the library replaces them."""
-    for key in new:
-        if isinstance(new[key], Message) and key in old:
-            both = type(new[key])()
+    for key in _keys(new):
+        value = new[key]
+        if isinstance(value, Message) and key in old:
+            both = type(value)()
             both.CopyFrom(old[key])
-            _make_way(both, new[key], set_nulls)
-            both.MergeFrom(new[key])
-            new[key].CopyFrom(both)
+            _make_way(both, value, set_nulls)
+            both.MergeFrom(value)
+            value.CopyFrom(both)
 
 
 def fault(payload: bytes) -> int | None:

@@ -144,7 +144,7 @@ class _Parser:
         label = _LABELS.get(self.word.text) if self.words[self.at + 1].text != "=" else None
         if label is not None and oneof is None:
             self.at += 1
-            field.label = label  # type: ignore[assignment]
+            field.label = label
             field.proto3_optional = label == 1 and self.result.syntax == "proto3"
         elif oneof is not None:
             field.oneof_index = oneof
@@ -155,7 +155,7 @@ class _Parser:
         if self.word.text == "group" and self.words[self.at + 1].kind == "name" and self.words[self.at + 2].text == "=":
             self.at += 1
             inner = result.nested_type.add(name=self.name())
-            field.name, field.type, field.type_name = inner.name.lower(), _GROUP, inner.name  # type: ignore[assignment]
+            field.name, field.type, field.type_name = inner.name.lower(), _GROUP, inner.name
             self.number_and_options(field)
             self.body(inner, depth + 1)
             return
@@ -167,7 +167,7 @@ class _Parser:
     def kind(self, field: FieldDescriptorProto) -> None:
         """The type of a field."""
         if self.word.text in _SCALARS and self.words[self.at + 1].text != ".":
-            field.type = _SCALARS[self.word.text]  # type: ignore[assignment]
+            field.type = _SCALARS[self.word.text]
             self.at += 1
         else:
             field.type_name = ("." if self.take(".") else "") + self.dotted()

@@ -469,3 +469,11 @@ def forget_kinds(message: descriptor_pb2.DescriptorProto) -> None:
             field.type_name = field.type_name.rpartition(".")[2]
     for nested in message.nested_type:
         forget_kinds(nested)
+
+
+def test_keys_of_maps_that_are_not_utf8_are_carried_along(orders: MessageType) -> None:
+    payload = order(by={"k": {"n": 9}}).replace(b"\x01k", b"\x01\xff")
+    assert json.loads(orders.view(payload))["by"] == {}
+    merged = orders.merge(payload, payload + order(a="x"))
+    assert b"\x01\xff" in merged
+    assert one(orders, merged, "/a") == "x"
