@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from sowctl.config.document import Source
 from sowctl.config.problems import UNREADABLE
+from sowctl.config.rules.peers import Peers
 from sowctl.config.rules.table import by_id, select
 from sowctl.config.suppress import apply
 from sowctl.config.validate import examine, ordered
@@ -57,6 +58,7 @@ def lint(
     without such files.
     """
     active = frozenset(by_id()) if rules is None else rules
+    peers = Peers()
     seen: set[Path] = set()
     for named in paths:
         path = Path(named)
@@ -66,7 +68,7 @@ def lint(
         for candidate in candidates:
             if candidate.resolve() in seen:
                 continue
-            result, sources = _linted(candidate, active, least, environment, defines or {}, fragment)
+            result, sources = _linted(candidate, active, least, environment, defines or {}, fragment, peers)
             included.update(Path(source.file).resolve() for source in sources[1:])
             results.append(result)
         for result in results:
@@ -90,14 +92,18 @@ def _linted(
     environment: Mapping[str, str],
     defines: Mapping[str, str],
     fragment: bool,
+    peers: Peers,
 ) -> tuple[Linted, tuple[Source, ...]]:
     # Rules run whatever their level: a comment about one that is too mild to be shown is used all the same.
     try:
-        found, sources = examine(path, active, environment=environment, defines=defines, fragment=fragment)
+        found, document = examine(path, active, environment=environment, defines=defines, fragment=fragment)
     except ConfigError as error:
         if error.code != UNREADABLE:
             raise
         finding = Finding(UNREADABLE, Level.ERROR, Place(str(path)), error.message, error.hint)
         return Linted(path, [finding], False), ()
+    sources = () if document is None else document.sources
+    if document is not None:
+        found.extend(peers.compare(document.top))
     kept = apply((finding for finding in found if finding.id in active), sources, active)
     return Linted(path, [f for f in ordered(kept, sources, str(path)) if f.level >= least], True), sources

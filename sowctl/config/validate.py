@@ -55,8 +55,8 @@ def inspect(
     Raises as :func:`validate` does.
     """
     wanted = frozenset(rule.id for rule in RULES if rule.worst >= least)
-    findings, sources = examine(path, wanted, environment=environment, defines=defines, fragment=fragment)
-    return ordered(findings, sources, str(path))
+    findings, document = examine(path, wanted, environment=environment, defines=defines, fragment=fragment)
+    return ordered(findings, () if document is None else document.sources, str(path))
 
 
 def examine(
@@ -66,17 +66,17 @@ def examine(
     environment: Mapping[str, str],
     defines: Mapping[str, str] | None = None,
     fragment: bool = False,
-) -> tuple[list[Finding], tuple[Source, ...]]:
-    """The findings as they come and the texts of the files; of the table of rules only the ``wanted`` ones are run.
+) -> tuple[list[Finding], Document | None]:
+    """The findings as they come and the document; of the table of rules only the ``wanted`` ones are run.
 
-    What the loader, the element table and the expressions find is not chosen from. Without a usable document there are
-    no texts. Raises as :func:`validate` does.
+    What the loader, the element table and the expressions find is not chosen from. The document is None where it
+    cannot be used. Raises as :func:`validate` does.
     """
     document, findings = load_collecting(path, environment=environment, defines=defines, fragment=fragment)
     if document is None:
-        return findings, ()
+        return findings, None
     findings.extend(_checked(document, wanted))
-    return _without_echoes(findings), document.sources
+    return _without_echoes(findings), document
 
 
 def _without_echoes(findings: list[Finding]) -> list[Finding]:

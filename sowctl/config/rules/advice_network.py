@@ -68,7 +68,8 @@ def unequal_group(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: a Destination of this instance's own Group is sent only a part of what the transaction log records.
 
     Why: a Group says that its instances are fully equivalent; a client that fails over to one with less misses data.
-    Seen from this file alone: a Filter, or a recorded SOW topic or queue that the Destination does not name.
+    Seen from one file: a Filter, or a recorded SOW topic or queue that the Destination does not name. Where several
+    files are given to lint, instances that name the same Group must also define the same entries.
     Example: ``<Group>shop</Group>`` at the top and in a Destination with one of two topics.
     Instead: replicate everything inside a Group, or give the other instance a Group of its own.
     """

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sowctl.config.lint import lint
 from sowctl.config.rules.advice_actions import _loops
 from sowctl.config.rules.advice_journal import _dotted
 from sowctl.config.rules.globs import covers
@@ -118,3 +119,26 @@ def test_two_thousand_topics_are_quick(write: Write, name: str) -> None:
     # Half a second where it is quiet; what must not come is the hundred times more of rules that compare all with all.
     assert process_time() - before < 4
     assert sum(f.id == "B050" for f in found) == 1000
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "count"),
+    [
+        ("<Group>g</Group>" + SOW, "<Group>g</Group>", 1),
+        ("<Group>g</Group>", "<Group>g</Group>" + SOW, 1),
+        ("<Group>g</Group>" + SOW, "<Group>g</Group>" + SOW, 0),
+        ("<Group>g</Group>" + SOW, "<Group>h</Group>", 0),
+        (SOW, "<Group>one</Group>", 0),
+    ],
+)
+def test_instances_of_one_group_are_compared(write: Write, first: str, second: str, count: int) -> None:
+    files = [write(f"<AMPSConfig><Name>{n}</Name>{t}</AMPSConfig>", n) for n, t in (("one", first), ("two", second))]
+    one, two = (result.findings for result in lint(files, environment={}))
+    assert [f.id for f in one if f.id == "B039"] == []
+    assert [f.id for f in two if f.id == "B039"] == ["B039"] * count
+
+
+def test_two_states_of_one_instance_may_differ(write: Write) -> None:
+    texts = (f"{NAMED}<Group>g</Group>{SOW}</AMPSConfig>", f"{NAMED}<Group>g</Group></AMPSConfig>")
+    files = [write(text, f"{number}.xml") for number, text in enumerate(texts)]
+    assert not any(f.id == "B039" for result in lint(files, environment={}) for f in result.findings)
