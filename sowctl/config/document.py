@@ -47,9 +47,9 @@ class Source:
         """The source line with a caret under ``column``; of a very long line, the part around it."""
         start = self.newlines[line - 2] + 1 if line > 1 else 0
         end = self.newlines[line - 1] if line <= len(self.newlines) else len(self.text)
-        content = self.text[start:end].replace("\t", " ")
-        cut = max(0, column - 1 - _WIDTH // 2) if len(content) > _WIDTH else 0
-        return f"  {content[cut : cut + _WIDTH]}\n  {' ' * (column - 1 - cut)}^"
+        cut = max(0, column - 1 - _WIDTH // 2) if end - start > _WIDTH else 0
+        content = self.text[start + cut : min(end, start + cut + _WIDTH)].replace("\t", " ")
+        return f"  {content}\n  {' ' * (column - 1 - cut)}^"
 
 
 class Node:

@@ -7,14 +7,15 @@ everything else is trusted, and nothing is parsed that needs the expression lang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sowctl.config.document import Document, Node
 from sowctl.config.elements.journal import TRANSACTION_LOG
 from sowctl.config.elements.sow import HISTORY, SOW, TOPIC
 from sowctl.config.load import load
+from sowctl.config.matching import any_search, is_pattern
 from sowctl.config.model import (
     Expiration,
     History,
@@ -36,6 +37,8 @@ from sowctl.findings import Finding, Level
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
 
+Coverage: TypeAlias = Callable[[str, str], bool]
+"""Whether a topic, by name and message type, is journalled."""
 JOURNAL_FLOOR = 10 << 20
 """The size that a smaller JournalSize is raised to."""
 _DECIMAL_FLOOR = 10_000_000
@@ -88,6 +91,7 @@ def build(document: Document) -> InstanceConfig:
     log = top.find("TransactionLog")
     regex_topics = (top.value("RegexTopicSupport") or "true").lower() not in ("false", "disabled")
     transaction_log = None if log is None else _transaction_log(log, document.root, regex_topics)
+    journalled = _coverage(transaction_log)
     section = top.find("SOW", "TopicMetaData")
     entries = section.children if section is not None else ()
     section = top.find("MessageTypes")
@@ -98,7 +102,7 @@ def build(document: Document) -> InstanceConfig:
         path=document.path,
         directory=document.directory,
         root=document.root,
-        sow=tuple(entry for node in entries if (entry := _entry(node, document.root, transaction_log)) is not None),
+        sow=tuple(entry for node in entries if (entry := _entry(node, document.root, journalled)) is not None),
         transaction_log=transaction_log,
         message_types=types,
         document=document,
@@ -106,18 +110,36 @@ def build(document: Document) -> InstanceConfig:
     )
 
 
-def _entry(node: Node, root: Path, log: TransactionLog | None) -> SowEntry | None:
+def _coverage(log: TransactionLog | None) -> Coverage:
+    """:meth:`TransactionLog.covers`, made ready for many topics."""
+    if log is None:
+        return lambda name, message_type: False
+    exact = {(topic.name, topic.message_type) for topic in log.topics}
+    patterns: dict[str, list[str]] = {}
+    for topic in log.topics if log.regex_topics else ():
+        if is_pattern(topic.name):
+            patterns.setdefault(topic.message_type, []).append(topic.name)
+    searches = {kind: any_search(names, strict=True) for kind, names in patterns.items()}
+
+    def covers(name: str, message_type: str) -> bool:
+        search = searches.get(message_type)
+        return (name, message_type) in exact or (search is not None and search(name))
+
+    return covers
+
+
+def _entry(node: Node, root: Path, journalled: Coverage) -> SowEntry | None:
     row = SOW.child(node.tag)
     if row is None:
         return None
     if row is TOPIC:
-        return _topic(node, root, log)
+        return _topic(node, root, journalled)
     from sowctl.config.derived import derived_entry
 
     return derived_entry(node, row)
 
 
-def _topic(node: Node, root: Path, log: TransactionLog | None) -> TopicConfig:
+def _topic(node: Node, root: Path, journalled: Coverage) -> TopicConfig:
     name, message_type = name_of(node), node.value("MessageType") or ""
     keys = tuple(path_of(key) for key in node.all("Key"))
     generator = node.find("KeyGenerator")
@@ -151,7 +173,7 @@ def _topic(node: Node, root: Path, log: TransactionLog | None) -> TopicConfig:
         preprocessing=texts_of(node, "Preprocessing"),
         enrichment=texts_of(node, "Enrichment"),
         pattern=node.value("Pattern") or None,
-        journalled=log is not None and log.covers(name, message_type),
+        journalled=journalled(name, message_type),
         place=node.place,
         node=node,
     )

@@ -8,6 +8,7 @@ by ``sow-config(5)``: file, Include, variables.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -204,7 +205,7 @@ class _Reader:
             resolved = (part.chain[-1].parent / text).resolve()
             regular = resolved.is_file()
         except (OSError, ValueError, RuntimeError):
-            resolved, regular = part.chain[-1], False
+            resolved, regular = part.chain[-1].parent, False
         if text and resolved in part.chain:
             chain = " -> ".join(path.name for path in (*part.chain[part.chain.index(resolved) :], resolved))
             raise Broken(
@@ -283,11 +284,12 @@ class _Reader:
             message = f"elements are nested deeper than {MAX_DEPTH} levels"
             raise Broken(part.broken(TOO_DEEP, number, prefix, message))
         names = [part.tags[number].name for part, number in members]
+        counts = Counter(names) if len(names) > 1 else {}
         seen: dict[str, int] = {}
         nodes = []
         for (part, number), name in zip(members, names, strict=True):
             element = f"{prefix}/{name}"
-            if len(names) > 1 and names.count(name) > 1:
+            if counts and counts[name] > 1:
                 seen[name] = seen.get(name, 0) + 1
                 element = f"{element}[{seen[name]}]"
             nodes.append(self.node(part, number, element))

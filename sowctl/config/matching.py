@@ -6,7 +6,7 @@ model, the rules, and by whoever routes messages to a Pattern topic. Ruled by ``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from sowctl.config.problems import code_of
@@ -30,11 +30,10 @@ def is_pattern(text: str) -> bool:
     return not _META.isdisjoint(text)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8192)
 def search_of(pattern: str) -> Callable[[str], bool]:
     """The unanchored search of a pattern, compiled once. Raises as :func:`topic_matches` does."""
-    # Plain text, dots and anchors mean the same to both libraries, and one of them costs an import.
-    if not is_pattern(pattern.removeprefix("^").removesuffix("$").replace(".*", "").replace(".", "")):
+    if _is_easy(pattern):
         import re
 
         easy = re.compile(pattern)
@@ -53,6 +52,38 @@ def search_of(pattern: str) -> Callable[[str], bool]:
             raise _unusable(pattern, f"{error} on {name!r}") from None
 
     return search
+
+
+def any_search(patterns: Iterable[str], *, strict: bool = False) -> Callable[[str], bool]:
+    """The search of several patterns at once, faster than one after the other.
+
+    A pattern that is none matches nothing; with ``strict`` the search raises as :func:`topic_matches` does.
+    """
+    import re
+
+    wanted = list(dict.fromkeys(patterns))
+    easy = [pattern for pattern in wanted if _is_easy(pattern)]
+    together = re.compile("|".join(easy)).search if easy else None
+    others = [pattern for pattern in wanted if not _is_easy(pattern)]
+
+    def search(name: str) -> bool:
+        if together is not None and together(name) is not None:
+            return True
+        for pattern in others:
+            try:
+                if search_of(pattern)(name):
+                    return True
+            except ConfigError:
+                if strict:
+                    raise
+        return False
+
+    return search
+
+
+def _is_easy(pattern: str) -> bool:
+    """Whether it is plain text, dots and anchors: they mean the same to both libraries, and one costs an import."""
+    return not is_pattern(pattern.removeprefix("^").removesuffix("$").replace(".*", "").replace(".", ""))
 
 
 def _unusable(pattern: str, detail: str) -> ConfigError:

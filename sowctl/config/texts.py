@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _RULES = {"SOW-EXP-012": "F018", "SOW-EXP-013": "F015", "SOW-EXP-014": "F016", "SOW-EXP-015": "F017"}
 """What an expression may not be where it stands, by the code of its error."""
+_LONGEST = 1 << 18
+"""Characters of an expression; parsing takes a hundred times its length in memory."""
 _CONTEXTS = {
     "filter:view": "VIEW_FILTER",
     "filter:conflated": "CONFLATED_FILTER",
@@ -109,8 +111,11 @@ def _finding(node: Node, rule: str, error: ExpressionError) -> Finding:
 @lru_cache(maxsize=1024)
 def _attempt(text: str, shape: str) -> tuple[Any, ExpressionError | None]:
     from sowctl.expressions import parse
-    from sowctl.expressions.errors import ExpressionError
+    from sowctl.expressions.errors import ExpressionError, expression_error
 
+    if len(text) > _LONGEST:
+        what = f"the expression is longer than {_LONGEST} characters"
+        return None, expression_error("SOW-EXP-008", what, text, _LONGEST)
     read = {
         "expression": parse.parse_filter,
         "field": parse.parse_field,

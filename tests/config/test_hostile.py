@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,6 +96,102 @@ def test_a_chain_of_many_entities(write: Write, count: int, rule: str) -> None:
 )
 def test_limits(write: Write, text: str, said: str) -> None:
     assert verdict(write(text)).startswith(said)
+
+
+VIEW = (
+    "<View><Name>v{0}</Name><MessageType>json</MessageType><UnderlyingTopic>v{1}</UnderlyingTopic>"
+    "<Projection><Field>/a</Field></Projection><Grouping><Field>/a</Field></Grouping></View>"
+)
+QUEUE = "<Queue><Name>q.{0}</Name><MessageType>json</MessageType><UnderlyingTopic>u.{0}.x</UnderlyingTopic></Queue>"
+RECORDED = "<Topic><Name>t.{0}.x</Name><MessageType>json</MessageType></Topic>"
+LOG = "<TransactionLog><JournalDirectory>j</JournalDirectory>{}</TransactionLog>"
+TYPED = "<Name>v</Name><MessageType>json</MessageType><UnderlyingTopic>a</UnderlyingTopic>"
+
+
+def many(count: int, text: str) -> str:
+    return "".join(text.format(number, number + 1) for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("inner", "said"),
+    [
+        ("<Queux/>" * 99_000, "S002"),
+        ("<SOW>" + "<Topic><Name>a</Name></Topic>" * 30_000 + "</SOW>", "S021"),
+        (f"<SOW>{many(5_000, QUEUE)}</SOW>{LOG.format(many(5_000, RECORDED))}", "F011"),
+        (f"<SOW>{many(5_000, VIEW)}</SOW>", "R005"),
+        (f"<SOW>{many(5_000, VIEW)}{VIEW.format(5_000, 0)}</SOW>", "R027"),
+        (f"<SOW><View>{TYPED}<Projection>{'<Field>SUM(/a + </Field>' * 9_000}</Projection></View></SOW>", "S037"),
+        (f"<SOW><View>{TYPED}<Filter>{'(' * 2_000_000}</Filter></View></SOW>", "S037"),
+        (f"<SOW><View>{TYPED}<Filter>{'(a+)+' * 20_000}</Filter></View></SOW>", "S037"),
+        ("<Description>" + "&lt;" * 2_000_000 + "</Description>", ""),
+        ("<SOW><Topic><SlabSize>" + "9" * 400 + ".5</SlabSize></Topic></SOW>", "S020"),
+    ],
+    ids=["unknown", "invalid", "queues", "views", "circle", "fields", "open", "groups", "references", "number"],
+)
+def test_as_much_wrong_as_a_file_can_hold(write: Write, inner: str, said: str) -> None:
+    """In one line, so that nothing may take time in proportion to the line for each error."""
+    assert verdict(write(f"<AMPSConfig><Name>x</Name>{inner}</AMPSConfig>")).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "X001"),
+        (b"\x00" * 1000, "X001"),
+        ("<AMPSConfig/>".encode("utf-16-le"), "X001"),
+        ("<AMPSConfig/>".encode("utf-32"), "X0"),
+        (b"<?xml version='1.0' encoding='utf-7'?><AMPSConfig/>", "X014"),
+        (b"<?xml version='1.0' encoding='idna'?><AMPSConfig/>", "X014"),
+        (b"<?xml version='1.0' encoding='zlib_codec'?><AMPSConfig/>", "X014"),
+        (b"<?xml version='1.0' encoding='unknown'?><AMPSConfig/>", "X014"),
+        (b"<AMPSConfig><Name>\xed\xa0\x80</Name></AMPSConfig>", "X014"),
+        (b"<AMPSConfig><Name>\xc0\xaf</Name></AMPSConfig>", "X014"),
+        (b"<AMPSConfig><Name>&#0;</Name></AMPSConfig>", "X001"),
+        (b"<AMPSConfig><Name>&#xD800;</Name></AMPSConfig>", "X001"),
+        (b"<AMPSConfig><Name>\x1b[2J</Name></AMPSConfig>", "X001"),
+        (b"\xff\xfe<\x00a\x00", "X001"),
+    ],
+)
+def test_bytes_that_are_no_text(write: Write, data: bytes, said: str) -> None:
+    assert verdict(write(data)).startswith(said)
+
+
+def test_nothing_outside_is_opened(write: Write, tmp_path: Path) -> None:
+    """Neither by an absolute name, nor by .., nor by a link, nor a device; not even to learn whether it is there."""
+    secret = tmp_path / "outside" / "secret.xml"
+    secret.parent.mkdir()
+    secret.write_text("<Name>TOPSECRET</Name>")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "link.xml").symlink_to(secret)
+    (inside / "folder").symlink_to(secret.parent)
+    os.mkfifo(inside / "pipe.xml")
+    names = (str(secret), "../outside/secret.xml", "link.xml", "folder/secret.xml", "../outside/absent.xml")
+    for name in (
+        *names,
+        "/dev/zero",
+        "/proc/self/environ",
+        "pipe.xml",
+        ".",
+        "",
+        "a" * 5000,
+        "\ud800",
+        "file:///etc/passwd",
+    ):
+        path = write(
+            f"<AMPSConfig><Include>{name}</Include></AMPSConfig>".encode("utf-8", "replace"), "inside/config.xml"
+        )
+        said = verdict(path)
+        assert said.startswith("X006"), (name, said)
+        assert "TOPSECRET" not in said
+
+
+def test_includes_that_include_each_other(write: Write) -> None:
+    write("<A><Include>b.xml</Include></A>", "a.xml")
+    write("<B><Include>./c/../a.xml</Include></B>", "b.xml")
+    assert verdict(write("<AMPSConfig><Include>a.xml</Include></AMPSConfig>")).startswith(
+        "X007 1 Include cycle: a.xml -> b.xml -> a.xml"
+    )
 
 
 def test_an_endless_file_is_not_read_to_its_end() -> None:

@@ -15,6 +15,8 @@ from sowctl.config.spelling import nearest
 if TYPE_CHECKING:
     from sowctl.expressions.nodes import Node as Tree
 
+_SHOWN = 10
+"""So many names of a cycle are shown."""
 NOT_OUTPUT = frozenset({"binary", "protobuf", "struct", "composite-global"})
 
 
@@ -311,23 +313,43 @@ def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
         for entry in derived
     }
     reported: set[int] = set()
+    done: set[int] = set()
     for entry in derived:
-        path = [entry]
-        waiting = [iter(below[entry.number])]
-        seen = {entry.number}
-        while waiting and entry.number not in reported:
-            step = next(waiting[-1], None)
-            if step is None:
-                waiting.pop()
-                path.pop()
-            elif step is entry:
-                reported.update(member.number for member in path)
-                names = " -> ".join(member.name for member in (*path, entry))
-                yield Problem(entry.node, f"cycle among views or conflated topics: {names}", "let one read a Topic")
-            elif step.number in below and step.number not in seen:
-                seen.add(step.number)
-                path.append(step)
-                waiting.append(iter(below[step.number]))
+        for members in _circles(entry, below, done):
+            numbers = {member.number for member in members}
+            if reported.isdisjoint(numbers):
+                first = min(range(len(members)), key=lambda index: members[index].number)
+                names = [member.name for member in (*members[first:], *members[: first + 1])]
+                text = " -> ".join(names if len(names) <= _SHOWN else [*names[:_SHOWN], "...", names[-1]])
+                yield Problem(
+                    members[first].node, f"cycle among views or conflated topics: {text}", "let one read a Topic"
+                )
+            reported |= numbers
+
+
+def _circles(entry: Entry, below: dict[int, list[Entry]], done: set[int]) -> Iterator[list[Entry]]:
+    """The circles that a walk from ``entry`` closes; ``done`` holds what was walked, and nothing is walked twice."""
+    if entry.number in done:
+        return
+    path = [entry]
+    open_: dict[int, int] = {entry.number: 0}
+    waiting = [iter(below[entry.number])]
+    closed: set[int] = set()
+    while waiting:
+        step = next(waiting[-1], None)
+        if step is None:
+            waiting.pop()
+            number = path.pop().number
+            del open_[number]
+            done.add(number)
+        elif step.number in open_:
+            if step.number not in closed:
+                closed.add(step.number)
+                yield path[open_[step.number] :]
+        elif step.number in below and step.number not in done:
+            open_[step.number] = len(path)
+            path.append(step)
+            waiting.append(iter(below[step.number]))
 
 
 def starts_empty(node: Node, survey: Survey) -> Iterator[Problem]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.config.document import Node
-from sowctl.config.matching import is_pattern, topic_matches
+from sowctl.config.matching import any_search, is_pattern, topic_matches
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -139,12 +139,19 @@ class Survey:
 
     def journalled(self, name: str, type_: str | None) -> bool:
         """Whether the transaction log records this topic; with type None, under any message type."""
-        exact, patterns = self._recorded
-        if (name, type_) in exact:
+        if (name, type_) in self._recorded[0]:
             return True
-        return any(
-            (type_ is None or recorded == type_) and self.matches(pattern, name) for pattern, recorded in patterns
-        )
+        search = self._searches.get(type_)
+        return search is not None and search(name)
+
+    @cached_property
+    def _searches(self) -> dict[str | None, Callable[[str], bool]]:
+        """The search of all journal patterns of a message type, and with None of all."""
+        by_type: dict[str | None, list[str]] = {}
+        for pattern, recorded in self._recorded[1]:
+            by_type.setdefault(recorded, []).append(pattern)
+            by_type.setdefault(None, []).append(pattern)
+        return {type_: any_search(patterns) for type_, patterns in by_type.items()}
 
     @cached_property
     def _recorded(self) -> tuple[frozenset[tuple[str, str | None]], tuple[tuple[str, str], ...]]:
