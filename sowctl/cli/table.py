@@ -31,8 +31,9 @@ class Command(NamedTuple):
 DATA = "Records"
 TIME = "History and upkeep"
 LOOK = "Inspection"
+CONFIGURATION = "Configuration"
 SELF = "About sowctl"
-GROUPS = (DATA, TIME, LOOK, SELF)
+GROUPS = (DATA, TIME, LOOK, CONFIGURATION, SELF)
 
 COMMANDS: tuple[Command, ...] = (
     Command("publish", "publish", "put messages into topics, from files or standard input", DATA),
@@ -50,7 +51,10 @@ COMMANDS: tuple[Command, ...] = (
     Command("journal dump", "journal_dump", "print journal entries", LOOK),
     Command("eval", "eval", "evaluate an expression over messages, or print those that match", LOOK),
     Command("functions", "functions", "list the functions of the expression language", LOOK),
-    Command("validate", "validate", "report every error that would stop an instance with this configuration", LOOK),
+    Command("validate", "validate", "report every error that would stop an instance", CONFIGURATION),
+    Command("lint", "lint", "report errors, warnings and advice about configurations", CONFIGURATION),
+    Command("config show", "config_show", "print a configuration resolved, with defaults and origins", CONFIGURATION),
+    Command("config diff", "config_diff", "compare two configurations by what they mean", CONFIGURATION),
     Command("demo", "demo", "make a small instance with data to try the commands on", SELF),
     Command("man", "man", "show a manual page", SELF),
     Command("completion", "completion", "print a completion script for bash, zsh or fish", SELF),

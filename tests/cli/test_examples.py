@@ -19,6 +19,8 @@ LINES = [(command.name, line) for command in COMMANDS for line in load(command).
 OTHER_STATUS = {
     "sowctl publish orders in.ndjson --on-error skip --rejects bad.ndjson": 3,
     "sowctl hash orders --expect 9f3c0e6a1d5b48e7a2c4f06b8d917e35": 1,
+    "sowctl config diff sowctl.xml other.xml": 1,
+    "sowctl config diff sowctl.xml other.xml --format json": 1,
 }
 """Examples that show a status other than 0."""
 FILES = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from sowctl.cli.configuring import ConfigFile, Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.errors import UsageError
+from sowctl.cli.declare import option
 
 EXAMPLES = (
     "sowctl validate amps.xml",
@@ -17,13 +17,9 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    file: Annotated[
-        str | None, Argument("CONFIG", "the configuration file; default as for --config", complete="file")
-    ] = None,
-    define: Annotated[
-        list[str] | None, option("--define", "-D", help="the value of ${NAME}; may be repeated", metavar="NAME=VALUE")
-    ] = None,
-    fragment: Annotated[bool, option("--fragment", help="the file is a part that another one includes")] = False,
+    file: ConfigFile = None,
+    define: Define = None,
+    fragment: Fragment = False,
     format: Annotated[
         str, option("--format", "-F", help="how findings are written", choices=("text", "json"))
     ] = "text",
@@ -35,17 +31,10 @@ def run(
     """
     from pathlib import Path
 
+    from sowctl.cli.configuring import defines
     from sowctl.cli.reporting import show_findings
     from sowctl.config.validate import validate
 
     path = Path(file) if file is not None else invocation.config_path()
-    findings = validate(path, environment=invocation.environ, defines=_defines(define or []), fragment=fragment)
+    findings = validate(path, environment=invocation.environ, defines=defines(define), fragment=fragment)
     return show_findings(invocation, findings, as_json=format == "json", status=4, clean=f"{path}: no errors")
-
-
-def _defines(texts: list[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    for name, equals, _ in pairs:
-        if not (name and equals):
-            raise UsageError("SOW-CLI-010", f"--define {name!r} is not NAME=VALUE", hint="such as --define PORT=9000")
-    return {name: value for name, _, value in pairs}

@@ -1,0 +1,59 @@
+"""``sowctl config diff``: what differs in meaning between two configurations."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.configuring import Define, Fragment
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+
+EXAMPLES = (
+    "sowctl config diff sowctl.xml amps.xml",
+    "sowctl config diff sowctl.xml other.xml",
+    "sowctl config diff sowctl.xml other.xml --format json",
+)
+
+
+def run(
+    invocation: Invocation,
+    before: Annotated[str, Argument("A", "a configuration file", complete="file")],
+    after: Annotated[str, Argument("B", "the one to compare it with", complete="file")],
+    define: Define = None,
+    fragment: Fragment = False,
+    format: Annotated[
+        str, option("--format", "-F", help="how differences are written", choices=("text", "json"))
+    ] = "text",
+) -> int:
+    """Compare two configurations by what they mean.
+
+    Units, old and present names, defaults, includes, comments and white space make no difference, nor does order where
+    it has no meaning; expressions are compared as parsed. Each difference is a line: ~ changed, - only in A, + only
+    in B, > moved. With --format json one object a line. Ends with status 0 where there is no difference, 1 where there
+    is one, 4 where a configuration has an error.
+    """
+    from sowctl.cli.configuring import load_document
+    from sowctl.cli.streams import is_terminal
+    from sowctl.config.difference import differences
+    from sowctl.config.show import typed
+    from sowctl.output import changes
+
+    first, second = (typed(load_document(invocation, file, define, fragment=fragment)) for file in (before, after))
+    streams = invocation.streams
+    columns = streams.columns() if is_terminal(streams.stdout) else None
+    count = 0
+    for found in differences(first, second):
+        count += 1
+        change = changes.Change(
+            found.change,
+            found.path,
+            found.before,
+            found.after,
+            str(found.before_origin) if found.before_origin is not None else None,
+            str(found.after_origin) if found.after_origin is not None else None,
+        )
+        lines = [changes.as_json(change)] if format == "json" else changes.as_text(change, columns)
+        streams.stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
+    streams.stdout.flush()
+    invocation.note(f"{count} difference{'s' if count != 1 else ''}" if count else "no differences")
+    return 1 if count else 0

@@ -1,0 +1,70 @@
+"""``sowctl config show``: what a configuration says once everything is resolved."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.configuring import ConfigFile, Define, Fragment
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import option
+
+EXAMPLES = (
+    "sowctl config show",
+    "sowctl config show --origin --format table amps.xml",
+    "sowctl config show --expanded --format xml amps.xml > resolved.xml",
+    "sowctl config show --format json | python3 -m json.tool",
+)
+
+
+def run(
+    invocation: Invocation,
+    file: ConfigFile = None,
+    define: Define = None,
+    fragment: Fragment = False,
+    expanded: Annotated[
+        bool, option("--expanded", help="only resolve includes and variables; names and values as written")
+    ] = False,
+    origin: Annotated[bool, option("--origin", help="say from which file and line, or default, each value is")] = False,
+    format: Annotated[
+        str | None,
+        option("--format", "-F", help="without it table on a terminal, else xml", choices=("xml", "json", "table")),
+    ] = None,
+) -> int:
+    """Show a configuration with present names, values in one spelling, and defaults filled in.
+
+    Includes and variables are resolved. In XML and table, units are as short as can be; in JSON, sizes are bytes and
+    intervals nanoseconds. What is printed as XML is a configuration of the same meaning. The errors that validate
+    would report of names, types and ranges end the command with status 4; with --expanded nothing is checked.
+    """
+    from sowctl.cli.configuring import load_document
+    from sowctl.cli.streams import is_terminal
+    from sowctl.config import show
+
+    document = load_document(invocation, file, define, fragment=fragment)
+    item = show.expanded(document) if expanded else show.typed(document)
+    stdout = invocation.streams.stdout
+    shown = is_terminal(stdout)
+    chosen = format or ("table" if shown else "xml")
+    if chosen == "json":
+        import json
+
+        from sowctl.output.display import display_json
+
+        data = json.dumps(show.as_values(item, origins=origin), indent=2, ensure_ascii=False).encode("utf-8", "replace")
+        stdout.write((display_json(data) if shown else data) + b"\n")
+        return 0
+    if chosen == "xml":
+        from sowctl.output.display import display_lines
+
+        lines = list(show.as_xml(item, origins=origin))
+        if shown:
+            lines = [display_lines(line) for line in lines]
+    else:
+        from sowctl.output.outline import Entry, outline
+
+        entries = [
+            Entry(line.depth, line.name, line.value, str(line.origin) if origin else "") for line in show.as_lines(item)
+        ]
+        lines = list(outline(entries, invocation.streams.columns() if shown else None))
+    stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
+    return 0

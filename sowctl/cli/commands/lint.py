@@ -1,0 +1,141 @@
+"""``sowctl lint``: errors, warnings and advice about configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from sowctl.cli.configuring import Define
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.errors import NegativeError
+
+if TYPE_CHECKING:
+    from sowctl.config.lint import Linted
+    from sowctl.findings import Finding, Level
+
+EXAMPLES = (
+    "sowctl lint amps.xml",
+    "sowctl lint --severity warning --strict amps.xml topics.xml",
+    "sowctl lint --ignore B,D002 --format json amps.xml",
+    "sowctl lint --explain persistent-without-file",
+    "sowctl lint --list --select S",
+)
+
+
+def run(
+    invocation: Invocation,
+    files: Annotated[
+        list[str] | None,
+        Argument(
+            "CONFIG", "configurations, and directories for every *.xml below; default as for --config", complete="file"
+        ),
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        option("--select", "-s", help="only these: ids, beginnings of ids, titles; a list", metavar="RULES"),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, option("--ignore", "-i", help="all but these; goes before --select", metavar="RULES")
+    ] = None,
+    severity: Annotated[
+        str, option("--severity", help="the mildest that is shown", choices=("error", "warning", "info"))
+    ] = "info",
+    strict: Annotated[
+        bool, option("--strict", help="end with status 1 for anything shown, not for errors only")
+    ] = False,
+    define: Define = None,
+    fragment: Annotated[bool, option("--fragment", help="the files may be parts that another one includes")] = False,
+    format: Annotated[
+        str,
+        option("--format", "-F", help="how findings are written", choices=("text", "json", "sarif", "github")),
+    ] = "text",
+    explain: Annotated[
+        str | None, option("--explain", help="show the page of one rule: an id, code or title", metavar="RULE")
+    ] = None,
+    list_rules: Annotated[bool, option("--list", help="list the rules that are chosen")] = False,
+) -> int:
+    """Report errors, warnings and advice about configurations.
+
+    Findings go to standard output, file by file, the count to standard error. The rules, and the comments that switch
+    them off in a file, are described in sowctl-lint(7). Ends with status 0 where no error was shown (with --strict:
+    nothing at all) and 1 where one was; with 4 where a file could not be read, after the others; with 2 for an unknown
+    rule or a directory without *.xml.
+    """
+    from sowctl.config.lint import chosen_rules, lint
+    from sowctl.findings import Level as Levels
+
+    if explain is not None:
+        return _explain(invocation, explain)
+    rules = chosen_rules(select or (), ignore or ())
+    if list_rules:
+        return _list(invocation, rules, format)
+    from sowctl.cli.configuring import defines
+
+    linted = lint(
+        files if files else [invocation.config_path()],
+        environment=invocation.environ,
+        defines=defines(define),
+        fragment=fragment,
+        rules=rules,
+        least=Levels[severity.upper()],
+    )
+    return _show(invocation, linted, format, Levels.INFO if strict else Levels.ERROR)
+
+
+def _show(invocation: Invocation, linted: Iterable[Linted], format: str, failing: Level) -> int:
+    """Write the findings of all files and their count; the status."""
+    from sowctl.cli.reporting import write_findings
+
+    results: list[Linted] = []
+
+    def findings() -> Iterator[Finding]:
+        for result in linted:
+            results.append(result)
+            yield from result.findings
+
+    tally = write_findings(invocation, findings(), format)
+    invocation.note(f"{tally} in {len(results)} {'file' if len(results) == 1 else 'files'}")
+    if not all(result.readable for result in results):
+        return 4
+    return 1 if any(level >= failing for level in tally.counts) else 0
+
+
+def _explain(invocation: Invocation, word: str) -> int:
+    from sowctl.config.rules.pages import explain
+    from sowctl.config.rules.table import find, near
+
+    rule = find(word)
+    if rule is None:
+        raise NegativeError("SOW-CLI-028", f"there is no rule {word}", hint=near(word) or "sowctl lint --list")
+    import textwrap
+
+    lines = [textwrap.fill(line, 100, subsequent_indent="  ") for line in explain(rule).splitlines()]
+    invocation.streams.stdout.write("\n".join(lines).rstrip().encode() + b"\n")
+    return 0
+
+
+def _list(invocation: Invocation, chosen: frozenset[str], format: str) -> int:
+    from sowctl.config.problems import code_of
+    from sowctl.config.rules.pages import severity
+    from sowctl.config.rules.table import by_id
+
+    rules = [rule for rule in by_id().values() if rule.id in chosen]
+    if format == "json":
+        import json
+
+        rows = [
+            {
+                "rule": rule.id,
+                "code": code_of(rule.id),
+                "severity": severity(rule),
+                "title": rule.title,
+                "path": rule.element,
+            }
+            for rule in rules
+        ]
+        lines = [json.dumps(row) for row in rows]
+    else:
+        lines = [f"{rule.id:11} {severity(rule):16} {rule.title:32} {rule.element}" for rule in rules]
+    invocation.streams.stdout.write("".join(f"{line}\n" for line in lines).encode())
+    return 0
