@@ -71,7 +71,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What one task attempt has staged. Of the refused messages the first few are in ``samples``."""
+    """What one task attempt has staged. Of the refused messages the first few are in ``samples``.
+
+    ``first`` is the order of its first message, refused or not.
+    """
 
     attempt: str
     segments: tuple[SegmentInfo, ...] = ()
@@ -81,11 +84,7 @@ class Staged:
     samples: tuple[Rejected, ...] = ()
     rejects: str | None = None
     deltas: bool = False
-
-    @property
-    def first(self) -> tuple[int, int]:
-        """The order of its first message."""
-        return min((segment.first for segment in self.segments), default=(-1, -1))
+    first: tuple[int, int] = (-1, -1)
 
 
 @dataclass(slots=True)
@@ -235,6 +234,7 @@ class StageTask:
         self._deltas = plan.operation == "delta"
         self._blank = 0
         self._refused = _Refused()
+        self._first: tuple[int, int] | None = None
         self._rejects = self._directory / f"{attempt}.rejects" if plan.keep_rejects else None
 
     def add(
@@ -255,6 +255,7 @@ class StageTask:
         if self.stopped or not payloads:
             return
         self._messages += len(payloads)
+        self._saw(file, positions[0])
         ready, refusals = self._prepared(payloads, envelopes)
         if refusals:
             self._refuse(refusals, payloads, positions, source, lines)
@@ -268,10 +269,14 @@ class StageTask:
         """Count empty lines."""
         self._blank += count
 
-    def refuse(self, rejected: Rejected) -> None:
-        """Note a message that was refused before it came here."""
+    def refuse(self, rejected: Rejected, file: int = 0) -> None:
+        """Note a message of a file that was refused before it came here."""
         self._messages += 1
+        self._saw(file, rejected.offset)
         self._note([rejected])
+
+    def _saw(self, file: int, position: int) -> None:
+        self._first = min((file, position), self._first or (file, position))
 
     def _prepared(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None
@@ -372,7 +377,7 @@ class StageTask:
         rejects = self._rejects.name if self._rejects is not None and self._refused.count else None
         samples = tuple(replace(one, payload=(one.payload or b"")[:4096]) for one in self._refused.samples)
         counts = self._messages, self._blank, self._refused.count
-        return Staged(self.attempt, tuple(self._done), *counts, samples, rejects, self._deltas)
+        return Staged(self.attempt, tuple(self._done), *counts, samples, rejects, self._deltas, self._first or (-1, -1))
 
     def __enter__(self) -> StageTask:
         return self

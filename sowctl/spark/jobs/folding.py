@@ -63,7 +63,7 @@ class Folded(NamedTuple):
     bucket: int
     records: str
     versions: str
-    count: int
+    entries: int
     payload_bytes: int
 
 
@@ -219,7 +219,7 @@ def _stream(table: pyarrow.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def _last_of_each(keys: Any) -> Any:

@@ -7,12 +7,13 @@ names that come back from the attempts that Spark counts are ever used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sowctl.spark.errors import carried, translated
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -30,6 +31,21 @@ def run(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what
         return spark.sparkContext.parallelize(list(items), len(items)).map(_Carried(work)).collect()
 
 
+def map_batches(
+    frame: DataFrame, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]], schema: str
+) -> DataFrame:
+    """``frame.mapInArrow(work, schema)``, which would insist on pandas though it needs only Arrow."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.util import PythonEvalType
+
+    columns = [frame[f"`{name}`"] for name in frame.columns]
+    made = UserDefinedFunction(work, StructType.fromDDL(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    mapped = frame._jdf.mapInArrow(made(*columns)._jc, False, None)
+    return DataFrame(mapped, frame.sparkSession)
+
+
 def describe(spark: SparkSession, what: str) -> None:
     """Say what the stages that follow are about."""
     spark.sparkContext.setJobDescription(what)
@@ -44,7 +60,7 @@ def attempt() -> str:
     return f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"
 
 
-class _Carried:
+class _Carried(Generic[T, R]):
     """A function whose errors reach the driver as they are."""
 
     def __init__(self, work: Callable[[T], R]) -> None:

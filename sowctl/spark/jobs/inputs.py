@@ -1,0 +1,109 @@
+"""Input files: which ones are meant, cutting them at line breaks, and the lines of a piece (for the job ``load``)."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from sowctl.engine.reports import Rejected
+from sowctl.errors import MissingError
+
+SCAN = 1 << 16
+
+
+def expanded(paths: Sequence[str]) -> list[str]:
+    """The files of paths and patterns, in their order, those of a pattern or a directory by name."""
+    found: list[str] = []
+    for path in paths:
+        if is_remote(path):
+            found.append(path)
+            continue
+        plain = urlsplit(path).path if path.startswith("file:") else path
+        if Path(plain).is_file():
+            found.append(plain)
+            continue
+        pattern = f"{plain}/*" if Path(plain).is_dir() else plain
+        some = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - the pattern may be absolute
+        some = [name for name in some if Path(name).is_file() and Path(name).name[0] not in "._"]
+        if not some:
+            raise MissingError("SOW-SPK-040", "there is no such file", place=path, hint="quote patterns for the shell")
+        found += some
+    return found
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is another file system's, which only Spark can read."""
+    return "://" in path and not path.startswith("file:")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Bytes ``start`` to ``stop`` of a file: the lines that begin there."""
+
+    path: str
+    number: int
+    start: int
+    stop: int
+
+
+def cut(files: Sequence[str], size: int) -> Iterator[Split]:
+    """The files in splits of about ``size`` bytes."""
+    for number, path in enumerate(files):
+        total = Path(path).stat().st_size
+        count = max(1, -(-total // size))
+        for start, stop in pairwise(total * step // count for step in range(count + 1)):
+            yield Split(str(Path(path).absolute()), number, start, stop)
+
+
+def lines_of(split: Split) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
+    """The messages of a split with their offsets, blank lines, and lines that are none."""
+    from sowctl.messages.framing import FrameReader
+
+    with Path(split.path).open("rb") as file:
+        # a piece that is not the first begins with the line break before it, which counts as a blank line
+        start = _line_break(file, split.start - 1) if split.start else 0
+        stop = _line_break(file, split.stop - 1) + 1 if split.stop else 0
+        extra = 1 if split.start else 0
+        if start + extra >= stop:
+            return
+        file.seek(start)
+        reader = FrameReader(cast(Any, _Bounded(file, stop - start)), "lines")
+        for chunk in reader:
+            positions = [start + offset for offset in chunk.places[1]]
+            refused = [
+                Rejected(split.path, 0, start + one.offset, one.code, one.message, one.payload) for one in chunk.refused
+            ]
+            blank = chunk.blank
+            if extra and blank:
+                blank, extra = blank - 1, 0
+            yield chunk.payloads, positions, blank, refused
+
+
+def _line_break(file: Any, at: int) -> int:
+    """The offset of the first line break at or behind ``at``; the end of the file where there is none."""
+    file.seek(at)
+    while data := file.read(SCAN):
+        found = data.find(b"\n")
+        if found >= 0:
+            return at + int(found)
+        at += len(data)
+    return at
+
+
+class _Bounded:
+    """A part of an open file as a stream."""
+
+    def __init__(self, file: Any, size: int) -> None:
+        self._file = file
+        self._left = size
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end of the part."""
+        data: bytes = self._file.read(min(size, self._left))
+        self._left -= len(data)
+        return data

@@ -1,0 +1,234 @@
+"""load: files into a topic, prepared on the executors, committed by the driver as one group
+(``sowctl-pipeline-load(1)``).
+
+NDJSON files are cut at line breaks by byte ranges, and a line is a message as it stands. Rows of CSV, Parquet and ORC
+become messages of the topic's type, or give theirs in a column ``payload``. The order of the messages is (file,
+position), whichever task had them: files in the order given, those of a pattern by name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import unquote, urlsplit
+
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.reports import CommitReport, Rejected
+from sowctl.engine.staged import commit
+from sowctl.engine.staging import Plan, Staged, StageTask, reject_line, staging
+from sowctl.errors import UsageError
+from sowctl.spark.errors import translated
+from sowctl.spark.jobs.inputs import Split, cut, expanded, is_remote, lines_of
+from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, map_batches, run
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import SparkSession
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+
+Format = Literal["ndjson", "csv", "parquet", "orc"]
+FORMATS: tuple[str, ...] = ("ndjson", "csv", "parquet", "orc")
+ENDINGS = {".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson", ".csv": "csv", ".parquet": "parquet"} | {
+    ".orc": "orc"
+}
+SPLIT_BYTES = 32 << 20
+PAYLOAD = "payload"
+_FILE, _BLOCK = "__file", "__block"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What to load and how. ``format`` None: told by the files' endings. ``reader`` are options of Spark's reader for
+    CSV, Parquet and ORC. ``rejects``: a file for refused messages. ``publish`` says what becomes of bad messages, and
+    times, keys and publisher; with ``client``, ``sequence`` is the number of the whole load: a repeat is a no-op."""
+
+    format: Format | None = None
+    publish: PublishOptions = field(default_factory=PublishOptions)
+    operation: Literal["publish", "delta", "delete"] = "publish"
+    rejects: str | None = None
+    reader: Mapping[str, str] = field(default_factory=dict)
+    split_bytes: int = SPLIT_BYTES
+
+
+DEFAULTS = LoadOptions()
+
+
+def load(
+    spark: SparkSession,
+    instance: Instance,
+    topic: TopicConfig,
+    paths: Sequence[str],
+    options: LoadOptions = DEFAULTS,
+    *,
+    staging_directory: Path | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> JobReport:
+    """Load the files of ``paths`` (patterns allowed) into ``topic``, all of them or none.
+
+    Raises MissingError ``SOW-SPK-040`` where a path matches nothing, UsageError, and what a commit raises.
+    """
+    started = monotonic()
+    files = expanded(paths)
+    kind = options.format or _kind_of(files)
+    report = JobReport("load", (topic.name,))
+    with staging(instance, topic, directory=staging_directory) as area:
+        plan = area.plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
+        if kind == "ndjson" and not any(is_remote(file) for file in files):
+            splits = list(cut(files, options.split_bytes))
+            done = run(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
+        else:
+            done = _stage_rows(spark, files, kind, plan, options.reader, f"load {topic.name}")
+        late: list[Rejected] = []
+        try:
+            made = commit(area, plan, done, publisher=_publisher(options.publish), sources=files, on_reject=late.append)
+        finally:
+            if options.rejects is not None:
+                _keep_rejects(Path(options.rejects), area.directory, done, late)
+    return _told(report, made, len(done), monotonic() - started)
+
+
+def _told(report: JobReport, made: CommitReport, partitions: int, seconds: float) -> JobReport:
+    report.read, report.records, report.bytes = made.messages, made.published, made.bytes
+    report.rejected, report.partitions, report.seconds = made.rejected, partitions, seconds
+    row = asdict(made)
+    row["samples"] = [{k: v for k, v in sample.items() if k != "payload"} for sample in row["samples"]]
+    report.details["commit"] = row
+    return report
+
+
+def _publisher(options: PublishOptions) -> tuple[str, int] | None:
+    if options.client is None:
+        return None
+    if options.sequence is None:
+        raise UsageError("SOW-SPK-041", "a load by a named client needs --sequence: the number of the whole load")
+    return options.client, options.sequence
+
+
+def _kind_of(files: Sequence[str]) -> str:
+    kinds = {ENDINGS.get(Path(file).suffix.lower()) for file in files}
+    if len(kinds) == 1 and None not in kinds:
+        return cast(str, kinds.pop())
+    raise UsageError("SOW-SPK-042", "the format cannot be told from the names of the files", hint="add --input-format")
+
+
+def stage_lines(plan: Plan, split: Split) -> Staged:
+    """Stage the lines of one split (on an executor)."""
+    with StageTask(plan, attempt()) as task:
+        for payloads, positions, blank, refused in lines_of(split):
+            task.count_blank(blank)
+            for one in refused:
+                task.refuse(one, split.number)
+            task.add(payloads, split.number, positions, source=split.path)
+        return task.finish()
+
+
+def _stage_rows(
+    spark: SparkSession, files: Sequence[str], kind: str, plan: Plan, reader: Mapping[str, str], what: str
+) -> list[Staged]:
+    """Stage rows that Spark reads."""
+    import pickle
+
+    from pyspark.sql import functions as f
+
+    given = {"header": "true", **reader} if kind == "csv" else dict(reader)
+    if kind == "ndjson":
+        frame = spark.read.option("lineSep", "\n").text(list(files))
+        frame = frame.select(f.col("value").cast("binary").alias(PAYLOAD), "_metadata")
+    else:
+        frame = spark.read.format(kind).options(**given).load(list(files)).select("*", "_metadata")
+    frame = frame.withColumn(_FILE, f.col("_metadata.file_path"))
+    frame = frame.withColumn(_BLOCK, f.col("_metadata.file_block_start")).drop("_metadata")
+    describe(spark, what)
+    numbers = {_path_of(file): number for number, file in enumerate(files)}
+    stage = _RowStage(plan, numbers, verbatim=kind == "ndjson")
+    with translated():
+        rows = map_batches(frame, stage, "staged binary").collect()
+    return [pickle.loads(row.staged) for row in rows]
+
+
+def _path_of(text: str) -> str:
+    """One spelling for the path that was given and the one that Spark reports."""
+    parts = urlsplit(text)
+    if parts.scheme in ("", "file"):
+        return str(Path(unquote(parts.path) if parts.scheme else text).absolute())
+    return text
+
+
+class _RowStage:
+    """Stages the rows of one task; gives one row: what it has staged."""
+
+    def __init__(self, plan: Plan, numbers: Mapping[str, int], *, verbatim: bool) -> None:
+        self.plan = plan
+        self.numbers = numbers
+        self.verbatim = verbatim
+
+    def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        return carried_iterator(self._staged(batches))
+
+    def _staged(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import pickle
+
+        import pyarrow as pa
+
+        from sowctl.spark.jobs.messages import Builder
+
+        builder = Builder(self.plan)
+        counts: dict[tuple[str, int], int] = {}
+        with StageTask(self.plan, attempt()) as task:
+            for batch in batches:
+                for path, block, part in _runs(batch):
+                    start = counts.get((path, block), 0)
+                    counts[path, block] = start + part.num_rows
+                    # rows of a block count from the block's own offset: later blocks lie behind
+                    positions = range(block + start, block + start + part.num_rows)
+                    self._add(task, builder, part, self.numbers.get(_path_of(path), 0), positions, path)
+            done = pickle.dumps(task.finish())
+        yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], ["staged"])
+
+    def _add(
+        self, task: StageTask, builder: Any, part: pyarrow.RecordBatch, number: int, positions: range, path: str
+    ) -> None:
+        payloads, envelopes, refused = builder.messages(part)
+        kept = [place for place, payload in enumerate(payloads) if payload is not None]
+        for place, code, message in refused:
+            task.refuse(Rejected(path, 0, positions[place], code, message, None), number)
+        chosen = [payloads[place] for place in kept]
+        if self.verbatim:
+            blank = [place for place, payload in zip(kept, chosen, strict=True) if not payload.strip(b" \t\r")]
+            task.count_blank(len(blank))
+            kept = [place for place in kept if place not in set(blank)]
+            chosen = [payloads[place].removesuffix(b"\r") for place in kept]
+        some = None if envelopes is None else [envelopes[place] for place in kept]
+        task.add(chosen, number, [positions[place] for place in kept], envelopes=some, source=path)
+
+
+def _runs(batch: pyarrow.RecordBatch) -> Iterator[tuple[str, int, pyarrow.RecordBatch]]:
+    """The rows of a batch, block by block, without the columns that say which."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    files = batch.column(_FILE).dictionary_encode()
+    blocks = batch.column(_BLOCK).to_numpy()
+    codes = pc.fill_null(files.indices, 0).to_numpy(zero_copy_only=False)
+    changes = np.flatnonzero((codes[1:] != codes[:-1]) | (blocks[1:] != blocks[:-1])) + 1
+    rest = batch.drop_columns([_FILE, _BLOCK])
+    for start, stop in pairwise([0, *changes.tolist(), batch.num_rows]):
+        if start < stop:
+            yield files.dictionary[int(codes[start])].as_py(), int(blocks[start]), rest.slice(start, stop - start)
+
+
+def _keep_rejects(path: Path, directory: Path, done: Sequence[Staged], late: Sequence[Rejected]) -> None:
+    """Append what the winning attempts refused, in the order of the input, and what the commit did."""
+    names = [one.rejects for one in sorted(done, key=lambda one: one.first) if one.rejects is not None]
+    with path.open("ab") as file:
+        for name in names:
+            file.write((directory / name).read_bytes())
+        file.write(b"".join(map(reject_line, late)))

@@ -1,0 +1,144 @@
+"""load: files of every format become what a publish of the same messages in their order makes of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sowctl.engine.options import PublishOptions
+from sowctl.errors import InputError, MissingError, UsageError
+from sowctl.spark.jobs.inputs import cut, expanded, lines_of
+from sowctl.spark.jobs.load import DEFAULTS, load
+from tests.support.instances import Lab, config_xml, message, topic_xml, verified
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+XML = config_xml(topic_xml("log") + topic_xml("alone"), ("log",))
+SKIP = replace(DEFAULTS, publish=PublishOptions(on_error="skip"))
+
+
+def report(spark: SparkSession, lab: Lab, topic: str, *paths: Path | str, **options: Any) -> Any:
+    instance = lab.open()
+    chosen = replace(DEFAULTS, **options)
+    return load(spark, instance, instance.topic(topic).config, [str(path) for path in paths], chosen)
+
+
+def rows(count: int, first: int = 0) -> list[str]:
+    return [message(id=n % 37, v=n, pad="ä" * (n % 5)) for n in range(first, first + count)]
+
+
+@pytest.mark.parametrize("topic", ["log", "alone"])
+def test_lines_equal_a_publish(spark: SparkSession, tmp_path: Path, topic: str) -> None:
+    texts = rows(150), rows(90, 1000)
+    for number, part in enumerate(texts):
+        (tmp_path / f"in{number}.ndjson").write_text("\n".join(part) + ("\n" if number else "\n\n"))
+    with verified(Lab(tmp_path / "one", XML)) as bulk, verified(Lab(tmp_path / "two", XML)) as plain:
+        bulk.publish(topic, message(id=1, v="before"))
+        plain.publish(topic, message(id=1, v="before"))
+        told = report(spark, bulk, topic, tmp_path / "in*.ndjson", split_bytes=1000)
+        plain.publish(topic, *texts[0], *texts[1])
+        assert bulk.digest(topic) == plain.digest(topic)
+        assert (told.records, told.read, told.rejected) == (240, 240, 0)
+        assert told.details["commit"]["blank"] == 1
+        assert told.partitions > 4
+        assert not list(bulk.directory.rglob("*.staging*"))
+
+
+def test_every_line_belongs_to_one_split(tmp_path: Path) -> None:
+    """Line breaks, blank lines, CRs and byte order marks at every distance from the cuts."""
+    path = tmp_path / "a.ndjson"
+    for data in (b"", b"\n", b"{}", b"a\nbb\n\nccc\r\n\n", b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", b"long" * 10 + b"\nx\n"):
+        path.write_bytes(data)
+        whole = [found for split in cut([str(path)], 1 << 20) for found in lines_of(split)]
+        wanted = [message for part in whole for message in zip(part[0], part[1], strict=True)]
+        for size in range(1, len(data) + 2):
+            parts = [found for split in cut([str(path)], size) for found in lines_of(split)]
+            assert [m for part in parts for m in zip(part[0], part[1], strict=True)] == wanted, (data, size)
+            assert sum(part[2] for part in parts) == sum(part[2] for part in whole)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "orc"])
+def test_rows_become_messages(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    data = [(n % 20, n, f"name {n}" if n % 3 else None) for n in range(100)]
+    frame = spark.createDataFrame(data, "id int, v int, name string").repartition(3).sortWithinPartitions("v")
+    frame.write.mode("overwrite").options(header=True).format(kind).save(str(tmp_path / "data"))
+    options = {"reader": {"inferSchema": "true"}} if kind == "csv" else {}
+    files = sorted((tmp_path / "data").glob(f"*.{kind}"))
+    with verified(Lab(tmp_path / "one", XML)) as bulk, verified(Lab(tmp_path / "two", XML)) as plain:
+        told = report(spark, bulk, "log", *[f"{tmp_path}/data/*.{kind}"], format=kind, **options)
+        assert (told.records, told.rejected) == (100, 0)
+        order = [
+            row.v
+            for file in files
+            for row in spark.read.options(header=True, inferSchema=True).format(kind).load(str(file)).collect()
+        ]
+        texts = [
+            json.dumps({k: v for k, v in zip(("id", "v", "name"), data[n], strict=True) if v is not None})
+            for n in order
+        ]
+        plain.publish("log", *[text.replace(": ", ":").replace(", ", ",") for text in texts])
+        assert bulk.digest("log") == plain.digest("log")
+
+
+def test_a_column_payload_is_the_message(spark: SparkSession, tmp_path: Path) -> None:
+    texts = ['{"id":1, "odd" : 1.0}', '{"id":2}', None]
+    spark.createDataFrame([(t,) for t in texts], "payload string").coalesce(1).write.parquet(str(tmp_path / "p"))
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        told = report(spark, lab, "alone", tmp_path / "p", publish=PublishOptions(on_error="skip"))
+        assert (told.records, told.rejected) == (2, 1)
+        assert sorted(lab.query("alone")) == sorted(texts[:2])  # type: ignore[type-var]
+
+
+def test_bad_lines(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [message(id=1), "{bad", message(id=2), '{"x":1}']
+    (tmp_path / "in.ndjson").write_text("\n".join(lines))
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        with pytest.raises(InputError, match="Nothing was published") as caught:
+            report(spark, lab, "log", tmp_path / "in.ndjson")
+        assert caught.value.place == f"{tmp_path}/in.ndjson:byte {len(lines[0]) + 1}"
+        assert not lab.journals()
+        rejects = tmp_path / "bad.ndjson"
+        told = report(
+            spark, lab, "log", tmp_path / "in.ndjson", publish=SKIP.publish, rejects=str(rejects), split_bytes=10
+        )
+        assert (told.records, told.rejected) == (2, 2)
+        kept = [json.loads(line) for line in rejects.read_text().splitlines()]
+        assert [row["input"] for row in kept] == [lines[1], lines[3]]
+        assert not list(lab.directory.rglob("*.staging*"))
+
+
+def test_a_load_with_a_number_is_done_once(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in.ndjson").write_text("\n".join(rows(20)))
+    named = PublishOptions(client="loader", sequence=4)
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        assert report(spark, lab, "log", tmp_path / "in.ndjson", publish=named).records == 20
+        lab.forget("log")
+        assert report(spark, lab, "log", tmp_path / "in.ndjson", publish=named).records == 0
+        with pytest.raises(UsageError):
+            report(spark, lab, "log", tmp_path / "in.ndjson", publish=PublishOptions(client="loader"))
+
+
+def test_deltas_and_deletions(spark: SparkSession, tmp_path: Path) -> None:
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        lab.publish("log", message(id=1, a=1), message(id=2, a=1))
+        (tmp_path / "d.ndjson").write_text(message(id=1, b=2) + "\n" + message(id=3, b=2))
+        assert report(spark, lab, "log", tmp_path / "d.ndjson", operation="delta").records == 2
+        assert sorted(lab.query("log")) == [message(id=1, a=1, b=2), message(id=2, a=1), message(id=3, b=2)]
+        (tmp_path / "x.ndjson").write_text(message(id=1) + "\n" + message(id=9))
+        told = report(spark, lab, "log", tmp_path / "x.ndjson", operation="delete")
+        assert told.details["commit"]["deleted"] == 1
+        assert sorted(lab.query("log")) == [message(id=2, a=1), message(id=3, b=2)]
+
+
+def test_paths(tmp_path: Path) -> None:
+    for name in ("b.ndjson", "a.ndjson", "_SUCCESS", ".hidden"):
+        (tmp_path / name).touch()
+    assert expanded([str(tmp_path)]) == [f"{tmp_path}/a.ndjson", f"{tmp_path}/b.ndjson"]
+    assert expanded([f"file:{tmp_path}/b*", "s3a://x/y"]) == [f"{tmp_path}/b.ndjson", "s3a://x/y"]
+    with pytest.raises(MissingError):
+        expanded([f"{tmp_path}/c*"])
