@@ -104,6 +104,12 @@ def _percent(text: str) -> float:
     return float(match[1])
 
 
+def _byte(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255):
+        raise ValueError(f"{text!r} is not the decimal code of a byte, 0 to 255")
+    return int(text)
+
+
 def _octal(text: str) -> int:
     if re.fullmatch(r"[0-7]{3,4}", text) is None:
         raise ValueError(f"{text!r} is not an octal file mask")
@@ -169,6 +175,7 @@ KINDS: dict[str, Kind] = {
     "interval": Kind("S026", parse_interval),
     "bytes": Kind("S027", parse_size),
     "count": Kind("S028", parse_count),
+    "byte": Kind("S028", _byte),
     "switch": Kind("S029", parse_switch),
     "expiration": Kind("S026", read_expiration),
     "expiration:queue": Kind("S026", _expiration_of_queue),

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sowctl.config.model import MessageTypeConfig
-from sowctl.errors import ConfigError
-from sowctl.messages.base import BAD_DEFINITION
 from sowctl.messages.definition import TypeDefinition
 
 
 def definitions(types: Sequence[MessageTypeConfig], root: Path) -> dict[str, TypeDefinition]:
     """The definitions by name; the parts of composite types refer to earlier ones, then to built-in ones.
 
-    Raises ConfigError ``SOW-MSG-007`` for a separator that is no byte.
+    Values of wrong kinds were refused before.
     """
     found: dict[str, TypeDefinition] = {}
     for given in types:
@@ -48,8 +46,4 @@ def _first(settings: Mapping[str, tuple[str, ...]], tag: str, default: str) -> s
 
 
 def _separator(given: MessageTypeConfig, tag: str, default: int) -> bytes:
-    text = _first(given.settings, tag, str(default))
-    if not text.isdecimal() or int(text) > 255:
-        words = f"{tag} {text!r} of message type {given.name!r} is not the decimal code of a byte"
-        raise ConfigError(BAD_DEFINITION, words, place=str(given.place), hint="write 0 to 255, such as 59 for ;")
-    return bytes([int(text)])
+    return bytes([int(_first(given.settings, tag, str(default)))])
