@@ -51,7 +51,7 @@ def run(place: Place, rounds: int) -> None:
         if rows != wanted:
             raise Wrong(f"the rows of {name} differ from those of the messages: nothing is ranked")
     size = {name: sum(map(len, payloads[name])) / COUNT for name in kinds}
-    print(f"  {COUNT:,} messages; bytes each: " + ", ".join(f"{name} {bytes_each:.0f}" for name, bytes_each in size.items()))
+    print(f"  {COUNT:,} messages; bytes each: " + ", ".join(f"{name} {mean:.0f}" for name, mean in size.items()))
     found = race([Item(name, partial(timed, call)) for name, call in calls.items()], max(rounds, 5))
     show(found, base="json", count=COUNT)
     for name in ("fix", "nvfix"):
