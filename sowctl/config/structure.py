@@ -98,9 +98,17 @@ def _size(node: Node, row: Element) -> Iterator[Finding]:
     if wrong is not None and row.bounds is not None:
         level = Level.WARNING if row.bounds in _RAISED else Level.ERROR
         yield at_node(row.bounds, node, f"{node.tag}: {wrong}", _RAISED.get(row.bounds), level=level)
-    if row.kind in _INTERVALS and node.text.strip("0") and node.text.isdigit():
-        message = f"{node.tag}: {node.text!r} has no unit; it is taken for seconds"
-        yield at_node("S026", node, message, f"write {node.text}s", level=Level.WARNING)
+    if row.kind in _INTERVALS and (odd := odd_interval(node.text)) is not None:
+        yield at_node("S026", node, f"{node.tag}: {odd[0]}", odd[1], level=Level.WARNING)
+
+
+def odd_interval(text: str) -> tuple[str, str] | None:
+    """What is odd about an interval that can be read, and what to write: no unit, or a fraction."""
+    if text.strip("0") and text.isdigit():
+        return f"{text!r} has no unit; it is taken for seconds", f"write {text}s"
+    if "." in text and text[0].isdigit():
+        return f"{text!r} has a fraction, which is not documented", "write a whole number of a smaller unit"
+    return None
 
 
 def _other_name(child: Node, row: Element) -> Iterator[Finding]:

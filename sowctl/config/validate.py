@@ -15,6 +15,7 @@ from sowctl.config.document import Document, Node, Source
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.load import load_collecting
+from sowctl.config.partial import unknowable
 from sowctl.config.rules.survey import Survey
 from sowctl.config.rules.table import RULES, by_id
 from sowctl.config.structure import check
@@ -114,6 +115,7 @@ def _checked(document: Document, wanted: frozenset[str]) -> Iterator[Finding]:
     for finding in check(document.top, INSTANCE, deep):
         if not (document.fragment and finding.id == "S004"):
             yield finding
+    judged = wanted - unknowable(document)
     for rule in RULES:
-        if rule.id in wanted:
+        if rule.id in judged:
             yield from rule.run(survey)

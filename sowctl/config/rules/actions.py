@@ -13,6 +13,7 @@ from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import QUEUES, Survey
 from sowctl.config.spelling import nearest
+from sowctl.config.structure import odd_interval
 from sowctl.findings import Level
 
 
@@ -75,6 +76,9 @@ def _values(action: Node, kinds: tuple[str, ...]) -> Iterator[Problem]:
                 read_value(Element(option.tag, "1", kind), option.text)
             except ValueError as error:
                 yield Problem(option, f"{option.tag}: {error}")
+                continue
+            if kind == "interval" and (odd := odd_interval(option.text)) is not None:
+                yield Problem(option, f"{option.tag}: {odd[0]}", odd[1], level=Level.WARNING)
 
 
 def _options(action: Node) -> Iterator[tuple[Node, str]]:
@@ -190,7 +194,7 @@ def archive_without_directory(node: Node, survey: Survey) -> Iterator[Problem]:
 
 
 def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
-    """What: an action on a SOW topic that is not defined, or on an undefined transport.
+    """What: an action on a topic or transport that is not defined; an error where it must be a topic of SOW.
 
     Why: it does nothing, or fails each time it runs.
     Example: delete-sow on ``order`` where the topic is ``orders``.
@@ -202,13 +206,27 @@ def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
         if options is None:
             continue
         topic, transport = options.find("Topic"), options.find("Transport")
-        fixed = topic is not None and _fixed(topic.text, survey) and module.text.endswith("-sow")
-        if topic is not None and fixed and not survey.named(topic.text, options.value("MessageType")):
+        needed = module.text.endswith("-sow") or module.text in _OF_ENTRIES
+        needed = needed and topic is not None and _fixed(topic.text, survey)
+        if topic is not None and needed and not survey.named(topic.text, options.value("MessageType")):
             message = f"action refers to undefined Topic '{topic.text}'"
-            yield Problem(topic, message, "define it in SOW", level=Level.ERROR)
+            level = Level.ERROR if module.text.endswith("-sow") else Level.WARNING
+            yield Problem(topic, message, "define it in SOW", level=level)
         if transport is not None and "{{" not in transport.text and transport.text not in transports:
             message = f"action refers to undefined Transport '{transport.text}'"
             yield Problem(transport, message, "name a Transport")
+
+
+_OF_ENTRIES = frozenset(
+    {
+        "amps-action-on-oof-message",
+        "amps-action-on-sow-expire-message",
+        "amps-action-on-sow-delete-message",
+        "amps-action-on-message-condition-timeout",
+        "amps-action-on-alert",
+    }
+)
+"""Modules whose topic is an entry of SOW to be of any use."""
 
 
 def _fixed(name: str, survey: Survey) -> bool:

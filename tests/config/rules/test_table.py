@@ -39,6 +39,7 @@ def test_rules_are_the_published_ones(shared: Path) -> None:
     published = dict(re.findall(r"^\| ([XSFRDB]\d{3}) \| ([a-z /]+?) \|", text, re.MULTILINE))
     assert len(published) == 236
     ours = {rule.id: severity(rule).replace(" or ", " / ") for rule in RULES if len(rule.id) == 4}
+    assert set(ours) == set(published)
     different = {rule: levels for rule, levels in ours.items() if published[rule] != levels}
     assert different == DIFFERENT
 

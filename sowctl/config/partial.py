@@ -1,0 +1,34 @@
+"""What cannot be judged because a part of the configuration is not there: a fragment, or an include that is missing.
+
+A rule that calls something undefined is silent where the section that would define it is unknown: absent from a
+fragment, made up around its loose entries, or with a hole where an include could not be read. Called by
+:mod:`sowctl.config.validate`. Ruled by ``sow-config(5)``, fragments.
+"""
+
+from __future__ import annotations
+
+from sowctl.config.document import Document
+
+_DEFINED_IN: dict[str, tuple[str, ...]] = {
+    "MessageTypes": ("R001",),
+    "Modules": ("R002", "F019"),
+    "Protocols": ("R003", "R010"),
+    "Transports": ("R010", "R011"),
+    "SOW": ("R004", "R011", "R017"),
+    "TransactionLog": ("R008", "R009", "R014", "R023", "R028", "F029", "F031"),
+    "Replication": ("R016",),
+}
+"""By section, the rules that look there for what something else refers to."""
+_OTHER_NAMES = {"SOW": ("TopicMetaData",)}
+
+
+def unknowable(document: Document) -> frozenset[str]:
+    """The rules that this document gives no reason to call broken."""
+    whole = document.top.complete and not document.fragment
+    silent: set[str] = set()
+    for section, rules in _DEFINED_IN.items():
+        nodes = list(document.top.all(section, *_OTHER_NAMES.get(section, ())))
+        known = all(node.complete and node.inner >= 0 for node in nodes) if nodes else whole
+        if not known:
+            silent.update(rules)
+    return frozenset(silent)
