@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sowctl.spark.origin import Origin
 
 _PREFIX, _OWNER = "write-", "owner"
+_TRIES = 5
 _FORGOTTEN = 7 * 86400
 """Seconds after which a directory goes whose owner cannot be asked."""
 
@@ -37,7 +38,7 @@ class Staging:
 
     def open(self) -> Path:
         """The directory, made if it is not there. Raises StorageError ``SOW-ENG-044``."""
-        for attempt in range(5):
+        for attempt in range(_TRIES):
             try:
                 self.directory.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
                 self.directory.mkdir(mode=0o750, exist_ok=True)
@@ -45,11 +46,10 @@ class Staging:
                 if not owner.exists():
                     owner.write_text(self.owner, "utf-8")
                 break
-            except FileNotFoundError:
-                # somebody found the staging place empty and removed it in between
-                if attempt == 4:
-                    raise
             except OSError as problem:
+                # somebody may have found the staging place empty and removed it in between
+                if isinstance(problem, FileNotFoundError) and attempt < _TRIES - 1:
+                    continue
                 raise StorageError(
                     "SOW-ENG-044",
                     f"no staging directory can be made: {problem.strerror or problem}",
@@ -131,6 +131,6 @@ def _parent(pid: int) -> int | None:
 
 
 def _started(pid: int) -> str | None:
-    """When a process began, as the system counts; None where there is none."""
+    """When a process began, as the system counts; None where there is none any more."""
     facts = _facts(pid)
-    return None if facts is None else facts[1][19]
+    return None if facts is None or facts[1][0] in "ZX" else facts[1][19]

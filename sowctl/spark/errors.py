@@ -36,7 +36,7 @@ def carried() -> Iterator[None]:
 def packed(error: SowError) -> str:
     """The words of the error for people, and all of it for :func:`unpacked`."""
     facts = {
-        "class": type(error).__name__,
+        "class": next(kind.__name__ for kind in type(error).__mro__ if kind in _KINDS),
         "code": error.code,
         "message": error.message,
         "place": error.place,

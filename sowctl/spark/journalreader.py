@@ -19,6 +19,7 @@ from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
 from sowctl.spark import arrays
 from sowctl.spark.errors import carried
 from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
+from sowctl.spark.origin import compiled
 from sowctl.spark.pushdown import Bounds, Range, bounds_of
 from sowctl.spark.schema import JOURNAL_COLUMNS, PAYLOAD, arrow_schema
 from sowctl.store.codec import TOMBSTONE, stamps
@@ -73,7 +74,8 @@ class JournalReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Stretches of whole groups."""
         with carried():
-            check_filter(self.query)
+            if self.query.filter is not None:
+                compiled(self.query.origin, self.query.filter)
             if self.bounds.empty:
                 return []
             txids = self.bounds.txids
@@ -94,14 +96,6 @@ class PushdownJournalReader(JournalReader):
         """Take note of what bounds the reading; Spark applies all of them again."""
         self.bounds = bounds_of(filters, self.bounds)
         return filters
-
-
-def check_filter(query: JournalQuery) -> None:
-    """Raise what compiling the filter raises, before any task does."""
-    if query.filter is not None and query.filter.strip():
-        from sowctl.expressions.compile import compile_filter
-
-        compile_filter(query.filter, extra=query.origin.instance().functions)
 
 
 def read_stretch(

@@ -15,7 +15,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from sowctl.errors import DamageError, MissingError
 from sowctl.spark.errors import carried
 from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
-from sowctl.spark.journalreader import JournalQuery, check_filter, read_stretch
+from sowctl.spark.journalreader import JournalQuery, read_stretch
+from sowctl.spark.origin import compiled
 from sowctl.spark.schema import JOURNAL_COLUMNS, arrow_schema
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
         with carried():
             self._schema = arrow_schema(schema, JOURNAL_COLUMNS)
-            check_filter(query)
+            if query.filter is not None:
+                compiled(query.origin, query.filter)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as those below
         """Before the first entry wanted; txid 0 where there is no journal yet."""

@@ -17,6 +17,7 @@ from sowctl.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig
+    from sowctl.expressions.compile import Filter
     from sowctl.spark.options import Options
 
 
@@ -38,6 +39,13 @@ class Origin:
     def target(self) -> Target:
         """What a reader of records is to open."""
         return Target(topic=self.topic) if self.topic is not None else Target(path=self.path)
+
+
+def compiled(origin: Origin, text: str) -> Filter:
+    """A filter in the engine's language, with the functions of the configuration's modules. Raises UsageError."""
+    from sowctl.expressions.compile import compile_filter
+
+    return compile_filter(text, extra=origin.instance().functions)
 
 
 def find_origin(options: Options) -> Origin:

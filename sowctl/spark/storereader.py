@@ -18,6 +18,7 @@ from sowctl.engine.reading import Matcher, environment_of
 from sowctl.engine.sources import CurrentSource, Pairs, Source
 from sowctl.spark import arrays
 from sowctl.spark.errors import carried
+from sowctl.spark.origin import compiled
 from sowctl.spark.positions import Position, open_planned, plan_position
 from sowctl.spark.pushdown import Bounds, bounds_of
 from sowctl.spark.schema import PAYLOAD, STORE_COLUMNS, arrow_schema
@@ -74,6 +75,8 @@ class StoreReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Equal shares of the key space, which hashing fills evenly; one where the state has to be built first."""
         with carried():
+            if self.query.filter is not None:
+                compiled(self.query.origin, self.query.filter)
             low = self.bounds.keys.low or 0
             high = KEYS if self.bounds.keys.high is None else min(self.bounds.keys.high + 1, KEYS)
             if self.bounds.empty or low >= high:

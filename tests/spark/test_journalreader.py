@@ -1,0 +1,183 @@
+"""The source sow-journal: entries as the engine's dump shows them, in parts, within bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
+
+from sowctl.engine.journals import EntryFilter, EntryRecord, dump
+from sowctl.errors import DamageError, UsageError
+from sowctl.spark.errors import CarriedError, translated, unpacked
+from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
+from sowctl.spark.options import Options
+from sowctl.spark.origin import find_journal
+from sowctl.values.times import format_time
+from tests.spark.reading import journal, read, reader_of, rows_of
+from tests.spark.test_storereader import micros
+from tests.support.instances import SECOND, START, Lab, message
+
+
+def plain(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows as tuples, in txid order."""
+    return sorted(
+        (
+            row["_txid"],
+            row["_operation"],
+            row["payload"],
+            int(row["_sow_key"]),
+            micros(row["_timestamp"]),
+            micros(row["_expiration"]),
+            row["_topic"],
+            row["_message_type"],
+            row["_client"],
+            row["_sequence"],
+        )
+        for row in rows
+    )
+
+
+def engine(lab: Lab, **wanted: Any) -> list[tuple[Any, ...]]:
+    """The same of the engine's dump."""
+
+    def row(topic: str, kind: str, one: EntryRecord) -> tuple[Any, ...]:
+        published = one.has_data
+        entry = one.entry
+        return (
+            one.txid,
+            "publish" if published else "delete",
+            one.payload if published else None,
+            one.sow_key,
+            one.timestamp,
+            one.expiration,
+            topic,
+            kind,
+            entry.client,
+            entry.sequence if entry.publisher is not None else None,
+        )
+
+    batches = dump(lab.open(), EntryFilter(**wanted))
+    return [row(batch.topic, batch.message_type, one) for batch in batches for one in batch.records]
+
+
+def test_all_entries_in_many_partitions(stocked: Lab, spark: SparkSession) -> None:
+    expected = engine(stocked)
+    one = journal(stocked, partitionBytes="2KB")
+    assert len(reader_of(one, spark).partitions()) > 5
+    assert plain(read(one, spark)) == expected
+    assert {row[1] for row in expected} == {"publish", "delete"} and len(expected) > 600
+    assert plain(read(journal(stocked), spark)) == expected
+
+
+def test_a_directory_of_journals_without_any_configuration(stocked: Lab, spark: SparkSession) -> None:
+    found = read(journal(stocked, config=None, path=stocked.directory / "journal"), spark)
+    assert plain(found) == engine(stocked)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted", "keep"),
+    [
+        ({"topic": "past"}, {"topic": "past"}, None),
+        ({"topic": "orders", "operation": "delete"}, {"topic": "orders"}, "delete"),
+        ({"operation": "publish"}, {}, "publish"),
+        ({"fromTxid": 100, "toTxid": 333}, {"from_txid": 100, "to_txid": 333}, None),
+        (
+            {"fromTime": format_time(START + 120 * SECOND), "toTime": format_time(START + 240 * SECOND)},
+            {"from_time": START + 120 * SECOND, "to_time": START + 240 * SECOND},
+            None,
+        ),
+        ({"topic": "nobody"}, {"topic": "nobody"}, None),
+    ],
+)
+def test_bounds(
+    stocked: Lab, spark: SparkSession, options: dict[str, Any], wanted: dict[str, Any], keep: str | None
+) -> None:
+    expected = [row for row in engine(stocked, **wanted) if keep in (None, row[1])]
+    assert plain(read(journal(stocked, partitionBytes="8KB", **options), spark)) == expected
+
+
+def test_a_filter_is_the_engines_and_leaves_out_deletions(stocked: Lab, spark: SparkSession) -> None:
+    found = plain(read(journal(stocked, filter="/price > 50 AND /step != 3", partitionBytes="8KB"), spark))
+    whole = [row for row in engine(stocked) if row[2] is not None and b"price" in row[2]]
+    expected = [row for row in whole if float(row[2].split(b'"price":')[1].split(b",")[0]) > 50]
+    assert found == [row for row in expected if b'"step":3,' not in row[2]] != []
+
+
+def test_bounds_that_spark_hands_down_change_nothing_but_the_work(stocked: Lab, spark: SparkSession) -> None:
+    one = journal(stocked, pushdown=True, partitionBytes="8KB")
+    everything = plain(read(one, spark))
+    for filters, keep in (
+        ([GreaterThanOrEqual(("_txid",), 50), LessThan(("_txid",), 60)], lambda row: 50 <= row[0] < 60),
+        ([EqualTo(("_topic",), "past"), EqualTo(("_operation",), "publish")], lambda row: row[6] == "past"),
+        ([In(("_operation",), ("delete",))], lambda row: row[1] == "delete"),
+        ([EqualTo(("_sow_key",), everything[5][3])], lambda row: row[3] == everything[5][3]),
+    ):
+        reader = reader_of(one, spark)
+        assert list(reader.pushFilters(list(filters))) == filters
+        found = plain(rows_of(reader, list(reader.partitions())))
+        assert [row for row in found if keep(row)] == [row for row in everything if keep(row)]
+        assert len(found) < len(everything)
+
+
+def test_stretches_are_whole_groups_that_follow_one_another(stocked: Lab) -> None:
+    origin = find_journal(Options("sow-journal", {"config": str(stocked.config)}, ("config",)))
+    with open_journal(origin) as log:
+        groups = {block.header.group - 1 for block in log.blocks()}
+        for size in (1, 3000, 1 << 30):
+            parts = plan_stretches(log, 0, None, size)
+            assert [part.until for part in parts[:-1]] == [part.after for part in parts[1:]]
+            assert {part.after for part in parts} <= groups
+            assert (parts[0].after, parts[-1].until) == (0, log.last_txid())
+        assert plan_stretches(log, log.last_txid(), None, 1) == []
+        inner = plan_stretches(log, 77, 99, 1)
+        assert (inner[0].after, inner[-1].until) == (77, 99)
+
+
+def test_so_many_files_are_one_partition_each(
+    stocked: Lab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sowctl.spark.journalplan.MANY", 2)
+    parts = reader_of(journal(stocked), spark).partitions()
+    assert len(parts) == len(stocked.journals()) > 1
+    assert all(isinstance(part, Stretch) and part.start is None for part in parts)
+    assert plain(read(journal(stocked), spark)) == engine(stocked)
+
+
+def test_messages_as_structs_where_deletions_have_none(stocked: Lab, spark: SparkSession) -> None:
+    found = read(journal(stocked, topic="orders", payloadSchema="id BIGINT, who STRUCT<name: STRING>"), spark)
+    expected = engine(stocked, topic="orders")
+    assert [row["payload"] is None for row in found] == [row[1] == "delete" for row in expected]
+    for row, one in zip(found, expected, strict=True):
+        assert row["payload"] is None or f'"id":{row["payload"]["id"]},'.encode() in one[2]
+    assert "`id`: BIGINT" in str(journal(stocked, payload="struct").schema())
+
+
+def test_a_damaged_block_is_an_error_of_its_own_kind(lab: Lab, spark: SparkSession) -> None:
+    for step in range(3):
+        lab.publish("orders", *[message(id=i, step=step) for i in range(100)])
+    path = lab.journals()[0]
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(CarriedError) as caught:
+        read(journal(lab), spark)
+    assert isinstance(unpacked(str(caught.value)), DamageError)
+
+
+def test_spark_itself(stocked: Lab, spark: SparkSession) -> None:
+    frame = (
+        spark.read.format("sow-journal")
+        .options(config=str(stocked.config), partitionBytes="8KB", pushdown="true")
+        .load()
+        .filter("_topic = 'past' AND _txid > 100")
+    )
+    found = frame.groupBy("_client", "_operation").count().collect()
+    expected = [row for row in engine(stocked, topic="past") if row[0] > 100]
+    assert [tuple(row) for row in found] == [("feed", "publish", len(expected))]
+    with pytest.raises(UsageError, match="no option 'fromtxit'"), translated():
+        spark.read.format("sow-journal").options(config=str(stocked.config), fromTxit="1").load()

@@ -1,0 +1,138 @@
+"""A journal as a stream: offsets, limits, restarts, and what happens to a checkpoint when its journal is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from sowctl.errors import DamageError, MissingError, SowError
+from sowctl.spark.errors import CarriedError, unpacked
+from sowctl.spark.journalstream import JournalStreamReader
+from tests.spark.reading import journal, rows_of, schema_of
+from tests.support.instances import Lab, message
+
+
+def stream(lab: Lab, spark: SparkSession, **options: object) -> JournalStreamReader:
+    """A streaming reader."""
+    one = journal(lab, **options)
+    reader = one.streamReader(schema_of(one, spark))
+    assert isinstance(reader, JournalStreamReader)
+    return reader
+
+
+def txids(reader: JournalStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """The txids of one batch."""
+    return [row["_txid"] for row in rows_of(reader, list(reader.partitions(start, end)))]  # type: ignore[arg-type]
+
+
+def error_of(error: BaseException) -> SowError:
+    found = unpacked(str(error))
+    assert found is not None
+    return found
+
+
+def test_batches_are_whole_groups_within_the_limit(lab: Lab, spark: SparkSession) -> None:
+    for size in (10, 1, 30, 5, 5, 5):
+        lab.publish("orders", *[message(id=i) for i in range(size)])
+    reader = stream(lab, spark, maxEntries=12)
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(12)
+    at, ends = reader.initialOffset(), []
+    assert at["txid"] == 0
+    found: list[int] = []
+    while (end := reader.latestOffset(at, limit)) != at:
+        found += txids(reader, at, end)
+        ends.append(end["txid"])
+        at = end
+    assert ends == [11, 41, 51, 56]
+    assert found == list(range(1, 57))
+    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable())["txid"] == 56
+    assert txids(reader, at, at) == []
+
+
+def test_a_stream_may_begin_before_there_is_a_journal(lab: Lab, spark: SparkSession) -> None:
+    reader = stream(lab, spark)
+    start = reader.initialOffset()
+    assert start == {"txid": 0, "lineage": ""} and reader.latestOffset(start, ReadAllAvailable()) == start
+    assert reader.reportLatestOffset() is None
+    lab.publish("orders", message(id=1))
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert txids(reader, start, end) == [1]
+    assert reader.reportLatestOffset() == end
+
+
+def test_where_a_stream_begins(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", *[message(id=i) for i in range(10)])
+    assert stream(lab, spark, start="latest").initialOffset()["txid"] == 10
+    assert stream(lab, spark, fromTxid=5).initialOffset()["txid"] == 4
+    bounded = stream(lab, spark, toTxid=7)
+    assert bounded.latestOffset(bounded.initialOffset(), ReadAllAvailable())["txid"] == 7
+
+
+def test_available_now_ends_where_the_journal_ended(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", message(id=1))
+    reader = stream(lab, spark)
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    lab.publish("orders", message(id=2))
+    assert reader.latestOffset(start, ReadAllAvailable())["txid"] == 1
+
+
+def test_a_checkpoint_of_another_journal_is_damage(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", *[message(id=i) for i in range(3)])
+    reader = stream(lab, spark)
+    here = reader.reportLatestOffset()
+    assert here is not None
+    for offset in ({"txid": 1, "lineage": "00" * 16}, here | {"txid": 9}):
+        with pytest.raises(CarriedError) as caught:
+            reader.latestOffset(offset, ReadAllAvailable())
+        error = error_of(caught.value)
+        assert isinstance(error, DamageError) and error.code == "SOW-SPK-021"
+
+
+def test_lost_files_are_said_unless_they_may_be(lab: Lab, spark: SparkSession) -> None:
+    lab.journal_size = 1000
+    for step in range(30):
+        lab.publish("orders", *[message(id=i, step=step) for i in range(20)])
+    start = {"txid": 10, "lineage": str((stream(lab, spark).reportLatestOffset() or {})["lineage"])}
+    files = lab.journals()
+    assert len(files) > 3
+    files[0].unlink()
+    with pytest.raises(CarriedError) as caught:
+        stream(lab, spark).latestOffset(start, ReadAllAvailable())
+    error = error_of(caught.value)
+    assert isinstance(error, MissingError) and error.code == "SOW-SPK-022"
+    going_on = stream(lab, spark, failOnDataLoss=False)
+    end = going_on.latestOffset(start, ReadAllAvailable())
+    found = txids(going_on, start, end)
+    assert found == list(range(found[0], 601)) and found[0] > 11
+
+
+def test_a_query_goes_on_from_its_checkpoint(lab: Lab, spark: SparkSession) -> None:
+    """The whole way: a limit, AvailableNow, a restart, and nothing twice."""
+    target, checkpoint = lab.directory / "out", lab.directory / "checkpoint"
+
+    def run() -> list[int]:
+        frame = spark.readStream.format("sow-journal").options(config=str(lab.config), maxEntries="150").load()
+        query = (
+            frame.select("_txid", "payload")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start(str(target))
+        )
+        query.awaitTermination()
+        return [progress["numInputRows"] for progress in query.recentProgress]
+
+    for _ in range(3):
+        lab.publish("orders", *[message(id=i) for i in range(100)])
+    assert run() == [100, 100, 100]
+    lab.publish("orders", *[message(id=i) for i in range(50)])
+    assert [rows for rows in run() if rows] == [50]
+    assert sorted(row._txid for row in spark.read.parquet(str(target)).collect()) == list(range(1, 351))

@@ -1,0 +1,252 @@
+"""The source sow: what it reads is what the engine reads."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import EqualTo, GreaterThan, In, InputPartition
+
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.query import query
+from sowctl.engine.records import StoredRecord
+from sowctl.engine.targets import Target
+from sowctl.errors import LockedError, MissingError, UsageError
+from sowctl.spark.errors import CarriedError, unpacked
+from sowctl.spark.storereader import KeyRange
+from sowctl.values.times import EPOCH, format_time
+from tests.spark.reading import read, reader_of, rows_of, source
+from tests.support.instances import SECOND, START, Lab, message
+
+TOPICS = ("orders", "chosen", "past", "loose")
+
+
+def micros(at: Any) -> int:
+    """A TIMESTAMP as microseconds; 0 for NULL."""
+    if at is None:
+        return 0
+    since = at - EPOCH
+    return since.days * 86400 * SECOND + since.seconds * SECOND + since.microseconds
+
+
+def plain(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows as tuples, in key order."""
+    return sorted(
+        (int(r["_sow_key"]), r["payload"], r["_txid"], micros(r["_timestamp"]), micros(r["_expiration"]), r["_topic"])
+        for r in rows
+    )
+
+
+def engine(lab: Lab, topic: str, filter: str | None = None, at: int | None = None) -> list[tuple[Any, ...]]:
+    """The same of the engine's query."""
+    target = Target(topic=lab.open().topic(topic).config)
+    found: list[StoredRecord] = list(query(lab.open(), [target], QueryOptions(filter=filter, at=at)).records())
+    return sorted((r.sow_key, r.payload, r.txid, r.timestamp, r.expiration, topic) for r in found)
+
+
+def refused(error: BaseException) -> str:
+    """The code of a carried error."""
+    found = unpacked(str(error))
+    assert found is not None
+    return found.code
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_a_topic_is_read_as_the_engine_reads_it(stocked: Lab, spark: SparkSession, topic: str, partitions: int) -> None:
+    expected = engine(stocked, topic)
+    assert plain(read(source(stocked, topic=topic, numPartitions=partitions), spark)) == expected
+    assert len(expected) >= 5
+
+
+@pytest.mark.parametrize("text", ["/price > 50 AND /who/name LIKE 'n[12]'", "/tags IN (3, 4, 5)", "1 = 2"])
+def test_a_filter_is_the_engines(stocked: Lab, spark: SparkSession, text: str) -> None:
+    expected = engine(stocked, "orders", text)
+    assert plain(read(source(stocked, topic="orders", filter=text, numPartitions=3), spark)) == expected
+
+
+def test_a_filter_over_the_header(stocked: Lab, spark: SparkSession) -> None:
+    text = "LAST_UPDATED() > 0 AND SOW_KEY() LIKE '3'"
+    assert plain(read(source(stocked, topic="chosen", filter=text), spark)) == engine(stocked, "chosen", text) != []
+
+
+@pytest.mark.parametrize("topic", ["orders", "past"])
+@pytest.mark.parametrize("minutes", [0, 3, 7, 90])
+def test_the_state_at_an_instant(stocked: Lab, spark: SparkSession, topic: str, minutes: int) -> None:
+    at = START + minutes * 60 * SECOND
+    found = read(source(stocked, topic=topic, at=format_time(at)), spark)
+    assert plain(found) == engine(stocked, topic, at=at)
+
+
+def test_a_bare_file_without_any_configuration(stocked: Lab, spark: SparkSession) -> None:
+    found = read(source(stocked, config=None, path=stocked.store("loose"), numPartitions=2), spark)
+    assert plain(found) == engine(stocked, "loose")
+
+
+def test_what_the_store_has_not_applied_yet_is_read_from_the_journal(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", message(id=1, v=1), message(id=2, v=1))
+    shutil.copy(lab.store("orders"), lab.directory / "earlier")
+    lab.publish("orders", message(id=1, v=2), message(id=3, v=1))
+    lab.open().topic("orders").delete(filter="/id = 2")
+    lab.forget("orders")
+    shutil.copy(lab.directory / "earlier", lab.store("orders"))
+    assert plain(read(source(lab, topic="orders", numPartitions=4), spark)) == engine(lab, "orders")
+    lab.forget("orders")
+    assert plain(read(source(lab, topic="orders", numPartitions=4), spark)) == engine(lab, "orders")
+
+
+def test_tasks_see_the_state_of_the_plan_although_the_journal_grew(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", *[message(id=i, v=1) for i in range(50)])
+    shutil.copy(lab.store("orders"), lab.directory / "earlier")
+    expected = engine(lab, "orders")
+    reader = reader_of(source(lab, topic="orders", numPartitions=3), spark)
+    parts = list(reader.partitions())
+    first = rows_of(reader, parts[:1])
+    lab.publish("chosen", message(id=1), sow_key="another")
+    second = rows_of(reader, parts[1:2])
+    lab.publish("orders", *[message(id=i, v=2) for i in range(25)])
+    lab.forget("orders")
+    shutil.copy(lab.directory / "earlier", lab.store("orders"))
+    assert plain(first + second + rows_of(reader, parts[2:])) == expected
+
+
+@pytest.mark.parametrize("topic", ["orders", "loose"])
+def test_a_task_refuses_a_store_that_has_moved_on(lab: Lab, spark: SparkSession, topic: str) -> None:
+    lab.publish(topic, message(id=1))
+    reader = reader_of(source(lab, topic=topic), spark)
+    parts = list(reader.partitions())
+    lab.publish(topic, message(id=2))
+    with pytest.raises(CarriedError) as caught:
+        rows_of(reader, parts)
+    error = unpacked(str(caught.value))
+    assert isinstance(error, LockedError) and error.code == "SOW-SPK-020" and "pin" in (error.hint or "")
+
+
+@pytest.mark.parametrize("topic", ["orders", "past", "loose"])
+def test_a_pinned_state_stays(lab: Lab, spark: SparkSession, topic: str) -> None:
+    lab.publish(topic, *[message(id=i) for i in range(9)])
+    expected = engine(lab, topic)
+    one = source(lab, topic=topic, pin=lab.directory / "pin.sow", numPartitions=2)
+    assert plain(read(one, spark)) == expected
+    lab.publish(topic, message(id=10))
+    assert plain(read(one, spark)) == expected
+    again = source(lab, topic=topic, pin=lab.directory / "pin.sow", filter="/id > 6")
+    assert sorted(row["payload"] for row in read(again, spark)) == [b'{"id":7}', b'{"id":8}']
+
+
+def test_a_pinned_state_of_the_past_is_read_in_parts(stocked: Lab, spark: SparkSession, tmp_path: Any) -> None:
+    at = START + 200 * SECOND
+    one = source(stocked, topic="orders", at=format_time(at), pin=tmp_path / "then.sow", numPartitions=5)
+    reader = reader_of(one, spark)
+    assert len(reader.partitions()) == 5
+    assert plain(read(one, spark)) == engine(stocked, "orders", at=at)
+
+
+def test_bounds_that_spark_hands_down_change_nothing_but_the_work(stocked: Lab, spark: SparkSession) -> None:
+    one = source(stocked, topic="orders", pushdown=True, numPartitions=4)
+    everything = plain(read(one, spark))
+    key = everything[len(everything) // 2][0]
+    for filters, keep in (
+        ([EqualTo(("_sow_key",), key)], lambda row: row[0] == key),
+        ([GreaterThan(("_sow_key",), key)], lambda row: row[0] > key),
+        ([In(("_sow_key",), (key, everything[0][0]))], lambda row: row[0] in (key, everything[0][0])),
+        ([GreaterThan(("_sow_key",), 1 << 70)], lambda row: False),
+    ):
+        reader = reader_of(one, spark)
+        assert list(reader.pushFilters(list(filters))) == filters
+        found = plain(rows_of(reader, list(reader.partitions())))
+        assert [row for row in found if keep(row)] == [row for row in everything if keep(row)]
+        assert len(found) < len(everything)
+    assert not hasattr(type(reader_of(source(stocked, topic="orders"), spark)), "pushFilters") or (
+        "pushFilters" not in vars(type(reader_of(source(stocked, topic="orders"), spark)))
+    )
+
+
+def test_key_ranges_cover_every_key_once(stocked: Lab, spark: SparkSession) -> None:
+    parts = reader_of(source(stocked, topic="orders", numPartitions=3), spark).partitions()
+    ranges = [part for part in parts if isinstance(part, KeyRange)]
+    assert ranges[0].bounds[0] is None and ranges[-1].bounds[1] is None
+    assert [part.high for part in ranges[:-1]] == [part.low for part in ranges[1:]]
+    assert rows_of(reader_of(source(stocked, topic="orders"), spark), [InputPartition(None)]) == []
+
+
+def test_columns_on_request(stocked: Lab, spark: SparkSession) -> None:
+    found = read(source(stocked, topic="chosen", columns="_user_key, _correlation_id,_txid"), spark)
+    assert sorted(row["_user_key"] for row in found) == [f"key{n}" for n in range(5)]
+    assert {row["_correlation_id"] for row in found} == {None} and list(found[0]) == [
+        "_user_key",
+        "_correlation_id",
+        "_txid",
+    ]
+
+
+def test_messages_as_structs(stocked: Lab, spark: SparkSession) -> None:
+    declared = read(source(stocked, topic="orders", payloadSchema="id INT, who STRUCT<name: STRING>, x DATE"), spark)
+    by_bytes = {row["_txid"]: row["payload"] for row in read(source(stocked, topic="orders"), spark)}
+    assert len(declared) == len(by_bytes)
+    for row in declared:
+        message = row["payload"]
+        assert message["x"] is None
+        assert f'"id":{message["id"]},'.encode() in by_bytes[row["_txid"]]
+        assert message["who"]["name"] == f"n{message['id'] % 5}é"
+    inferred = source(stocked, topic="orders", payload="struct").schema()
+    assert inferred.startswith(
+        "`payload` STRUCT<`id`: BIGINT, `step`: BIGINT, `price`: DOUBLE, `who`: STRUCT<`name`: STRING>, "
+        "`tags`: ARRAY<BIGINT>>"
+    )
+
+
+def test_spark_itself(stocked: Lab, spark: SparkSession) -> None:
+    """The whole way once: registration, planning, executors, a declared schema, SQL over the struct."""
+    frame = (
+        spark.read.format("sow")
+        .options(config=str(stocked.config), topic="orders", now=format_time(stocked.clock.at), numPartitions="3")
+        .schema("payload STRUCT<id: BIGINT, price: DOUBLE>, _sow_key DECIMAL(20,0), _timestamp TIMESTAMP")
+        .load()
+    )
+    assert frame.rdd.getNumPartitions() == 3
+    found = frame.filter("payload.price > 50").orderBy("_sow_key").collect()
+    expected = engine(stocked, "orders", "/price > 50")
+    assert [(int(row._sow_key), micros_of(row._timestamp)) for row in found] == [(row[0], row[3]) for row in expected]
+
+
+def micros_of(local: Any) -> int:
+    """A TIMESTAMP that Spark handed to Python: without a zone, in the zone of this process."""
+    return micros(local.astimezone())
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"topic": "ordrs"}, "SOW-ENG-012"),
+        ({"topic": None}, "SOW-SPK-013"),
+        ({"topic": "orders", "path": "x.sow"}, "SOW-SPK-012"),
+        ({"config": None, "topic": None}, "SOW-SPK-012"),
+        ({"config": None, "path": "/nowhere.sow"}, "SOW-ENG-013"),
+        ({"topic": "orders", "filtre": "/id = 1"}, "SOW-SPK-010"),
+        ({"topic": "orders", "numPartitions": "0"}, "SOW-SPK-011"),
+        ({"topic": "orders", "at": "12345"}, "SOW-SPK-011"),
+        ({"topic": "orders", "columns": "payload,_nothing"}, "SOW-SPK-015"),
+        ({"topic": "orders", "payload": "bytes", "payloadSchema": "a INT"}, "SOW-SPK-016"),
+        ({"topic": "orders", "filter": "/id ="}, "SOW-EXP-007"),
+    ],
+)
+def test_what_does_not_fit_is_refused(stocked: Lab, spark: SparkSession, options: dict[str, Any], code: str) -> None:
+    with pytest.raises(CarriedError) as caught:
+        read(source(stocked, **options), spark)
+    assert refused(caught.value) == code
+
+
+def test_an_error_keeps_its_class_and_hint_through_spark(stocked: Lab, spark: SparkSession) -> None:
+    from sowctl.spark.errors import translated
+
+    with pytest.raises(MissingError, match="no topic 'ordrs'") as caught, translated():
+        spark.read.format("sow").options(config=str(stocked.config), topic="ordrs").load().count()
+    assert caught.value.hint == "did you mean orders?"
+    with pytest.raises(UsageError), translated():
+        spark.read.format("sow").options(config=str(stocked.config), topic="orders", filter="(").load().count()

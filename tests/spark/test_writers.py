@@ -1,0 +1,360 @@
+"""Writing to topics: equal to a publish by the engine, once, whole or not at all, whatever becomes of tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+import pyarrow
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType, _parse_datatype_string
+
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.session import WriteSession
+from sowctl.errors import InputError, LimitError, SowError, UsageError
+from sowctl.spark.attempts import Staging, find_staging, sweep
+from sowctl.spark.errors import translated
+from sowctl.spark.options import Options
+from sowctl.spark.origin import find_origin
+from sowctl.spark.writers import StagedMessage, WriteRequest
+from sowctl.values.times import format_time
+from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
+
+
+def write(lab: Lab, frame: DataFrame, topic: str, mode: str = "append", **options: object) -> None:
+    """Write a frame to a topic, at the time of the instance."""
+    given = {"config": str(lab.config), "topic": topic, "now": format_time(lab.clock.at)} | options
+    with translated():
+        frame.write.format("sow").options(**{k: str(v) for k, v in given.items()}).mode(mode).save()
+
+
+def left(lab: Lab) -> list[Path]:
+    """What staging has left behind."""
+    return [
+        path for path in lab.directory.rglob("*") if path.name.startswith(("write-", "run-")) or "segment" in path.name
+    ]
+
+
+def numbers(spark: SparkSession, count: int, *columns: str) -> DataFrame:
+    """Rows with an id in two partitions."""
+    return spark.range(0, count, 1, 2).selectExpr("id", *columns)
+
+
+@pytest.mark.parametrize("topic", ["orders", "loose", "past"])
+def test_append_publishes_in_the_order_of_the_rows(lab: Lab, spark: SparkSession, tmp_path: Path, topic: str) -> None:
+    frame = numbers(spark, 40, "id % 7 AS v").selectExpr("CAST(to_json(struct(id % 25 AS id, v)) AS BINARY) AS payload")
+    twin = Lab(tmp_path / "twin", lab.xml)
+    twin.publish(topic, *[message(id=i % 25, v=i % 7) for i in range(40)])
+    with verified(lab):
+        write(lab, frame, topic)
+        assert lab.digest(topic) == twin.digest(topic)
+        assert left(lab) == []
+    if topic != "loose":
+        lab.forget(topic)
+        lab.open().topic(topic).replay()
+        assert lab.digest(topic) == twin.digest(topic)
+
+
+def test_columns_are_the_fields_of_a_message(lab: Lab, spark: SparkSession) -> None:
+    frame = spark.sql(
+        "SELECT 1 AS id, struct('ü' AS name, CAST(NULL AS INT) AS none) AS who, array(1, 2) AS list, "
+        "map('k', 1.50BD) AS map, TIMESTAMP'2026-01-02 03:04:05.678Z' AS at, DATE'2026-01-02' AS day, true AS yes, "
+        "CAST(NULL AS STRING) AS nothing, 5 AS _passed_over"
+    )
+    write(lab, frame, "orders")
+    assert [json.loads(text) for text in lab.query("orders")] == [
+        {
+            "id": 1,
+            "who": {"name": "ü"},
+            "list": [1, 2],
+            "map": {"k": 1.5},
+            "at": "2026-01-02T03:04:05.678000Z",
+            "day": "2026-01-02",
+            "yes": True,
+        }
+    ]
+
+
+def test_overwrite_replaces_and_delta_merges_and_delete_deletes(lab: Lab, spark: SparkSession) -> None:
+    with verified(lab):
+        write(lab, numbers(spark, 10, "1 AS v"), "orders")
+        write(lab, numbers(spark, 4, "2 AS w"), "orders", operation="delta")
+        assert sorted(lab.query("orders", "/id < 5")) == [
+            '{"id":0,"v":1,"w":2}',
+            '{"id":1,"v":1,"w":2}',
+            '{"id":2,"v":1,"w":2}',
+            '{"id":3,"v":1,"w":2}',
+            '{"id":4,"v":1}',
+        ]
+        write(lab, numbers(spark, 3), "orders", operation="delete")
+        assert len(lab.query("orders")) == 7
+        keys = [(Decimal(record.sow_key),) for record in lab.records("orders", "/id > 7")]
+        by_key = spark.createDataFrame(keys, "_sow_key DECIMAL(20,0)")
+        write(lab, by_key, "orders", operation="delete")
+        rest = [message(id=i, v=1) for i in range(4, 8)]
+        assert sorted(lab.query("orders")) == [message(id=3, v=1, w=2), *rest]
+        write(lab, numbers(spark, 2, "9 AS v").filter("id = 1"), "orders", "overwrite")
+        assert lab.query("orders") == ['{"id":1,"v":9}']
+        write(lab, spark.range(0).selectExpr("id"), "orders", "overwrite")
+        assert lab.query("orders") == []
+
+
+def test_stamps_and_own_keys_are_kept_where_asked(lab: Lab, spark: SparkSession, tmp_path: Path) -> None:
+    lab.publish("chosen", message(a=1), sow_key="k1", expiration=50.0)
+    lab.publish("chosen", message(a=2), sow_key="k2")
+    twin = Lab(tmp_path / "twin", lab.xml)
+    twin.clock.tick(500)
+    columns = "payload,_user_key,_timestamp,_expiration,_txid"
+    frame = spark.read.format("sow").options(config=str(lab.config), topic="chosen", columns=columns)
+    frame = frame.option("now", format_time(lab.clock.at)).load().orderBy("_txid")
+    write(twin, frame, "chosen", stamps="keep")
+    assert twin.digest("chosen") == lab.digest("chosen")
+    write(twin, frame, "chosen")
+    assert {record.timestamp for record in twin.records("chosen")} == {START + 500_000_000}
+
+
+def test_a_bad_message_writes_nothing_unless_it_may_be_skipped(lab: Lab, spark: SparkSession) -> None:
+    frame = spark.sql("SELECT IF(id = 13, NULL, id) AS id, 1 AS v FROM range(0, 20, 1, 2)")
+    with pytest.raises(InputError, match="key field /id is missing"):
+        write(lab, frame, "orders")
+    assert not lab.store("orders").exists() or lab.query("orders") == []
+    with pytest.raises(LimitError):
+        write(lab, frame, "orders", onError="skip", maxErrors=0)
+    write(lab, frame, "orders", onError="skip")
+    assert len(lab.query("orders")) == 19
+    assert left(lab) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "mode", "options", "code"),
+    [
+        ("orders", "append", {"operation": "upsert"}, "SOW-SPK-011"),
+        ("orders", "overwrite", {"operation": "delta"}, "SOW-SPK-031"),
+        ("nobody", "append", {}, "SOW-ENG-012"),
+        ("orders", "append", {"staging": "/proc/none"}, "SOW-ENG-044"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    lab: Lab, spark: SparkSession, topic: str, mode: str, options: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(SowError) as caught:
+        write(lab, numbers(spark, 1), topic, mode, **options)
+    assert caught.value.code == code
+
+
+def test_rows_without_a_message_are_refused(lab: Lab, spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match="no message"):
+        write(lab, spark.sql("SELECT 1 AS _txid"), "orders")
+    with pytest.raises(UsageError, match="neither bytes nor text"):
+        write(lab, spark.sql("SELECT 1 AS payload"), "orders")
+
+
+def unlucky(spark: SparkSession, lab: Lab, times: int) -> DataFrame:
+    """60 rows in two partitions; of one, the first ``times`` attempts fail after they have handed on their rows."""
+    marks = lab.directory / "marks"
+    marks.mkdir()
+
+    def run(rows: Any) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for row in rows:
+            yield row.id, row.v
+        attempt = context.attemptNumber()
+        (marks / f"{context.partitionId()}-{attempt}").touch()
+        if context.partitionId() == 1 and attempt < times:
+            raise RuntimeError("unlucky")
+
+    return spark.createDataFrame(numbers(spark, 60, "1 AS v").rdd.mapPartitions(run), "id BIGINT, v INT")
+
+
+def test_a_task_that_fails_after_writing_is_tried_again_and_counts_once(lab: Lab, spark: SparkSession) -> None:
+    frame = unlucky(spark, lab, 1)
+    with verified(lab):
+        write(lab, frame, "loose")
+        assert sorted(json.loads(text)["id"] for text in lab.query("loose")) == list(range(60))
+        assert (lab.directory / "marks" / "1-1").exists()
+        assert [record.txid for record in lab.records("loose", "/id = 59")] == [60]
+        assert left(lab) == []
+
+
+def test_a_task_that_fails_for_good_leaves_nothing(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", message(id=1))
+    before = lab.digest("orders")
+    frame = unlucky(spark, lab, 9)
+    with pytest.raises(Exception, match="unlucky"):
+        write(lab, frame, "orders")
+    assert lab.digest("orders") == before
+    assert left(lab) == []
+
+
+def test_what_a_dead_driver_left_is_swept_and_what_a_living_one_has_stays(lab: Lab) -> None:
+    given = {"config": str(lab.config), "topic": "orders"}
+    origin = find_origin(Options("sow", given, tuple(given)))
+    with subprocess.Popen(["true"]) as ended:
+        dead = ended.pid
+    root = find_staging(origin, None, None).directory.parent
+    host = json.loads(find_staging(origin, None, None).owner)["host"]
+    for name, owner in (
+        ("write-dead", {"host": host, "pid": dead, "started": "1"}),
+        ("write-elsewhere", {"host": "elsewhere", "pid": dead, "started": "1"}),
+    ):
+        Staging(root / name, json.dumps(owner)).open()
+    mine = find_staging(origin, "query", None)
+    assert find_staging(origin, "query", None) == mine != find_staging(origin, None, None)
+    mine.open()
+    sweep(root)
+    assert sorted(path.name for path in root.iterdir()) == sorted([mine.directory.name, "write-elsewhere"])
+    os.utime(root / "write-elsewhere", (0, 0))
+    sweep(root)
+    mine.remove()
+    assert not root.exists()
+
+
+def request(lab: Lab, topic: str = "orders") -> WriteRequest:
+    """A write as its driver plans it."""
+    given = {"config": str(lab.config), "topic": topic, "now": format_time(lab.clock.at)}
+    origin = find_origin(Options("sow", given, tuple(given)))
+    return WriteRequest(origin, find_staging(origin, None, None), PublishOptions(on_error="abort"), None)
+
+
+def test_of_two_attempts_at_one_task_only_the_one_that_spark_counts_is_published(lab: Lab, spark: SparkSession) -> None:
+    """Speculation: both finish, and leave their segments side by side."""
+    schema = _parse_datatype_string("id BIGINT, v STRING")
+    assert isinstance(schema, StructType)
+    one = request(lab)
+
+    def attempt(word: str) -> StagedMessage:
+        return one.stage([pyarrow.record_batch({"id": [1, 2], "v": [word, word]})], schema)
+
+    slow, quick = attempt("slow"), attempt("quick")
+    assert len(list(one.staging.directory.glob("*.segment"))) == 2
+    with verified(lab):
+        one.commit([quick, None])
+        assert sorted(lab.query("orders")) == [message(id=1, v="quick"), message(id=2, v="quick")]
+        assert lab.records("orders")[0].txid <= 2
+    assert left(lab) == [] and slow != quick
+
+
+DRIVER = """
+import os, sys
+from sowctl.spark.session import open_session
+with open_session("local[1]", environment=os.environ, conf={"spark.driver.memory": "512m"}) as spark:
+    frame = spark.range(100).selectExpr("id")
+    frame.write.format("sow").options(config=sys.argv[1], topic="orders").mode("append").save()
+"""
+
+
+def below(pid: int) -> list[int]:
+    """A process and everything that it started."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = entry.read_text()
+        except OSError:
+            continue
+        parents.setdefault(int(text.rpartition(")")[2].split()[1]), []).append(int(entry.parent.name))
+    found = [pid]
+    for one in found:
+        found.extend(parents.get(one, []))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to find what a driver started")
+def test_a_driver_killed_in_its_commit_leaves_nothing_visible_and_the_next_write_cleans_up(
+    lab: Lab, spark: SparkSession
+) -> None:
+    lab.publish("orders", message(id="before"))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
+    session = WriteSession(lab.open())
+    program = [sys.executable, "-c", DRIVER, str(lab.config)]
+    # the commit waits for this lock, with everything staged
+    with session, session.journal.lock(), subprocess.Popen(program, env=environment) as driver:
+        try:
+            deadline = time.monotonic() + 60
+            while not any(path.name.endswith(".segment") for path in left(lab)) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            time.sleep(1)
+        finally:
+            for pid in below(driver.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    assert any(path.name.endswith(".segment") for path in left(lab))
+    assert lab.query("orders") == [message(id="before")]
+    with verified(lab):
+        write(lab, numbers(spark, 3), "orders")
+        assert len(lab.query("orders")) == 4
+        assert left(lab) == []
+
+
+DOMAIN = "<KeyDomain>shared</KeyDomain>"
+COPIES = config_xml(
+    topic_xml("orders", DOMAIN) + topic_xml("copy", DOMAIN) + topic_xml("bare", DOMAIN), ("orders", "copy")
+)
+
+
+@pytest.mark.parametrize("topic", ["copy", "bare"])
+def test_a_stream_writes_each_batch_once_even_after_the_store_was_rebuilt(
+    tmp_path: Path, spark: SparkSession, topic: str
+) -> None:
+    lab = Lab(tmp_path, COPIES)
+    checkpoint = tmp_path / "checkpoint"
+
+    def run() -> None:
+        frame = spark.readStream.format("sow-journal").options(config=str(lab.config), topic="orders", maxEntries="20")
+        sink = frame.load().writeStream.format("sow").options(config=str(lab.config), topic=topic, queryName="copier")
+        query = sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    def forget_last_commit() -> None:
+        """As if the driver had died behind our commit and before Spark's own."""
+        last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        last.unlink()
+        (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+
+    for step in range(2):
+        lab.publish("orders", *[message(id=i, step=step) for i in range(20)])
+    lab.open().topic("orders").delete(filter="/id < 5")
+    run()
+    assert sorted(lab.query(topic)) == sorted(lab.query("orders")) and len(lab.query(topic)) == 15
+    before = lab.records(topic)
+    forget_last_commit()
+    if topic == "copy":
+        lab.forget("copy")
+        lab.open().topic("copy").replay()
+    lab.clock.tick(60)
+    run()
+    assert [(r.txid, r.timestamp, r.payload) for r in lab.records(topic)] == [
+        (r.txid, r.timestamp, r.payload) for r in before
+    ]
+    lab.publish("orders", message(id=99))
+    run()
+    assert len(lab.query(topic)) == 16
+    assert left(lab) == []
+
+
+def test_a_stream_must_have_a_name(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", message(id=1))
+    sink = (
+        spark.readStream.format("sow-journal")
+        .options(config=str(lab.config))
+        .load()
+        .writeStream.format("sow")
+        .options(config=str(lab.config), topic="loose", checkpointLocation=str(lab.directory / "c"))
+        .trigger(availableNow=True)
+    )
+    with pytest.raises(UsageError, match="queryName"), translated():
+        sink.start().awaitTermination()
