@@ -140,7 +140,17 @@ class JsonType:
         return built(fields)
 
     def view(self, payload: bytes) -> bytes:
-        """``payload`` without line breaks, which valid JSON has only between its tokens."""
+        """``payload`` without line breaks, which valid JSON has only between its tokens.
+
+        Where the last of repeated members counts, the others are left out: whoever reads JSON may take the first.
+        """
+        if self._last:
+            from sowctl.messages.jsonwrite import rebuilt
+
+            try:
+                return rebuilt(payload, parse_spans(payload, self.max_depth, last=True))
+            except PayloadRefused:
+                pass
         if b"\n" in payload or b"\r" in payload:
             return payload.translate(None, b"\r\n")
         return payload

@@ -40,6 +40,16 @@ def assigned(payload: bytes, root: Spanned, writes: Sequence[Write]) -> bytes:
     return _text(tree, payload)
 
 
+def rebuilt(payload: bytes, node: Spanned) -> bytes:
+    """``payload``, read as ``node``, with the members that count alone and without white space between its parts."""
+    if isinstance(node.value, dict):
+        members = [quoted(name) + b":" + rebuilt(payload, child) for name, child in node.value.items()]
+        return b"{" + b",".join(members) + b"}"
+    if isinstance(node.value, list):
+        return b"[" + b",".join([rebuilt(payload, child) for child in node.value]) + b"]"
+    return payload[node.start : node.end]
+
+
 def built(fields: Members) -> bytes:
     """An object of these fields."""
     tree: dict[str, Node] = {}

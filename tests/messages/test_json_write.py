@@ -111,6 +111,7 @@ def test_c136_of_members_given_twice_the_first_counts_unless_the_type_says_other
     last = get_type(TypeDefinition("j", "json", first_wins=False))
     assert last.extractor([slot])([payload]) == ([(2,)], [])
     assert last.key_texts([slot.path])([payload]) == ([(b"2",)], [])
+    assert last.view(b'{"code":1,\n"o":[{"a":1,"a":2}, 3],"code":2}') == b'{"code":2,"o":[{"a":2},3]}'
 
 
 def put(tree: dict[str, Any], names: tuple[str, ...], value: Any) -> None:

@@ -6,13 +6,12 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import Columns, Format, MessageType
+from sowctl.cli.options import Columns, Format, Framing, MessageType
 
 EXAMPLES = (
     "echo '{\"orderId\":10417}' | sowctl key orders",
     "sowctl key orders fills.ndjson --format ndjson",
 )
-FRAMINGS = ("lines", "nul", "length", "envelope")
 
 
 def run(
@@ -22,9 +21,7 @@ def run(
         list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
     ] = None,
     message_type: MessageType = None,
-    framing: Annotated[
-        str, option("--framing", help="how messages are told apart in the input", choices=FRAMINGS)
-    ] = "lines",
+    framing: Framing = None,
     null: Annotated[bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")] = False,
     sow_key: Annotated[
         str | None, option("--sow-key", help="the key, for topics whose keys publishers choose", metavar="KEY")
@@ -43,6 +40,7 @@ def run(
     """
     from sowctl.cli.emit import Choice, Sink
     from sowctl.cli.keying import key_rows
+    from sowctl.cli.sources import framing_of
     from sowctl.engine.keying import KeyTeller
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.targets import find_publishable
@@ -53,5 +51,13 @@ def run(
         teller = KeyTeller(instance, find_publishable(instance, topic, message_type), options)
         refused: list[str] = []
         names = files or ["-"]
-        sink.write_rows(key_rows(invocation, teller, names, "nul" if null else framing, refused.append))
+        sink.write_rows(
+            key_rows(
+                invocation,
+                teller,
+                names,
+                "nul" if null else framing or framing_of(instance, topic, message_type),
+                refused.append,
+            )
+        )
     return 3 if refused else 0
