@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine import fates as fate
 from sowctl.engine.apply import into_store, remove_expired
 from sowctl.engine.buckets import words
-from sowctl.engine.merging import Deltas, deletions_of_rest, in_order
+from sowctl.engine.merging import Finishing, deletions_of_rest, in_order
 from sowctl.engine.overlay import Overlay, tombstone
 from sowctl.engine.prepare import Preparer
 from sowctl.engine.reports import CommitReport, Rejected
@@ -150,10 +150,10 @@ class _Commit:
                 self._into_store(writer)
 
     def _decide(self, writer: TopicWriter) -> None:
-        if self.deltas:
-            deltas = Deltas(self.directory, writer, self.preparer, self.now, self.sources)
-            self.segments = deltas.resolve(self.segments)
-            for rejected in deltas.refused:
+        if self.deltas or self.preparer.enrichment is not None:
+            finishing = Finishing(self.directory, writer, self.preparer, self.now, self.sources)
+            self.segments = finishing.finish(self.segments)
+            for rejected in finishing.refused:
                 self._refused(rejected)
         if self.overwrite:
             rest = deletions_of_rest(self.directory, self.segments, writer, self.now)

@@ -106,7 +106,12 @@ class Area:
         """What to send to the tasks. Raises UsageError for options that do not fit the topic."""
         if operation not in OPERATIONS:
             raise UsageError("SOW-ENG-043", f"there is no operation {operation!r}", hint="publish, delta or delete")
-        Preparer(self.instance, self.topic, options)
+        if Preparer(self.instance, self.topic, options).keys.chains is not None:
+            raise UsageError(
+                "SOW-ENG-046",
+                f"topic {self.topic.name!r} makes its keys from chains: each depends on the messages before it",
+                hint="sowctl publish",
+            )
         config = self.instance.config
         assert config is not None
         moment = self.instance.now if now is None else now
@@ -297,6 +302,9 @@ class StageTask:
     def _rows(self, ready: Prepared, file: int, positions: Sequence[int], codes: list[int] | None) -> Rows:
         count = len(ready.places)
         flags = [self._operation] * count if codes is None else codes
+        if codes is None and ready.deltas is not None and self._operation == PUBLISH:
+            flags = [DELTA if delta else PUBLISH for delta in ready.deltas]
+            self._deltas = True
         times, lifetimes = [0] * count, [0] * count
         for place, time in enumerate(ready.times or ()):
             if time is not None:

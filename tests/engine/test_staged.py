@@ -35,9 +35,14 @@ TOPICS = "".join(
         topic_xml("past", "<History><Window>1h</Window><Granularity>1s</Granularity></History>"),
         topic_xml("brief", "<Expiration>30s</Expiration>"),
         topic_xml("own", key=None),
+        topic_xml(
+            "rich",
+            "<Preprocessing><Field>/n + 1 AS /m</Field></Preprocessing>",
+            "<Enrichment><Field>/n OF PREVIOUS AS /before</Field></Enrichment>",
+        ),
     )
 )
-XML = config_xml(TOPICS, ("log", "past", "brief"))
+XML = config_xml(TOPICS, ("log", "past", "brief", "rich"))
 SKIP = PublishOptions(on_error="skip")
 
 
@@ -88,6 +93,25 @@ def test_equals_a_publish(tmp_path: Path, topic: str) -> None:
             bulk.forget(topic)
             bulk.open().topic(topic).replay()
             assert bulk.digest(topic) == plain.digest(topic)
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_finishes_as_a_publish_does(tmp_path: Path, delta: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Preprocessing, enrichment with the record before, deltas: over stored records and within the run."""
+    monkeypatch.setattr(merging, "BUCKET_BYTES", 30)
+    rounds = [
+        [[message(id=1, n=1), message(id=2, n=5), message(id=1, n=2)], [message(id=2, x=1), message(id=3)]],
+        [[message(id=1, n=9)], [message(id=1, x=1), message(id=4, n="word"), message(id=1, n=3)]],
+    ]
+    options = PublishOptions(on_error="skip", delta=delta)
+    with verified(make(tmp_path / "one")) as bulk, verified(make(tmp_path / "two")) as plain:
+        for tasks in rounds:
+            report = run(bulk, "rich", *tasks, options=options)
+            told = plain.publish("rich", *[text for task in tasks for text in task], on_error="skip", delta=delta)
+            assert (report.published, report.rejected) == (told.published, told.rejected)
+            assert bulk.digest("rich") == plain.digest("rich")
+            assert bulk.query("rich") == plain.query("rich")
+        assert '"before":' in "".join(bulk.query("rich"))
 
 
 KEYS = st.integers(0, 12)

@@ -357,7 +357,7 @@ def write_pairs(path: Path, parts: Iterator[Pairs]) -> tuple[int, int]:
                 total += size
     except OSError as problem:
         raise StorageError(
-            "SOW-SPK-030",
+            "SOW-SPK-060",
             f"a staged file cannot be written: {problem.strerror or problem}",
             place=str(path),
             hint="make room there, or give another --staging directory",
@@ -366,7 +366,7 @@ def write_pairs(path: Path, parts: Iterator[Pairs]) -> tuple[int, int]:
 
 
 def read_pairs(path: Path) -> Iterator[Pairs]:
-    """What :func:`write_pairs` wrote, part by part. Raises DamageError ``SOW-SPK-031`` for a file that is cut."""
+    """What :func:`write_pairs` wrote, part by part. Raises DamageError ``SOW-SPK-061`` for a file that is cut."""
     import numpy as np
 
     with path.open("rb") as file:
@@ -374,7 +374,7 @@ def read_pairs(path: Path) -> Iterator[Pairs]:
             count, size = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, -1)
             keys, lengths, values = file.read(8 * count), file.read(4 * count), file.read(max(size, 0))
             if len(values) != size:
-                raise DamageError("SOW-SPK-031", "a staged file is incomplete", place=str(path))
+                raise DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(path))
             ends = accumulate(np.frombuffer(lengths, dtype="<u4").tolist(), initial=0)
             yield (
                 [keys[at : at + 8] for at in range(0, len(keys), 8)],

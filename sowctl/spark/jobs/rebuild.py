@@ -48,7 +48,7 @@ def rebuild(
     journal records, and those without a file unless ``into`` is given, are passed over. Raises what replay raises.
     """
     if options.verify or options.dry_run:
-        raise UsageError("SOW-SPK-032", "a rebuild on Spark neither verifies nor rehearses", hint="sowctl replay does")
+        raise UsageError("SOW-SPK-062", "a rebuild on Spark neither verifies nor rehearses", hint="sowctl replay does")
     started = monotonic()
     wanted = [topic for topic in topics if topic.journalled and (topic.file is not None or options.into is not None)]
     report = JobReport("rebuild", tuple(topic.name for topic in topics), options.into)
