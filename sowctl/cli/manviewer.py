@@ -14,6 +14,8 @@ from sowctl.cli import table
 from sowctl.errors import MissingError
 
 SECTIONS = (5, 7, 1)
+_SUFFIXES = (".5", ".7", ".1")
+"""With one of these a name means the page of that section, as in ``sowctl-lint.7``."""
 
 
 def find(words: Sequence[str]) -> pages.Page | Path:
@@ -29,8 +31,11 @@ def find(words: Sequence[str]) -> pages.Page | Path:
         if tuple(words) == command.words or " ".join(words) == command.page:
             return command_page(command)
     name = "-".join(words)
+    sections: tuple[int, ...] = SECTIONS
+    if name[-2:] in _SUFFIXES:
+        name, sections = name[:-2], (int(name[-1]),)
     for directory in _directories():
-        for section in SECTIONS:
+        for section in sections:
             for candidate in (directory / f"{name}.{section}", directory / f"man{section}" / f"{name}.{section}"):
                 if candidate.is_file():
                     return candidate

@@ -63,6 +63,13 @@ def test_man_prints_text_into_a_pipe(cli: Cli) -> None:
     assert cli("man", "query").out.startswith("SOWCTL-QUERY(1)")
 
 
+def test_a_section_tells_pages_of_one_name_apart(cli: Cli) -> None:
+    environ = {"PATH": "/usr/bin:/bin"}
+    assert "SYNOPSIS" in cli("man", "sowctl-lint", environ=environ).out
+    assert "persistent-without-file" in cli("man", "sowctl-lint.7", environ=environ).out.replace("\\-", "-")
+    assert cli("man", "sowctl-lint.5", environ=environ).status == 10
+
+
 def test_man_knows_the_hand_written_pages(cli: Cli) -> None:
     result = cli("man", "sow-store", environ={"PATH": "/usr/bin:/bin"})
     assert result.status == 0

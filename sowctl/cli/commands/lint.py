@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "sowctl lint amps.xml",
-    "sowctl lint --severity warning --strict amps.xml topics.xml",
+    "sowctl lint --severity warning amps.xml other.xml",
     "sowctl lint --ignore B,D002 --format json amps.xml",
     "sowctl lint --explain persistent-without-file",
     "sowctl lint --list --select S",
