@@ -1,4 +1,4 @@
-"""Every message type from end to end: queries, deltas, rebuilt stores, evaluations, dumps, envelopes into a new place."""
+"""Every message type from end to end: queries, deltas, rebuilt stores, evaluations, dumps, envelopes."""
 
 from __future__ import annotations
 
