@@ -37,7 +37,7 @@ class Step(NamedTuple):
 
 class Found:
     """What indexes left of a filter: ``places``, None for all. ``steps`` in the order in which they were taken;
-    ``residual`` conditions are asked of each record that is left."""
+    ``residual`` conditions are asked of each record that is left; ``ranked``: :meth:`first` may be asked."""
 
     def __init__(
         self,
@@ -47,8 +47,11 @@ class Found:
         places: list[int] | None,
         steps: Sequence[Step],
         residual: Sequence[str],
+        *,
+        ranked: bool = False,
     ) -> None:
         self.source = source
+        self.ranked = ranked
         self.steps = steps
         self.residual = residual
         self._memos = memos
@@ -200,7 +203,7 @@ def _found(
         hits.append((found.count, condition.text, found))
     ranked = order is not None and not residual and order_slot(order) in memos.columns
     if not hits:
-        return Found(source, memos, matcher, None, (), residual) if ranked and not asked else None
+        return Found(source, memos, matcher, None, (), residual, ranked=True) if ranked and not asked else None
     hits.sort(key=lambda one: one[0])
     if hits[0][0] > MOST * memos.records and not ranked:
         return None
@@ -208,7 +211,7 @@ def _found(
     for _, _, more in hits[1:]:
         places = more.among(places)
     steps = [Step(text, count) for count, text, _ in hits]
-    return Found(source, memos, matcher, p.ascending(places), steps, residual)
+    return Found(source, memos, matcher, p.ascending(places), steps, residual, ranked=ranked)
 
 
 __all__ = ["Found", "Step", "find"]

@@ -47,6 +47,8 @@ class QueryOptions:
 
     ``skip_n`` needs ``top_n``. ``sow_keys`` are texts as clients see them. ``sort_memory`` bytes are held while
     ordering; beyond them runs go to temporary files. ``by_time``: in the order of updates where there is no other.
+    ``projection`` and ``grouping``, both or neither, ask for one message per group. ``after_key``: only records whose
+    SOW keys come after it, in key order. ``jobs`` processes may read a large store; None: as many as pay.
     ``index_from``: records of a store from which on memo indexes are used and built; None: never.
     """
 
@@ -61,6 +63,10 @@ class QueryOptions:
     sort_memory: int = 64 << 20
     by_time: bool = False
     index_from: int | None = 20_000
+    projection: str | None = None
+    grouping: str | None = None
+    after_key: str | None = None
+    jobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,29 +7,30 @@ the memory for sorting.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.options import QueryOptions
+from sowctl.engine.queryterms import after_of, check_options, order_of, select_of
+from sowctl.engine.ranking import FieldRanks, TimeRanks
 from sowctl.engine.reading import Matcher, environment_of, key_of, open_source
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.scanning import Scan, filtered, scanning
 from sowctl.engine.sorting import Sorter
-from sowctl.engine.sources import Pairs, Source
+from sowctl.engine.sources import CurrentSource, Pairs, Source
 from sowctl.engine.targets import Target
-from sowctl.errors import UsageError
-from sowctl.store.codec import payloads, stamps
-from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
+    from sowctl.engine.aggregate import Aggregation
     from sowctl.engine.instance import Instance
+    from sowctl.engine.plans import Plan
     from sowctl.expressions.actions import OrderKey
-    from sowctl.messages.base import MessageType
 
-MAX_BATCH = 10_000
 FEW = 10_000
 """So many first records are looked for by an index of their order; for more, everything is sorted."""
 DEFAULTS = QueryOptions()
@@ -45,10 +46,19 @@ class QueryResult:
 
     def __init__(self, run: _Run) -> None:
         self.statistics = run.statistics
+        self._run = run
         self._batches = run.batches()
 
     def __iter__(self) -> Iterator[RecordBatch]:
         return self._batches
+
+    def count(self) -> int:
+        """How many records there are, without reading them where indexes tell; instead of iterating."""
+        return self._run.count()
+
+    def plans(self) -> list[Plan]:
+        """How each topic would be read; instead of iterating."""
+        return self._run.plans()
 
     def records(self) -> Iterator[StoredRecord]:
         """The records one by one."""
@@ -64,14 +74,18 @@ class _Run:
     """One query. It knows nothing of its result, so that a forgotten result ends it."""
 
     def __init__(self, instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
-        _check(options)
+        check_options(options, targets)
         self._instance = instance
         self._targets = targets
         self._options = options
-        self._order = _order(options.order_by)
-        self._select = _select(options.select)
-        self._environment = environment_of(instance) if options.filter else None
-        self._functions = instance.functions if options.filter else None
+        self._order = order_of(options.order_by)
+        self._select = select_of(options.select)
+        asks = bool(options.filter or options.projection)
+        self._environment = environment_of(instance) if asks else None
+        self._functions = instance.functions if asks else None
+        self._after = after_of(options, targets)
+        topic = targets[0].topic if targets and options.projection is not None else None
+        self._aggregation = self._compiled(topic.name, topic.message_type) if topic is not None else None
         self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
 
@@ -98,8 +112,86 @@ class _Run:
                 self.statistics[self._place[batch.topic, batch.message_type]].returned += len(batch)
                 yield self._selected(batch) if self._select is not None else batch
 
+    def count(self) -> int:
+        """The number of records of the result."""
+        options = self._options
+        if options.projection is not None or options.sow_keys is not None or self._after is not None:
+            return sum(map(len, self.batches()))
+        total = 0
+        with closing(self._scans()) as scans:  # type: ignore[type-var]
+            for source, matcher, scan, numbers in scans:
+                counted = scan.count(matcher) if scan is not None else None
+                if counted is None:
+                    assert scan is not None
+                    counted = sum(len(keys) for keys, _ in scan.matching(matcher, options.batch_size, numbers))
+                else:
+                    numbers.examined, numbers.matched = cast(CurrentSource, source).visible_records(), counted
+                total += counted
+        total = max(total - (options.skip_n or 0), 0)
+        return total if options.top_n is None else min(total, options.top_n)
+
+    def plans(self) -> list[Plan]:
+        """How each topic is read."""
+        from sowctl.engine.plans import Plan, PlanStep
+
+        found = []
+        with closing(self._scans()) as scans:  # type: ignore[type-var]
+            for source, matcher, scan, _ in scans:
+                records = source.visible_records() if isinstance(source, CurrentSource) else 0
+                plan = Plan(source.topic, source.message_type, "scan", records, records, order=self._ordering(scan))
+                if isinstance(source, CurrentSource) and source.overlay is not None:
+                    plan = replace(plan, behind=len(source.overlay.current))
+                if scan is None:
+                    plan = replace(plan, access="key lookup", estimated=len(self._options.sow_keys or ()))
+                elif scan.found is not None:
+                    steps = tuple(PlanStep(step.condition, step.matched) for step in scan.found.steps)
+                    residual, estimated = tuple(scan.found.residual), scan.found.candidates
+                    plan = replace(plan, access="memo index", steps=steps, residual=residual, estimated=estimated)
+                if scan is None or scan.found is None:
+                    conditions = matcher.conditions()
+                    plan = replace(plan, residual=conditions, processes=scan.jobs if scan is not None else 1)
+                found.append(plan)
+        return found
+
+    def _ordering(self, scan: Scan | None) -> str:
+        if not self._order:
+            return "by time" if self._options.by_time else "by SOW key"
+        if self._wanted() is None:
+            return "sorted"
+        by_index = scan is not None and scan.found is not None and scan.found.ranked
+        return f"the first {self._wanted():,}" + (" by index" if by_index else " of all that match")
+
     def _found(self) -> Iterator[tuple[Source, Iterator[Pairs]]]:
-        """Every source, opened in turn, with its records that match."""
+        """Every source, opened in turn, with what it gives: records that match, or messages made of them."""
+        with closing(self._matching()) as sources:  # type: ignore[type-var]
+            for source, found in sources:
+                yield source, found if self._options.projection is None else self._aggregated(source, found)
+
+    def _aggregated(self, source: Source, found: Iterator[Pairs]) -> Iterator[Pairs]:
+        aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
+        return aggregation.results(found)
+
+    def _compiled(self, topic: str, message_type: str) -> Aggregation:
+        from sowctl.engine.aggregate import Aggregation
+
+        projection, grouping = self._options.projection, self._options.grouping
+        assert projection is not None and grouping is not None and self._environment is not None
+        kind = self._instance.type_of(message_type)
+        return Aggregation(projection, grouping, kind, topic, self._environment, self._functions or {})
+
+    def _matching(self) -> Iterator[tuple[Source, Iterator[Pairs]]]:
+        targets = iter(self._targets)
+        with closing(self._scans()) as scans:  # type: ignore[type-var]
+            for source, matcher, scan, numbers in scans:
+                target = next(targets)
+                if scan is not None:
+                    found = self._first(scan, numbers) or scan.matching(matcher, self._options.batch_size, numbers)
+                else:
+                    found = filtered(iter((self._looked_up(source, target),)), matcher, numbers)
+                yield source, found if self._after is None else _later(found, self._after)
+
+    def _scans(self) -> Iterator[tuple[Source, Matcher, Scan | None, QueryStatistics]]:
+        """Every target opened, with its matcher and, unless keys were given, the way through its records."""
         self._place: dict[tuple[str, str], int] = {}
         compiled = iter(self._matchers)
         for target in self._targets:
@@ -108,11 +200,7 @@ class _Run:
                 numbers = QueryStatistics(source.topic, source.message_type)
                 self._place[source.topic, source.message_type] = len(self.statistics)
                 self.statistics.append(numbers)
-                if scan is not None:
-                    found = self._first(scan, numbers) or scan.matching(matcher, self._options.batch_size, numbers)
-                else:
-                    found = filtered(iter((self._looked_up(source, target),)), matcher, numbers)
-                yield source, found
+                yield source, matcher, scan, numbers
 
     @contextmanager
     def _opened(self, target: Target, known: Matcher | None) -> Iterator[tuple[Source, Matcher, Scan | None]]:
@@ -121,10 +209,11 @@ class _Run:
 
         instance, options = self._instance, self._options
         if options.sow_keys is None:
-            with scanning(
-                instance, target, options.at, matcher_of, options.batch_size, options.index_from, self._first_by()
-            ) as opened:
-                scan, matcher = opened
+            size, least = options.batch_size, options.index_from
+            way = scanning(
+                instance, target, options.at, matcher_of, size, least, order=self._first_by(), jobs=options.jobs
+            )
+            with way as (scan, matcher):
                 yield scan.source, matcher, scan
         else:
             with closing(open_source(instance, target, options.at)) as source:
@@ -134,6 +223,8 @@ class _Run:
         """The order's first key, where few records of one topic are wanted (others may hold values of another kind)."""
         wanted = self._wanted()
         if len(self._targets) != 1 or not self._order or wanted is None or wanted > FEW:
+            return None
+        if self._options.projection is not None:
             return None
         return self._order[0]
 
@@ -175,7 +266,7 @@ class _Run:
 
     def _collect(self, sorter: Sorter, mixed: list[bool]) -> bool:
         """Fill the sorter; False (and ``mixed`` corrected) when the reading of a key has to change."""
-        ranks = _FieldRanks(self._order, mixed) if self._order else _TimeRanks()
+        ranks = FieldRanks(self._order, mixed) if self._order else TimeRanks()
         with closing(self._found()) as sources:  # type: ignore[type-var]
             for number, (source, found) in enumerate(sources):
                 owner = number.to_bytes(2, "big")
@@ -208,50 +299,6 @@ class _Run:
         return RecordBatch(batch.topic, batch.message_type, batch.view, records)
 
 
-class _FieldRanks:
-    """Sort keys by fields. A key's reading starts as texts and becomes numeric with the first number met."""
-
-    def __init__(self, order: Sequence[OrderKey], mixed: list[bool]) -> None:
-        from sowctl.values import order as ordering
-
-        self._order, self._mixed, self._seen = order, mixed, False
-        self._ordering = ordering
-        self._slots = tuple(Slot(key.path, text=key.text) for key in order)
-
-    def begin(self, kind: MessageType) -> None:
-        """The values to come are of this type."""
-        self._extract = kind.extractor(self._slots)
-
-    def of(self, values: Sequence[bytes]) -> list[Any] | None:
-        """Sort keys; None if earlier ones were made with a reading that has turned out wrong."""
-        if not values:
-            return []
-        ordering = self._ordering
-        columns = list(zip(*self._extract(payloads(values))[0], strict=True))
-        numeric = [known or ordering.holds_numbers(one) for known, one in zip(self._mixed, columns, strict=True)]
-        if numeric != self._mixed:
-            self._mixed[:] = numeric
-            if self._seen:
-                return None
-        self._seen = True
-        parts = []
-        for column, key, mixed in zip(columns, self._order, self._mixed, strict=True):
-            part = ordering.components(column, mixed, key.text)
-            parts.append(list(map(ordering.reverse, part)) if key.descending else part)
-        return list(zip(*parts, strict=True))
-
-
-class _TimeRanks:
-    """Sort keys by time and txid: the order in which records can be published again."""
-
-    def begin(self, kind: MessageType) -> None:
-        """Any type will do."""
-
-    def of(self, values: Sequence[bytes]) -> list[Any] | None:
-        """Sort keys."""
-        return [stamps(value)[::-1] for value in values]
-
-
 def query(instance: Instance, targets: Sequence[Target], options: QueryOptions = DEFAULTS) -> QueryResult:
     """Start a query over ``targets`` (see :func:`sowctl.engine.targets.resolve`).
 
@@ -261,34 +308,17 @@ def query(instance: Instance, targets: Sequence[Target], options: QueryOptions =
     return QueryResult(_Run(instance, targets, options))
 
 
-def _check(options: QueryOptions) -> None:
-    if options.skip_n is not None and options.top_n is None:
-        raise UsageError("SOW-QRY-010", "skip_n needs top_n", hint="add --top-n")  # C61
-    if not 1 <= options.batch_size <= MAX_BATCH:
-        raise UsageError("SOW-QRY-011", f"a batch size is 1 to {MAX_BATCH}, not {options.batch_size}")  # C62
-    if (options.top_n or 0) < 0 or (options.skip_n or 0) < 0:
-        raise UsageError("SOW-QRY-012", "top_n and skip_n are not negative")
-
-
-def _order(text: str | None) -> tuple[OrderKey, ...]:
-    if text is None:
-        return ()
-    from sowctl.expressions.parse import parse_order_by
-
-    return parse_order_by(text)
-
-
-def _select(text: str | None) -> list[tuple[bool, tuple[str, ...]]] | None:
-    if text is None:
-        return None
-    from sowctl.expressions.parse import parse_select
-
-    return [(include, path.names if path is not None else ()) for include, path in parse_select(text).directives]
-
-
 def _mode_of(source: Source) -> str:
     meta = getattr(source, "meta", None)
     return meta.definition.key_mode if meta is not None else "fields"
+
+
+def _later(found: Iterator[Pairs], after: bytes) -> Iterator[Pairs]:
+    """What comes after a key, of pairs in key order."""
+    for keys, values in found:
+        start = bisect_right(keys, after)
+        if start < len(keys):
+            yield keys[start:], values[start:]
 
 
 def _columns(held: list[tuple[bytes, bytes]]) -> Pairs:

@@ -139,6 +139,12 @@ class Matcher:
                 places = list(compress(places, map(contains, held, repeat(word))))
         return list(places)
 
+    def conditions(self) -> tuple[str, ...]:
+        """The conditions that a record must satisfy."""
+        from sowctl.expressions.rewrites import conjuncts
+
+        return () if self.filter is None else tuple(map(str, conjuncts(self.filter.node)))
+
     @property
     def selective(self) -> bool:
         """Whether there is a filter at all."""
@@ -148,7 +154,7 @@ class Matcher:
         assert self.filter is not None
         assert self.environment is not None
         rows = self.rows(keys, values)
-        headers = self._headers(keys, values) if self.filter.uses_header else None
+        headers = headers_of(keys, values, self.topic) if self.filter.uses_header else None
         return self.filter.matches(rows, self.environment, headers)
 
     def rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[Row]:
@@ -168,25 +174,27 @@ class Matcher:
             )
         return rows
 
-    def _headers(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[Header]:
-        from sowctl.expressions.environment import Header
 
-        headers = []
-        for key, value in zip(keys, values, strict=True):
-            hashed = str(int.from_bytes(key, "big"))
-            record = decode(key, value) if value[0] & (USER_KEY | CORRELATION) else None
-            chosen = record.user_key.decode() if record is not None and record.user_key is not None else hashed
-            headers.append(
-                Header(
-                    topic=self.topic,
-                    sow_key=chosen,
-                    sow_key_hash=hashed,
-                    correlation_id=record.correlation_id if record is not None else None,
-                    last_updated=stamps(value)[1],
-                    payload_size=len(payloads((value,))[0]),
-                )
+def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[Header]:
+    """What message functions ask of stored records."""
+    from sowctl.expressions.environment import Header
+
+    headers = []
+    for key, value in zip(keys, values, strict=True):
+        hashed = str(int.from_bytes(key, "big"))
+        record = decode(key, value) if value[0] & (USER_KEY | CORRELATION) else None
+        chosen = record.user_key.decode() if record is not None and record.user_key is not None else hashed
+        headers.append(
+            Header(
+                topic=topic,
+                sow_key=chosen,
+                sow_key_hash=hashed,
+                correlation_id=record.correlation_id if record is not None else None,
+                last_updated=stamps(value)[1],
+                payload_size=len(payloads((value,))[0]),
             )
-        return headers
+        )
+    return headers
 
 
 def environment_of(instance: Instance) -> Environment:

@@ -1,9 +1,9 @@
-"""The filter over all records of a target: by indexes, or in this process, or in two with half of the keys each.
+"""The filter over all records of a target: by indexes, or in this process, or in several with a part of the keys each.
 
-The second process is a fork. LMDB must not be used across one, so the first process closes the store before it, and
-both open it then; what the second found counts only if both see the same state. What matches in its half goes through a
-temporary file, so that neither waits for the other. Whatever goes wrong there, the first process does that half itself,
-and so raises the first error in key order, as it would alone.
+A second process is a fork. LMDB must not be used across one, so the first process closes the store before it, and
+both open it then; what the second found counts only if both see the same state. What matches in its part goes through a
+temporary file, so that neither waits for the other. Whatever goes wrong there, the first process reads that part, and
+so raises the first error in key order, as it would alone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import marshal
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.memos import LEAST
@@ -34,17 +35,25 @@ READ = 400
 """Records read at a time: what is made of so many stays small enough to use the same memory again and again."""
 LARGE = 150_000
 """Records from which on a second process gains more than it costs."""
-MIDDLE = b"\x80" + bytes(7)
-"""Half of the keys are below it, since keys are hashes."""
+MOST_JOBS = 64
 
 
 class Scan:
     """A source, open, and how to filter all of it. Made by :func:`scanning`. ``found``: what indexes say of it."""
 
-    def __init__(self, source: Source, second: Second | None, found: Found | None = None) -> None:
+    def __init__(self, source: Source, others: Sequence[Second] = (), found: Found | None = None) -> None:
         self.source = source
         self.found = found
-        self._second = second
+        self.jobs = len(others) + 1
+        self._others = others
+
+    def count(self, matcher: Matcher) -> int | None:
+        """How many records match, where that can be told without reading all of them."""
+        if not isinstance(self.source, CurrentSource):
+            return None
+        if not matcher.selective:
+            return self.source.visible_records()
+        return self.found.count() if self.found is not None else None
 
     def first(self, key: OrderKey, wanted: int, counts: QueryStatistics) -> Iterator[Pairs] | None:
         """Records among which are the first ``wanted`` by ``key``; None where that needs all that match."""
@@ -70,16 +79,17 @@ class Scan:
                 counts.matched += len(keys)
                 yield keys, values
             return
-        if self._second is None or not isinstance(source, CurrentSource):
+        if not self._others or not isinstance(source, CurrentSource):
             yield from filtered(source.batches(size), matcher, counts)
             return
-        yield from filtered(source.part(size, stop=MIDDLE), matcher, counts)
-        if self._second.succeeded(source):
-            yield from self._second.results(source, counts)
-        else:
-            yield from filtered(source.part(size, start=MIDDLE), matcher, counts)
+        yield from filtered(source.part(size, stop=self._others[0].start), matcher, counts)
+        for other in self._others:
+            if other.succeeded(source):
+                yield from other.results(source, counts)
+            else:
+                yield from filtered(source.part(size, other.start, other.stop), matcher, counts)
         if source.scanned != source.meta.records:
-            # Each half looked right by itself; the scan of the whole says what is wrong.
+            # Each part looked right by itself; the scan of the whole says what is wrong.
             for _ in source.snapshot.scan():
                 pass
 
@@ -93,11 +103,12 @@ def scanning(
     size: int,
     index_from: int | None = LEAST,
     order: OrderKey | None = None,
+    jobs: int | None = None,
 ) -> Iterator[tuple[Scan, Matcher]]:
     """Open a target to filter all its records, with its matcher. Raises as ``open_source``.
 
     ``index_from``: records from which on memo indexes are used and built; None: never. ``order``: the result will be
-    asked for :meth:`Scan.first`.
+    asked for :meth:`Scan.first`. ``jobs``: processes that may read; None: two, where that pays.
     """
     now = instance.now
     instance = replace(instance, clock=lambda: now)
@@ -110,15 +121,17 @@ def scanning(
 
             found = find(instance, source, matcher, order, least=index_from)
             if found is not None:
-                yield Scan(source, None, found), matcher
+                yield Scan(source, (), found), matcher
                 return
-        second = None
-        if at is None and _pays(source, matcher) and _stays(target):
+        others: list[Second] = []
+        count = _jobs(source, matcher, jobs) if at is None and _stays(target) else 1
+        if count > 1:
             opened.close()
-            second = Second(instance, target, matcher, size)
-            held.callback(second.stop)
+            for start, stop in _parts(count)[1:]:
+                others.append(Second(instance, target, matcher, size, start, stop))
+                held.callback(others[-1].end)
             source = held.enter_context(closing(open_source(instance, target, at)))
-        yield Scan(source, second), matcher
+        yield Scan(source, others), matcher
 
 
 def filtered(pairs: Iterator[Pairs], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
@@ -133,11 +146,20 @@ def filtered(pairs: Iterator[Pairs], matcher: Matcher, counts: QueryStatistics) 
             yield [keys[place] for place in places], [values[place] for place in places]
 
 
-def _pays(source: Source, matcher: Matcher) -> bool:
-    """Whether there is much to read, a processor for a second process, and no thread that a fork would cut off."""
+def _jobs(source: Source, matcher: Matcher, wanted: int | None) -> int:
+    """How many processes read: more than one where there is much to read, and no thread that a fork would cut off."""
     if not isinstance(source, CurrentSource) or source.meta.records < LARGE or not matcher.selective:
-        return False
-    return threading.active_count() == 1 and hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
+        return 1
+    if threading.active_count() > 1 or not hasattr(os, "sched_getaffinity"):
+        return 1
+    return min(2, len(os.sched_getaffinity(0))) if wanted is None else max(1, min(wanted, MOST_JOBS))
+
+
+def _parts(count: int) -> list[tuple[bytes | None, bytes | None]]:
+    """Where the keys of each of ``count`` processes start and stop: equal parts, since keys are hashes."""
+    bounds = [None, *((number << 64) // count for number in range(1, count)), None]
+    keys = [None if bound is None else bound.to_bytes(8, "big") for bound in bounds]
+    return list(pairwise(keys))
 
 
 def _stays(target: Target) -> bool:
@@ -152,12 +174,15 @@ def _state(source: CurrentSource) -> tuple[Any, ...]:
 
 
 class Second:
-    """The other process, with the upper half of the keys."""
+    """Another process, with the keys from ``start`` (inclusive) to ``stop`` (exclusive)."""
 
-    def __init__(self, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
+    def __init__(
+        self, instance: Instance, target: Target, matcher: Matcher, size: int, start: bytes | None, stop: bytes | None
+    ) -> None:
         import tempfile
 
-        self._results = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
+        self.start, self.stop = start, stop
+        self._results = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
         self._child = 0
         with suppress(OSError):
             self._child = os.fork()
@@ -174,7 +199,7 @@ class Second:
                 assert isinstance(source, CurrentSource)
                 marshal.dump(_state(source), self._results)
                 counts = QueryStatistics(source.topic, source.message_type)
-                for pairs in filtered(source.part(size, start=MIDDLE), matcher, counts):
+                for pairs in filtered(source.part(size, self.start, self.stop), matcher, counts):
                     marshal.dump(pairs, self._results)
                 marshal.dump((counts.examined, counts.matched, source.scanned), self._results)
             self._results.flush()
@@ -201,7 +226,7 @@ class Second:
         counts.matched += item[1]
         source.scanned += item[2]
 
-    def stop(self) -> None:
+    def end(self) -> None:
         """End the process, should it still run, and forget its results."""
         child, self._child = self._child, 0
         if child:

@@ -48,14 +48,15 @@ class Aggregated(NamedTuple):
 
 
 class Group:
-    """What is kept of one group: inputs per aggregate, row and header of the last message processed, their count."""
+    """What is kept of one group: inputs per aggregate, row and header of the last message, its stamp, their count."""
 
-    __slots__ = ("count", "header", "inputs", "row")
+    __slots__ = ("count", "header", "inputs", "row", "stamp")
 
     def __init__(self, aggregates: int) -> None:
         self.inputs: list[list[Scalar]] = [[] for _ in range(aggregates)]
         self.row: Row = ()
         self.header: Header = NO_HEADER
+        self.stamp: tuple[int, ...] = ()
         self.count = 0
 
 
@@ -89,10 +90,11 @@ class Projection:
         rows: Sequence[Row],
         env: Environment,
         headers: Sequence[Header] | None = None,
+        stamps: Sequence[tuple[int, ...]] | None = None,
     ) -> None:
         """Process messages in order: each is added to the group of its key.
 
-        Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
+        ``stamps``: they come in another order, and the last of a group is the one with the highest stamp. Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
         for position, values in enumerate(self._read.values(rows, env, headers)):
             key = tuple(text_of(value) for value in values[: self._keys])
@@ -102,8 +104,12 @@ class Projection:
             for inputs, value in zip(group.inputs, values[self._keys :], strict=True):
                 if value is not None:
                     inputs.append(value)  # type: ignore[arg-type]
-            group.row = rows[position]
             group.count += 1
+            if stamps is not None:
+                if stamps[position] < group.stamp:
+                    continue
+                group.stamp = stamps[position]
+            group.row = rows[position]
             if headers is not None:
                 group.header = headers[position]
 

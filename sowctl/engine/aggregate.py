@@ -1,0 +1,93 @@
+"""Aggregated queries: one message per group of the records that match (``semantics`` 3.4, C70-C74).
+
+The result is that of a view with the same projection and grouping. A field that is neither grouped nor aggregated has
+the value of the record of its group that was updated last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from sowctl.engine.reading import headers_of
+from sowctl.errors import InputError, UsageError
+from sowctl.identity.keys import batch_digester
+from sowctl.store.codec import encode, payloads, stamps
+
+if TYPE_CHECKING:
+    from sowctl.engine.sources import Pairs
+    from sowctl.expressions.environment import Environment
+    from sowctl.expressions.functions import Function
+    from sowctl.expressions.projection import Group, GroupKey
+    from sowctl.messages.base import MessageType
+
+MOST_TEXT = 64 << 10
+"""Bytes that the text of a projection may have."""
+READ = 1000
+
+
+class Aggregation:
+    """A projection with its grouping over records of one topic.
+
+    Raises UsageError ``SOW-QRY-013`` (a type that cannot be written), ``SOW-QRY-014`` (text too long), ExpressionError.
+    """
+
+    def __init__(
+        self,
+        projection: str,
+        grouping: str,
+        kind: MessageType,
+        topic: str,
+        environment: Environment,
+        functions: Mapping[str, Function],
+    ) -> None:
+        from sowctl.expressions.projection import compile_projection
+
+        if len(projection.encode()) > MOST_TEXT:
+            raise UsageError("SOW-QRY-014", f"the projection is longer than {MOST_TEXT:,} bytes")
+        sources = ((topic,), (kind.name, topic))
+        self.program = compile_projection(projection, grouping, sources=sources, extra=functions)
+        if not kind.constructible:
+            raise UsageError("SOW-QRY-013", f"messages of type {kind.name} cannot be written, so not projected")
+        self._kind = kind
+        self._topic = topic
+        self._environment = environment
+
+    def results(self, found: Iterator[Pairs]) -> Iterator[Pairs]:
+        """Keys and stored values, as records have them, of one message per group, by key.
+
+        The key is that of the grouping texts, txid and time are the highest of the group. Raises InputError
+        ``SOW-QRY-004`` for a payload that cannot be read.
+        """
+        groups: dict[GroupKey, Group] = {}
+        extract = self._kind.extractor(self.program.slots)
+        for keys, values in found:
+            rows, refused = extract(payloads(values))
+            if refused:
+                number = int.from_bytes(keys[refused[0].index], "big")
+                raise InputError(
+                    "SOW-QRY-004",
+                    f"the message of record {number} cannot be read: {refused[0].message}",
+                    place=self._topic,
+                    sow_key=str(number),
+                )
+            headers = headers_of(keys, values, self._topic) if self.program.uses_header else None
+            self.program.add(groups, rows, self._environment, headers, list(map(stamps, values)))
+        yield from self._written(groups)
+
+    def _written(self, groups: dict[GroupKey, Group]) -> Iterator[Pairs]:
+        digester = batch_digester(self._topic, 0)
+        order = sorted(zip(digester(list(groups), null=True), groups.values(), strict=True), key=itemgetter(0))
+        for start in range(0, len(order), READ):
+            keys, values = [], []
+            for digest, group in order[start : start + READ]:
+                payload = self._message(group)
+                txid, time = group.stamp
+                keys.append(digest[:8])
+                values.append(encode(digest[:8], digest[8:], txid, time, 0, 0, payload))
+            yield keys, values
+
+    def _message(self, group: Group) -> bytes:
+        found = self.program.fields(group, self._environment)
+        return self._kind.build(list(zip(self.program.destinations, found, strict=True)))

@@ -1,0 +1,96 @@
+"""The option text of a query command: ``top_n=10,skip_n=20,grouping=[/a],projection=[...],select=[...]``.
+
+Names and values as in ``semantics`` 3.1; brackets hold lists and may hold commas and quoted text. An unknown name is an
+error before anything happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sowctl.engine.options import QueryOptions
+from sowctl.errors import UsageError
+
+NUMBERS = {"top_n": "top_n", "skip_n": "skip_n", "batch_size": "batch_size"}
+LISTS = {"select": "select", "grouping": "grouping", "projection": "projection"}
+TEXTS = {"orderby": "order_by"}
+"""Name in the text, field of :class:`~sowctl.engine.options.QueryOptions`."""
+
+
+def parse_option_text(text: str) -> Mapping[str, str]:
+    """Names and values, brackets taken off. Raises UsageError ``SOW-QRY-017`` with the place.
+
+    A name without ``=`` has the value ``true``.
+    """
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        end = _end(text, at)
+        name, equals, value = text[at:end].partition("=")
+        name, value = name.strip().lower(), value.strip()
+        if not name:
+            raise _wrong(text, at, "a name is missing")
+        if name in found:
+            raise _wrong(text, at, f"{name} is given twice")
+        found[name] = value.removeprefix("[").removesuffix("]") if value.startswith("[") else value
+        if not equals:
+            found[name] = "true"
+        at = end + 1
+    return found
+
+
+def _end(text: str, at: int) -> int:
+    """Where the option that begins at ``at`` ends: at a comma outside of brackets and quotes."""
+    depth, quote, start = 0, "", at
+    while at < len(text):
+        sign = text[at]
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"" and depth:
+            quote = sign
+        elif sign == "[":
+            depth += 1
+        elif sign == "]":
+            depth -= 1
+            if depth < 0:
+                raise _wrong(text, at, "a bracket closes that was never opened")
+        elif sign == "," and not depth:
+            return at
+        at += 1
+    if depth or quote:
+        raise _wrong(text, start, "a bracket or quote is not closed")
+    return at
+
+
+def with_option_text(options: QueryOptions, text: str) -> QueryOptions:
+    """``options`` with what an option text says. Raises UsageError ``SOW-QRY-017``."""
+    changes: dict[str, object] = {}
+    for name, value in parse_option_text(text).items():
+        if name in NUMBERS:
+            if not value.isascii() or not value.isdecimal():
+                raise _wrong(text, 0, f"{name} is a whole number, not {value!r}")
+            changes[NUMBERS[name]] = int(value)
+        elif name in LISTS or name in TEXTS:
+            changes[LISTS.get(name) or TEXTS[name]] = value
+        else:
+            raise _unknown(text, name)
+    for field in changes:
+        if getattr(options, field) not in (None, getattr(QueryOptions(), field)):
+            raise _wrong(text, 0, f"{field} is given twice, by an option of its own and here")
+    return replace(options, **changes)  # type: ignore[arg-type]
+
+
+def _unknown(text: str, name: str) -> UsageError:
+    from difflib import get_close_matches
+
+    known = [*NUMBERS, *LISTS, *TEXTS]
+    near = get_close_matches(name, known, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return UsageError("SOW-QRY-017", f"there is no query option {name!r}", hint=f"{meant}known: {', '.join(known)}")
+
+
+def _wrong(text: str, at: int, what: str) -> UsageError:
+    return UsageError(
+        "SOW-QRY-017", f"option text, character {at + 1}: {what}", hint="such as top_n=10,select=[-/,+/id]"
+    )

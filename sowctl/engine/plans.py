@@ -1,0 +1,94 @@
+"""The plan of a query: how each topic's records are found, as plain values (``sowctl-query(1)``, --explain)."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One condition, and how many records an index says satisfy it."""
+
+    condition: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one topic is read. ``access``: ``key lookup``, ``memo index`` or ``scan``; ``records`` that it has;
+    ``estimated``: how many are read; ``steps`` conditions that indexes answer, ``residual`` those asked of records;
+    ``behind``: records that are in the journal only; ``processes`` that read; ``order``: how the result is ordered.
+    With analyze: how many were ``examined``, ``matched`` and ``returned``, and the ``milliseconds`` that it took.
+    """
+
+    topic: str
+    message_type: str
+    access: str
+    records: int
+    estimated: int
+    steps: tuple[PlanStep, ...] = ()
+    residual: tuple[str, ...] = ()
+    behind: int = 0
+    processes: int = 1
+    order: str = "by SOW key"
+    examined: int | None = None
+    matched: int | None = None
+    returned: int | None = None
+    milliseconds: float | None = None
+
+
+def explain(
+    instance: Instance, targets: Sequence[Target], options: QueryOptions, *, analyze: bool = False
+) -> list[Plan]:
+    """The plans of a query, topic by topic; indexes that it needs are built. ``analyze`` runs it, too.
+
+    Raises what the query raises.
+    """
+    from sowctl.engine.query import query
+
+    with closing(query(instance, targets, options)) as result:
+        plans = result.plans()
+    if not analyze:
+        return plans
+    start = instance.clock()
+    with closing(query(instance, targets, options)) as result:
+        for _ in result:
+            pass
+        taken = (instance.clock() - start) / 1000
+        return [
+            replace(
+                plan,
+                examined=numbers.examined,
+                matched=numbers.matched,
+                returned=numbers.returned,
+                milliseconds=taken,
+            )
+            for plan, numbers in zip(plans, result.statistics, strict=True)
+        ]
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """A plan for people."""
+    lines = [f"{plan.topic} ({plan.message_type}): {plan.access}, {plan.estimated:,} of {plan.records:,} records"]
+    lines += [f"  index     {step.condition}: {step.records:,} records" for step in plan.steps]
+    lines += [f"  record    {condition}" for condition in plan.residual]
+    if plan.behind:
+        lines.append(f"  journal   {plan.behind:,} records that the store has not yet")
+    if plan.processes > 1:
+        lines.append(f"  processes {plan.processes}")
+    lines.append(f"  order     {plan.order}")
+    if plan.milliseconds is not None:
+        lines.append(
+            f"  actual    {plan.examined:,} examined, {plan.matched:,} matched, {plan.returned:,} returned, "
+            f"{plan.milliseconds:,.1f} ms"
+        )
+    return lines

@@ -1,0 +1,62 @@
+"""The option text of a query (semantics 3.1): names, lists in brackets, quotes, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.optiontext import parse_option_text, with_option_text
+from sowctl.errors import UsageError
+
+
+def test_everything_at_once() -> None:
+    text = "top_n=10,skip_n=20, grouping=[/a,/b], projection=[SUM(/q[0]) AS /s,CONCAT(/a,',]') AS /t],batch_size=5"
+    assert parse_option_text(text) == {
+        "top_n": "10",
+        "skip_n": "20",
+        "grouping": "/a,/b",
+        "projection": "SUM(/q[0]) AS /s,CONCAT(/a,',]') AS /t",
+        "batch_size": "5",
+    }
+    options = with_option_text(QueryOptions(filter="/x = 1"), text)
+    assert options == QueryOptions(
+        filter="/x = 1",
+        top_n=10,
+        skip_n=20,
+        grouping="/a,/b",
+        projection="SUM(/q[0]) AS /s,CONCAT(/a,',]') AS /t",
+        batch_size=5,
+    )
+
+
+def test_select_and_order() -> None:
+    options = with_option_text(QueryOptions(), "select=[-/,+/id],orderby=/a DESC")
+    assert (options.select, options.order_by) == ("-/,+/id", "/a DESC")
+    assert with_option_text(QueryOptions(), "") == QueryOptions()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("topn=3", "did you mean top_n"),
+        ("live", "no query option 'live'"),
+        ("top_n=x", "whole number"),
+        ("top_n=-1", "whole number"),
+        ("top_n=1,top_n=2", "given twice"),
+        ("select=[-/,+/id", "not closed"),
+        ("select=-/]", "never opened"),
+        ("select=['a]", "not closed"),
+        (",", "a name is missing"),
+        ("=5", "a name is missing"),
+    ],
+)
+def test_what_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        with_option_text(QueryOptions(), text)
+    assert caught.value.code == "SOW-QRY-017"
+    assert words in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_not_both_ways() -> None:
+    with pytest.raises(UsageError, match="given twice"):
+        with_option_text(QueryOptions(top_n=3), "top_n=4")

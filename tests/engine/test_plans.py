@@ -1,0 +1,119 @@
+"""Plans of queries, counting without reading, pages after a key, several processes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from sowctl.engine import access, scanning
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.plans import Plan, PlanStep, explain, plan_lines
+from sowctl.engine.targets import resolve
+from sowctl.errors import UsageError
+from tests.support.instances import Lab, message
+
+
+def _fill(lab: Lab, count: int = 60) -> None:
+    lab.publish("t", *(message(id=n, v=n, s=("x", "y")[n % 2]) for n in range(count)))
+
+
+def _plan(lab: Lab, analyze: bool = False, **options: object) -> Plan:
+    instance = lab.open()
+    (plan,) = explain(instance, resolve(instance, "t"), QueryOptions(**options), analyze=analyze)  # type: ignore[arg-type]
+    return plan
+
+
+def test_a_scan(lab: Lab) -> None:
+    _fill(lab)
+    plan = _plan(lab, filter="/v > 50 AND /s = 'x'", index_from=None, analyze=True)
+    assert plan == Plan(
+        "t",
+        "json",
+        "scan",
+        60,
+        60,
+        residual=("/v > 50", "/s = 'x'"),
+        examined=60,
+        matched=4,
+        returned=4,
+        milliseconds=0.0,
+    )
+    assert plan_lines(plan)[0] == "t (json): scan, 60 of 60 records"
+    assert plan_lines(plan)[-1] == "  actual    60 examined, 4 matched, 4 returned, 0.0 ms"
+
+
+def test_indexes_conditions_and_what_is_behind(lab: Lab) -> None:
+    _fill(lab)
+    plan = _plan(lab, filter="/s = 'x' AND /v > 50 AND /v > /id - 1", index_from=0)
+    assert plan.access == "memo index"
+    assert plan.steps == (PlanStep("/v > 50", 9), PlanStep("/s = 'x'", 30))
+    assert (plan.residual, plan.estimated, plan.examined) == (("/v > /id - 1",), 4, None)
+
+
+def test_order_by_index_and_not(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fill(lab)
+    assert _plan(lab, order_by="/v", top_n=3, skip_n=2, index_from=0).order == "the first 5 by index"
+    assert _plan(lab, order_by="/v", top_n=3, index_from=None).order == "the first 3 of all that match"
+    assert _plan(lab, order_by="/v", index_from=0).order == "sorted"
+    assert _plan(lab).order == "by SOW key"
+    monkeypatch.setattr(access, "MOST", 0.001)
+    assert _plan(lab, filter="/v > 5", index_from=0).access == "scan"
+
+
+def test_keys_are_looked_up(lab: Lab) -> None:
+    _fill(lab)
+    plan = _plan(lab, sow_keys=("5", "6"))
+    assert (plan.access, plan.estimated) == ("key lookup", 2)
+
+
+@pytest.mark.parametrize("filter", [None, "/v > 50", "/v > 50 AND /s = 'x'", "/v > /id"])
+@pytest.mark.parametrize("top", [None, 3])
+def test_counting_is_what_reading_would_count(lab: Lab, filter: str | None, top: int | None) -> None:
+    _fill(lab)
+    lab.open().topic("t").delete(filter="/id = 51")
+    handle = lab.open().topic("t")
+    expected = sum(map(len, handle.query(filter, top_n=top, index_from=None)))
+    for index in (None, 0):
+        result = handle.query(filter, top_n=top, index_from=index)
+        assert result.count() == expected
+        assert result.statistics[0].examined == 59
+
+
+def test_pages_after_a_key_are_stable(lab: Lab) -> None:
+    _fill(lab)
+    handle = lab.open().topic("t")
+    every = [record.sow_key for record in handle.query("/v > 9").records()]
+    for index in (None, 0):
+        found: list[int] = []
+        after: str | None = None
+        while page := list(handle.query("/v > 9", after_key=after, top_n=7, index_from=index).records()):
+            found += [record.sow_key for record in page]
+            after = str(found[-1])
+            lab.publish("t", message(id=found[0] % 9 + 100, v=0))
+        assert found == every
+
+
+@pytest.mark.parametrize("given", [{"order_by": "/v"}, {"by_time": True}, {"after_key": "x"}])
+def test_what_has_no_next_page(lab: Lab, given: dict[str, object]) -> None:
+    _fill(lab, 3)
+    with pytest.raises(UsageError) as caught:
+        lab.query("t", **{"after_key": "5", **given})
+    assert caught.value.code in ("SOW-QRY-016", "SOW-QRY-001")
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3, 5])
+def test_any_number_of_processes_finds_the_same(lab: Lab, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fill(lab, 900)
+    monkeypatch.setattr(scanning, "LARGE", 10)
+    children = []
+    fork = os.fork
+    monkeypatch.setattr(os, "fork", lambda: children.append(fork()) or children[-1])
+    handle = lab.open().topic("t")
+    result = handle.query("/v > 100 AND /s = 'y'", jobs=jobs, index_from=None)
+    found = [record.payload for record in result.records()]
+    assert len(children) == jobs - 1
+    assert len(found) == 400
+    assert found == [record.payload for record in handle.query("/v > 100 AND /s = 'y'", jobs=1).records()]
+    assert (result.statistics[0].examined, result.statistics[0].matched) == (900, 400)
+    assert _plan(lab, filter="/v > 100", jobs=jobs, index_from=None).processes == jobs
