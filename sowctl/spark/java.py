@@ -81,7 +81,7 @@ def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cach
     for source, place, home in _candidates(environment, wheel):
         reason, release = _judge(home)
         if release is None or home is None:
-            passed.append(f"{place}: {reason}")
+            passed.append(f"{place}: {reason}" if reason else place)
             continue
         runtime = home
         if VECTOR not in release.modules:
@@ -121,7 +121,7 @@ def _wheel_home() -> Path | None:
 
 def _judge(home: Path | None) -> tuple[str, _Release | None]:
     if home is None:
-        return "nothing there", None
+        return "", None
     if not os.access(home / "bin" / "java", os.X_OK):
         return "has no bin/java that may be run", None
     try:

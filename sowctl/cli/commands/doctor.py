@@ -1,0 +1,50 @@
+"""``sowctl doctor``: whether everything that commands need is here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import option
+
+EXAMPLES = (
+    "sowctl doctor",
+    "sowctl doctor --format json",
+)
+
+
+def run(
+    invocation: Invocation,
+    format: Annotated[
+        str, option("--format", "-F", help="how the result is written", choices=("text", "json"))
+    ] = "text",
+) -> int:
+    """Say which versions, extras, Java and configuration are found here, and whether the instance can be used.
+
+    An extra that is not installed, or no configuration, is no fault. Java is looked for as the pipeline does:
+    JAVA_HOME, then PATH, then the wheel that the spark extra installs; its line says which was taken and why.
+    With --format json one object: ok, and checks with name, state (ok, absent, problem), detail and hint. Ends with
+    status 0 where there is no problem and 1 where there is one.
+    """
+    from sowctl.cli.examination import examine
+
+    checks = list(examine(invocation))
+    healthy = all(check.state != "problem" for check in checks)
+    if format == "json":
+        import json
+
+        text = json.dumps({"ok": healthy, "checks": [check._asdict() for check in checks]})
+    else:
+        from sowctl.output.display import display
+
+        marks = {"ok": "ok", "absent": "--", "problem": "!!"}
+        width = max(len(check.name) for check in checks)
+        lines = []
+        for check in checks:
+            lines.append(f"{marks[check.state]}  {check.name:{width}}  {display(check.detail)}")
+            if check.hint is not None and check.state != "ok":
+                lines.append(f"{'':{width + 6}}{display(check.hint)}")
+        text = "\n".join(lines)
+    invocation.streams.stdout.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    invocation.streams.stdout.flush()
+    return 0 if healthy else 1

