@@ -10,6 +10,7 @@ from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.model import file_of
 from sowctl.config.rules.globs import covers
+from sowctl.config.rules.measures import affordable
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Step, Survey
 
@@ -109,12 +110,15 @@ def publish_loop(node: Node, survey: Survey) -> Iterator[Problem]:
     triggers: list[Step] = []
     for step in survey.steps:
         if step.action.find("If") is None:
-            if step.module == "amps-action-do-publish-message" and (topic := _topic(step)):
-                graph.setdefault(step.action, []).append(topic)
+            if step.module == "amps-action-do-publish-message" and (published := _topic(step)):
+                graph.setdefault(step.action, []).append(published)
             elif _triggers(step):
                 triggers.append(step)
-    for published in {topic for topics in graph.values() for topic in topics}:
-        graph[published] = [on.action for on in triggers if _starts(on, published, survey)]
+    topics = {topic for followers in graph.values() for topic in followers}
+    if not affordable(len(topics), len(triggers)):
+        return
+    for topic in topics:
+        graph[topic] = [on.action for on in triggers if _starts(on, topic, survey)]
     reported: set[Node] = set()
     for loop in _loops([on.action for on in triggers], graph):
         actions = [member for member in loop if isinstance(member, Node)]
@@ -181,6 +185,8 @@ def removes_needed_files(node: Node, survey: Survey) -> Iterator[Problem]:
     if not removals:
         return
     needed = list(_needed(survey))
+    if not affordable(len(removals), len(needed)):
+        return
     for _, pattern in removals:
         if "{{" in pattern.text:
             continue

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern, search_of
-from sowctl.config.rules.measures import interval, size, switch, within
+from sowctl.config.rules.measures import affordable, interval, size, switch, within
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 from sowctl.errors import ConfigError
 
 USUAL_FLUSH = 100_000_000
 EXAMPLES = 3
+TRIES = 1000
 
 
 def size_for_production(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -81,6 +82,8 @@ def unanchored_name(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     if not survey.regex_topics:
         return
+    names = [name for name, _ in survey.journal if is_pattern(name)]
+    hard = sum(not _is_dotted(name) for name in names)
     known: dict[str, str] = {}
     recorded = set(survey.journal)
     own = [entry for entry in survey.entries if entry.kind not in ("View", "ConflatedTopic")]
@@ -91,7 +94,9 @@ def unanchored_name(node: Node, survey: Survey) -> Iterator[Problem]:
         if kind not in known:
             others = {e.name for e in own if e.type == kind and (e.name, kind) not in recorded}
             known[kind] = "\n".join(sorted(others))
-        found = _surprises(name.text, known[kind])
+        dotted = _is_dotted(name.text)
+        few = affordable(len(names), len(own), 1) if dotted else affordable(hard, len(own))
+        found = _surprises(name.text, known[kind] if few else "")
         if found:
             message = (
                 f"journal Name '{name.text}' is an unanchored regex; it also matches {', '.join(map(repr, found))}"
@@ -101,7 +106,7 @@ def unanchored_name(node: Node, survey: Survey) -> Iterator[Problem]:
 
 def _surprises(pattern: str, names: str) -> list[str]:
     """Names that a pattern matches and its text does not suggest: of the file's lines, else an invented one."""
-    if not is_pattern(pattern.replace(".", "")):
+    if _is_dotted(pattern):
         return _dotted(pattern, names)
     if "|" in pattern or pattern.startswith("^") or pattern.endswith("$") or not any(_open(pattern)):
         return []
@@ -115,6 +120,11 @@ def _surprises(pattern: str, names: str) -> list[str]:
         return [invented] if not is_pattern(plain) and loose(invented) and not strict(invented) else []
     except ConfigError:
         return []
+
+
+def _is_dotted(pattern: str) -> bool:
+    """Whether a pattern is plain text but for its dots."""
+    return not is_pattern(pattern.replace(".", ""))
 
 
 def _open(pattern: str) -> tuple[bool, bool]:
@@ -137,7 +147,9 @@ def _dotted(pattern: str, names: str) -> list[str]:
     offset, rarest = min(parts, key=lambda pair: names.count(pair[1]))
     found: list[str] = []
     position = names.find(rarest, offset)
-    while position >= 0 and len(found) < EXAMPLES:
+    for _ in range(TRIES):
+        if position < 0 or len(found) == EXAMPLES:
+            break
         start, end = position - offset, position - offset + len(pattern)
         if all(names.startswith(part, start + at) for at, part in parts) and "\n" not in names[start:end]:
             line = names[names.rfind("\n", 0, start) + 1 : (names.find("\n", start) + 1 or len(names) + 1) - 1]
@@ -147,7 +159,7 @@ def _dotted(pattern: str, names: str) -> list[str]:
 
 
 def _anchored(pattern: str) -> str:
-    if not is_pattern(pattern.replace(".", "")):
+    if _is_dotted(pattern):
         escaped = pattern.replace(".", "\\.")
         return f"^{escaped}$"
     before, behind = _open(pattern)

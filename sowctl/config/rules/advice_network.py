@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
-from sowctl.config.rules.measures import interval, interval_text, size, size_text
+from sowctl.config.rules.measures import affordable, interval, interval_text, size, size_text
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 
@@ -93,7 +93,7 @@ def _lacking(destination: Node, survey: Survey) -> str | None:
     sent = [(topic.value("Name") or "", topic.value("MessageType")) for topic in topics]
     exact = set(sent)
     patterns = [pair for pair in sent if survey.regex_topics and is_pattern(pair[0])]
-    for entry in survey.entries:
+    for entry in survey.entries if affordable(len(patterns), len(survey.entries)) else ():
         if entry.kind not in ("Topic", "Queue") or (entry.name, entry.type) in exact:
             continue
         if survey.journalled(entry.name, entry.type) and not any(

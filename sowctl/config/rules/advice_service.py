@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.rules.globs import covers
+from sowctl.config.rules.measures import affordable
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 
@@ -49,7 +50,8 @@ def logs_grow(node: Node, survey: Survey) -> Iterator[Problem]:
         for step in survey.doing("do-remove-files", "do-compress-files")
         if (pattern := step.option("Pattern")) is not None
     ]
-    for target in node.all("Target"):
+    targets = list(node.all("Target"))
+    for target in targets if affordable(len(targets), len(patterns)) else ():
         file = target.find("FileName")
         if file is None or not file.text or (target.value("Protocol") or "").lower() not in ("file", "gzip"):
             continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
-from sowctl.config.rules.measures import DAY, HOUR, SECOND, count, interval, interval_text
+from sowctl.config.rules.measures import DAY, HOUR, SECOND, affordable, count, interval, interval_text
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Entry, Survey
 
@@ -60,13 +60,28 @@ def lost_on_restart(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``<Durability>transient</Durability>`` in ``positions``, and no such Topic in TransactionLog.
     Instead: add the topic to TransactionLog, or make it persistent.
     """
-    if not _transient(node) or not survey.whole:
+    if not survey.whole or not _comparable(survey):
         return
-    name, kind = node.value("Name", "Topic") or "", node.value("MessageType") or ""
-    lifetime = interval(node.find("Expiration"))
-    if name and kind and not survey.journalled(name, kind) and not (lifetime and lifetime <= SHORT_LIVED):
-        message = f"transient topic '{name}' is not journaled: its contents are lost on restart"
-        yield Problem(node, message, "add it to TransactionLog, or make it persistent with a FileName")
+    for entry in survey.entries:
+        lifetime = interval(entry.node.find("Expiration"))
+        if (
+            entry.kind == "Topic"
+            and entry.name
+            and entry.type
+            and _transient(entry.node)
+            and not survey.journalled(entry.name, entry.type)
+            and not (lifetime and lifetime <= SHORT_LIVED)
+        ):
+            message = f"transient topic '{entry.name}' is not journaled: its contents are lost on restart"
+            yield Problem(entry.node, message, "add it to TransactionLog, or make it persistent with a FileName")
+
+
+def _comparable(survey: Survey) -> bool:
+    """Whether asking for each topic whether it is journaled takes no more than moments."""
+    patterns = [name for name, _ in survey.journal if is_pattern(name)]
+    hard = sum(is_pattern(name.replace(".", "").strip("^*$")) for name in patterns)
+    topics = len(survey.entries)
+    return affordable(len(patterns), topics, 1) and affordable(hard, topics)
 
 
 def file_ignored(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -91,7 +106,7 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add the topic to TransactionLog, if any of this is needed. Where a file has no TransactionLog at all, the
     first topic stands for all.
     """
-    if not survey.whole:
+    if not survey.whole or not _comparable(survey):
         return
     logged = any(True for _ in survey.nodes("TransactionLog"))
     missing = [entry for entry in survey.entries if _missing(entry, survey)]

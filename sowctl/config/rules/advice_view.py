@@ -61,13 +61,15 @@ def _name(field: Field, joined: bool) -> tuple[str, str]:
 def _determine(grouped: set[tuple[str, str]], view: Node, survey: Survey, joined: bool) -> set[str]:
     """Add to ``grouped`` what joins make equal to it; the topics of which each group has one record."""
     equal: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    fields: dict[str, set[tuple[str, str]]] = {}
     for underlying in view.all("UnderlyingTopic"):
         for node in underlying.all("Join"):
             condition = texts.join(node)
             if condition is not None:
                 left, right = ((side.topic, str(side.path)) for side in condition)
-                equal.setdefault(left, []).append(right)
-                equal.setdefault(right, []).append(left)
+                for one, other in ((left, right), (right, left)):
+                    equal.setdefault(one, []).append(other)
+                    fields.setdefault(one[0], set()).add(one)
     missing: dict[str, set[str]] = {}
     for source in sources(view):
         for entry in survey.named(source.name, source.type or survey.entry(view).type)[:1]:
@@ -83,7 +85,7 @@ def _determine(grouped: set[tuple[str, str]], view: Node, survey: Survey, joined
         missing.get(topic, set()).discard(path)
         if topic not in whole and topic in missing and not missing[topic] and topic not in without_key:
             whole.add(topic)
-            found.update(other for other in equal if other[0] == topic)
+            found |= fields.get(topic, set())
         waiting.extend(found - grouped)
     return whole
 

@@ -18,6 +18,7 @@ SECOND, MINUTE, HOUR, DAY = (INTERVALS[unit] for unit in ("s", "m", "h", "d"))
 interval_text = format_interval
 DEFAULT_SLAB = 5 << 20
 TOO_LARGE = 1 << 62
+_BUDGET = 20_000_000
 
 
 def _read(node: Node | None, read: Callable[[str], int]) -> int | None:
@@ -54,6 +55,15 @@ def switch(node: Node | None) -> bool | None:
 def within(node: Node, low: str, high: str) -> bool:
     """Whether a readable size lies between two others, both included, be a kilobyte 1000 or 1024 bytes."""
     return out_of_bounds(Element(node.tag, "1", "bytes", low=low, high=high, bounds="S027"), node.text) is None
+
+
+def affordable(one: int, other: int, cost: int = 10) -> bool:
+    """Whether every one of a number of things may be compared with every one of another number.
+
+    ``cost`` is that of one comparison, 1 for the cheapest. No sensible file comes near the limit; a hostile one must
+    not make lint compare for minutes.
+    """
+    return one * other * cost <= _BUDGET
 
 
 def size_text(number: int) -> str:

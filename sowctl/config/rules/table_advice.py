@@ -77,7 +77,7 @@ ADVICE: tuple[Rule, ...] = (
     ),
     Rule("B025", _I, "fast-source", "SOW/View", (("AMPSConfig", "advice_view.fast_source"),)),
     Rule("B026", _I, "join-fans-out", "SOW/View/UnderlyingTopic/Join", (("View", "advice_view.join_fans_out"),)),
-    Rule("B027", _W, "lost-on-restart", "SOW/Topic", (("Topic", "advice_topic.lost_on_restart"),)),
+    Rule("B027", _W, "lost-on-restart", "SOW/Topic", (("AMPSConfig", "advice_topic.lost_on_restart"),)),
     Rule("B028", _I, "file-of-transient-topic", "SOW/Topic/FileName", (("Topic", "advice_topic.file_ignored"),)),
     Rule("B029", _W, "deletes-everything", "Actions/Action/Do", (("AMPSConfig", "advice_actions.deletes_everything"),)),
     Rule("B030", _W, "dangerous-command", "Actions/Action/Do", (("AMPSConfig", "advice_actions.dangerous_command"),)),
