@@ -117,18 +117,21 @@ class _Run:
         options = self._options
         if options.projection is not None or options.sow_keys is not None or self._after is not None:
             return sum(map(len, self.batches()))
-        total = 0
+        skip, left, total = options.skip_n or 0, options.top_n, 0
         with closing(self._scans()) as scans:  # type: ignore[type-var]
             for source, matcher, scan, numbers in scans:
-                counted = scan.count(matcher) if scan is not None else None
+                assert scan is not None
+                counted = scan.count(matcher)
                 if counted is None:
-                    assert scan is not None
                     counted = sum(len(keys) for keys, _ in scan.matching(matcher, options.batch_size, numbers))
                 else:
                     numbers.examined, numbers.matched = cast(CurrentSource, source).visible_records(), counted
-                total += counted
-        total = max(total - (options.skip_n or 0), 0)
-        return total if options.top_n is None else min(total, options.top_n)
+                passed = min(skip, counted)
+                numbers.returned = counted - passed if left is None else min(counted - passed, left)
+                skip -= passed
+                left = None if left is None else left - numbers.returned
+                total += numbers.returned
+        return total
 
     def plans(self) -> list[Plan]:
         """How each topic is read."""

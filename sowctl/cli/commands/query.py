@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from sowctl.cli import queryoptions as asking
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
+from sowctl.cli.declare import Argument
 from sowctl.cli.options import (
     At,
     Columns,
@@ -41,55 +42,27 @@ def run(
     target: Target,
     expression: Annotated[str | None, Argument("FILTER", "same as --filter")] = None,
     filter: Filter = None,
-    order_by: Annotated[
-        str | None, option("--order-by", "-o", help="such as '/price DESC, /id'; default key order", metavar="LIST")
-    ] = None,
-    top_n: Annotated[
-        int | None, option("--top-n", "-n", help="at most so many records", metavar="COUNT", minimum=0)
-    ] = None,
-    skip_n: Annotated[
-        int | None, option("--skip-n", help="leave out so many first", metavar="COUNT", minimum=0)
-    ] = None,
+    order_by: asking.OrderBy = None,
+    top_n: asking.TopN = None,
+    skip_n: asking.SkipN = None,
     sow_key: SowKeys = None,
     at: At = None,
-    select: Annotated[
-        str | None, option("--select", help="fields to print, such as '-/,+/id,+/price'", metavar="LIST")
-    ] = None,
+    select: asking.Select = None,
     message_type: MessageType = None,
     literal_topic: LiteralTopic = False,
-    count: Annotated[bool, option("--count", help="print only how many records there are")] = False,
-    statistics: Annotated[
-        bool, option("--statistics", help="say how many records were examined, matched and returned")
-    ] = False,
-    batch_size: Annotated[
-        int,
-        option("--batch-size", help="records read at a time", metavar="COUNT", minimum=1, maximum=10_000),
-    ] = 1_000,
-    sort_memory: Annotated[
-        str, option("--sort-memory", help="memory for sorting before files are used", metavar="SIZE")
-    ] = "64MB",
-    projection: Annotated[
-        str | None,
-        option("--projection", help="fields of one message per group, such as 'SUM(/qty) AS /sum'", metavar="LIST"),
-    ] = None,
-    grouping: Annotated[
-        str | None, option("--grouping", help="fields that make a group, such as '/region'", metavar="LIST")
-    ] = None,
-    after_key: Annotated[
-        str | None, option("--after-key", help="go on after this SOW key, in key order", metavar="KEY")
-    ] = None,
-    options: Annotated[
-        str | None, option("--options", help="option text, such as 'top_n=10,select=[-/,+/id]'", metavar="TEXT")
-    ] = None,
-    explain: Annotated[bool, option("--explain", help="print how the records would be found")] = False,
-    analyze: Annotated[
-        bool, option("--analyze", help="with --explain, run the query and print counts and time, too")
-    ] = False,
-    no_index: Annotated[bool, option("--no-index", help="use and build no memo indexes")] = False,
-    jobs: Annotated[
-        int | None, option("--jobs", "-j", help="processes that may read a large store", metavar="COUNT", minimum=1)
-    ] = None,
-    exit_status: Annotated[bool, option("--exit-status", help="end with status 1 if nothing is found")] = False,
+    count: asking.Count = False,
+    statistics: asking.Statistics = False,
+    batch_size: asking.BatchSize = 1_000,
+    sort_memory: asking.SortMemory = "64MB",
+    projection: asking.Projection = None,
+    grouping: asking.Grouping = None,
+    after_key: asking.AfterKey = None,
+    options: asking.OptionText = None,
+    explain: asking.Explain = False,
+    analyze: asking.Analyze = False,
+    no_index: asking.NoIndex = False,
+    jobs: asking.Jobs = None,
+    exit_status: asking.ExitStatus = False,
     format: Format = None,
     meta: Meta = False,
     columns: Columns = None,
