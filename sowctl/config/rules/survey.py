@@ -30,8 +30,6 @@ KINDS = {
 QUEUES = frozenset({"Queue", "LocalQueue", "GroupLocalQueue"})
 BUILT_IN_TYPES = frozenset({"fix", "nvfix", "xml", "json", "bflat", "msgpack", "bson", "binary"})
 TYPE_MODULES = BUILT_IN_TYPES | {"protobuf", "struct", "composite-local", "composite-global"}
-_LEGACY_DATES = ("YEAR", "MONTH", "DAY", "DATE", "DATE_UTC")
-_LEGACY_NOW = ("TIMEZONEOFFSET", "TODAY", "TODAY_UTC")
 _SUBJECTS = {
     "MessageType": ("MessageTypes", "MessageType"),
     "Transport": ("Transports", "Transport"),
@@ -212,6 +210,15 @@ class Survey:
 
         return facts_of(self.top.source.text)
 
+    def typed(self, *types: str | None) -> bool:
+        """Whether these message types are known; where not, another rule tells, and nothing follows from them."""
+        return all(type_ in self.types for type_ in types)
+
+    @cached_property
+    def all_named(self) -> bool:
+        """Whether every entry has a name; where not, the one that has none may be what something refers to."""
+        return all(entry.name for entry in self.entries)
+
     def readable(self, pattern: str) -> bool:
         """Whether this topic pattern and those of the journal can all be used; where not, S063 tells."""
         return not self.regex_topics or (self._journal_readable and _usable(pattern))
@@ -251,6 +258,7 @@ class Survey:
     @cached_property
     def functions(self) -> dict[str, Function]:
         """The functions that the file's modules add to the language, by upper-case name, for checking only."""
+        from sowctl.expressions.functions.legacy import LEGACY, LIBRARY
         from sowctl.expressions.functions.signature import function
 
         added = {
@@ -258,9 +266,8 @@ class Survey:
                 "VALUE_LOOKUP", _uncallable, "scalar scalar ...", "scalar", "", deterministic=False, lookup=True
             )
         }
-        if any("udf_legacy_compatibility" in (node.value("Library") or "") for node in self.nodes("Module")):
-            parameters = dict.fromkeys(_LEGACY_DATES, "scalar") | dict.fromkeys(_LEGACY_NOW, "")
-            added |= {name: function(name, _uncallable, kinds, "number", "") for name, kinds in parameters.items()}
+        if any(LIBRARY in (node.value("Library") or "") for node in self.nodes("Module")):
+            added |= {one.name: one for one in LEGACY}
         for node in self.nodes("Function"):
             name, count = (node.value("Name") or "").upper(), node.value("ParameterCount") or ""
             variadic = not (count.isascii() and count.isdigit() and len(count) < 4)
