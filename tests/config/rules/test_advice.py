@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from sowctl.config.validate import inspect
 from sowctl.findings import Finding
 
 Write = Callable[..., Path]
-CASES = Path(__file__).parent / "cases"
+SEEDS = Path(__file__).parents[3] / "samples/seeds"
 
 
 def advice(path: Path, *, fragment: bool = False) -> list[Finding]:
@@ -142,3 +143,17 @@ def test_two_states_of_one_instance_may_differ(write: Write) -> None:
     texts = (f"{NAMED}<Group>g</Group>{SOW}</AMPSConfig>", f"{NAMED}<Group>g</Group></AMPSConfig>")
     files = [write(text, f"{number}.xml") for number, text in enumerate(texts)]
     assert not any(f.id == "B039" for result in lint(files, environment={}) for f in result.findings)
+
+
+def test_the_advice_on_the_samples() -> None:
+    with (SEEDS / "advice.tsv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    expected = {(row["file"], row["level"], row["rule"], int(row["line"])) for row in rows}
+    environment = {"RECOVER_FROM": "2026-01-02T03:04:05Z"}
+    found = {
+        (path.name, f.level.name.lower(), f.id, f.place.line)
+        for path in SEEDS.glob("*.xml")
+        for f in inspect(path, environment=environment)
+        if f.id[0] == "B"
+    }
+    assert found == expected
