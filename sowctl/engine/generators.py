@@ -109,7 +109,7 @@ def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) ->
         "SOW-PUB-010",
         f"topic {topic.name!r} has a key generator, and nothing here stands in for its module {name!r}",
         place=str(topic.key_generator.place),
-        hint=f"install a Python package that registers {name!r} in the group {KEY_GENERATORS}; sowctl man plugins",
+        hint=f"install a Python package that registers {name!r} in the group {KEY_GENERATORS}; see sowctl-plugins(7)",
     )
 
 

@@ -1,0 +1,125 @@
+"""``key``, ``publish --delta`` and ``functions -c`` as somebody uses them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+CONFIG = """\
+<AMPSConfig>
+  <Name>test</Name>
+  <Modules>
+    <Module><Name>dates</Name><Library>libamps_udf_legacy_compatibility.so</Library></Module>
+    <Module><Name>acme</Name><Library>libacme.so</Library></Module>
+    <Module><Name>chain</Name><Library>libamps_id_chaining_key_generator.so</Library></Module>
+  </Modules>
+  <UserDefinedFunctions>
+    <Function><Name>MID</Name><Module>acme</Module><Symbol>mid</Symbol></Function>
+  </UserDefinedFunctions>
+  <SOW>
+    <Topic>
+      <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key><FileName>sow/%n.sow</FileName>
+      <Preprocessing><Field>/number AS /id</Field></Preprocessing>
+      <Enrichment><Field>DATE_UTC(/t) AS /day HINT OPTIONAL</Field></Enrichment>
+    </Topic>
+    <Topic><Name>texts</Name><MessageType>binary</MessageType><FileName>sow/%n.sow</FileName></Topic>
+    <Topic>
+      <Name>chains</Name><MessageType>json</MessageType><FileName>sow/%n.sow</FileName>
+      <KeyGenerator><Module>chain</Module><Options><Key>/id</Key><Key>/parent</Key></Options></KeyGenerator>
+    </Topic>
+    <Topic>
+      <Name>foreign</Name><MessageType>json</MessageType><FileName>sow/%n.sow</FileName>
+      <KeyGenerator><Module>acme</Module></KeyGenerator>
+    </Topic>
+  </SOW>
+</AMPSConfig>
+"""
+NOON = {"SOWCTL_NOW": "2026-01-05T12:00:00Z"}
+
+
+@pytest.fixture
+def shop(cli: Cli) -> Cli:
+    Path("sowctl.xml").write_text(CONFIG)
+    return cli
+
+
+def test_key_tells_what_publish_would_do(shop: Cli) -> None:
+    result = shop("key", "orders", stdin=b'{"number":7}\n{"number":"x"}\n')
+    rows = [json.loads(line) for line in result.out.splitlines()]
+    assert (result.status, [row["texts"] for row in rows]) == (0, [["7"], ["x"]])
+    assert {row["key_domain"] for row in rows} == {"orders"}
+    assert not Path("sow").exists()
+    shop("publish", "orders", stdin=b'{"number":7}\n')
+    record = json.loads(shop("query", "orders", "--meta").out)
+    assert record["sow_key"] == rows[0]["sow_key"]
+    assert len(rows[0]["check_word"]) == 16
+
+
+def test_key_says_who_has_none_and_goes_on(shop: Cli) -> None:
+    result = shop("key", "orders", stdin=b'{"x":1}\nnonsense\n{"number":7}\n')
+    assert (result.status, len(result.out.splitlines())) == (3, 1)
+    assert "SOW-PUB-002" in result.err
+    assert "(standard input):2" in result.err
+
+
+def test_key_knows_every_mode(shop: Cli) -> None:
+    row = json.loads(shop("key", "texts", "--sow-key", "ABC", stdin=b"\x00\n").out)
+    assert (row["user_key"], row["key_domain"], row["texts"]) == ("ABC", None, ["ABC"])
+    assert shop("key", "texts", stdin=b"x\n").status == 3
+    rows = shop("key", "chains", stdin=b'{"id":1}\n{"id":2,"parent":1}\n{"id":3}\n').out.splitlines()
+    first, second, third = (json.loads(line)["sow_key"] for line in rows)
+    assert first == second != third
+    assert not Path("sow").exists()
+    table = shop("key", "orders", "--format", "table", stdin=b'{"number":7}\n').out
+    assert table.split()[:5] == ["sow_key", "user_key", "key_domain", "texts", "check_word"]
+
+
+def test_a_generator_that_is_not_there(shop: Cli) -> None:
+    for command in ("key", "publish"):
+        result = shop(command, "foreign", stdin=b'{"id":1}\n')
+        assert result.status == 4
+        assert "SOW-PUB-010" in result.err
+        assert "sowctl.key_generators" in result.err
+
+
+def test_deltas_of_the_command_line(shop: Cli) -> None:
+    shop("publish", "orders", stdin=b'{"number":7,"q":{"bid":1,"ask":2},"t":0}\n')
+    result = shop("publish", "orders", "--delta", "--tee", stdin=b'{"number":7,"q":{"bid":3},"t":86400}\n')
+    merged = {"number": 7, "q": {"bid": 3, "ask": 2}, "t": 86400, "id": 7, "day": 19700102}
+    assert json.loads(result.out) == json.loads(shop("query", "orders").out) == merged
+    refused = shop("publish", "orders", "--delta", "--update-only", stdin=b'{"number":8}\n')
+    assert (refused.status, "SOW-PUB-018" in refused.err) == (3, True)
+    shop("publish", "orders", "--delta", "--delta-null", "set", stdin=b'{"number":7,"q":null}\n')
+    assert json.loads(shop("query", "orders").out)["q"] is None
+
+
+def test_options_of_deltas_need_deltas(shop: Cli) -> None:
+    assert shop("publish", "orders", "--update-only", stdin=b"").status == 2
+    assert shop("publish", "orders", "--delta-null", "set", stdin=b"").status == 2
+    envelope = b'{"command":"delta_publish","data":{"number":7}}\n'
+    result = shop("publish", "orders", "--framing", "envelope", "--update-only", stdin=envelope)
+    assert (result.status, "SOW-PUB-018" in result.err) == (3, True)
+
+
+def test_filters_know_the_functions_of_the_configuration(shop: Cli) -> None:
+    shop("publish", "orders", stdin=b'{"number":7,"t":0}\n{"number":8,"t":86400}\n')
+    assert json.loads(shop("query", "orders", "--filter", "DAY(/t) = 2").out)["number"] == 8
+    result = shop("query", "orders", "--filter", "MID(/t) = 2")
+    assert (result.status, "SOW-ENG-060" in result.err) == (4, True)
+
+
+def test_functions_of_a_configuration(shop: Cli) -> None:
+    plain = shop("functions")
+    assert "DATE_UTC" not in plain.out
+    added = shop("functions", "-c", "sowctl.xml")
+    assert added.out.startswith(plain.out)
+    assert "Functions of the configuration's modules:" in added.out
+    assert "DATE_UTC(n)" in added.out
+    assert "SOW-ENG-060" in added.err
+    assert shop("functions", "date_utc").status == 1
+    described = shop("functions", "date_utc", environ={"SOWCTL_CONFIG": "sowctl.xml"})
+    assert (described.status, "UTC" in described.out) == (0, True)
