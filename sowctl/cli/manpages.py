@@ -33,7 +33,10 @@ FILES = (
     ("NAME.sow", "A store: the last message per key of one topic; see sow-store(5)."),
     ("INSTANCE.NNNNNNNNNN.journal", "A file of the transaction log; see sow-journal(5)."),
 )
-RELATED = "sow-config(5), sow-store(5), sow-journal(5), sowctl-expressions(7), sowctl-lint(7), sowctl-messages(7)"
+RELATED = (
+    "sow-config(5), sow-store(5), sow-journal(5), sowctl-expressions(7), sowctl-lint(7), sowctl-messages(7), "
+    "sowctl-plugins(7)"
+)
 
 
 def main_page() -> Page:
