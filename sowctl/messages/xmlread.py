@@ -1,175 +1,114 @@
-"""Fields of XML payloads read by path: one parse per payload, of which only what some path leads to is kept.
+"""Fields of XML payloads read by path; one parse per payload (``sowctl-expressions(7)``, IDENTIFIERS).
 
-Used by :mod:`sowctl.messages.xmltype`; the mapping is that of ``sowctl-expressions(7)``, IDENTIFIERS.
+Used by :mod:`sowctl.messages.xmltype`. The parser hands its events to the tree builder of the standard library without
+any Python in between: a whole tree costs less than handlers of our own that keep only what is wanted.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
+from xml.etree.ElementTree import Element, TreeBuilder
 
-from sowctl.messages.xmlparse import MAX_XML_DEPTH, SPACE, new_parser, run, too_deep
+from sowctl.messages.base import PayloadRefused
+from sowctl.messages.xmlparse import MAX_XML_DEPTH, SPACE, check, new_parser, run
 from sowctl.values.compare import numeric_reading
 from sowctl.values.fields import Number, Scalar, Slot, SlotValue, Values
 from sowctl.values.paths import Path, Step
 
-_NO_ATTRIBUTES: dict[str, str] = {}
-
-
-class Wanted:
-    """One place in documents that some path passes or ends at."""
-
-    __slots__ = ("below", "ends")
-
-    def __init__(self) -> None:
-        self.below: dict[str, Wanted] = {}
-        self.ends = False
-
-
-class Element:
-    """An element on the way of some path, with what of it is wanted."""
-
-    __slots__ = ("attributes", "below", "filled", "texts", "wanted")
-
-    def __init__(self, wanted: Wanted, attributes: dict[str, str]) -> None:
-        self.wanted = wanted
-        self.attributes = attributes
-        self.below: dict[str, list[Element]] = {}
-        self.texts: list[str] = []
-        self.filled = bool(attributes)
-        """Whether it counts as an object with members."""
-
+_SIMPLE = re.compile(r"[\w:-]+").fullmatch
+"""Names that ``findall`` takes for names."""
 
 Node: TypeAlias = Element | str
-Read: TypeAlias = Callable[[Element], SlotValue]
+"""An element, or the text of an attribute."""
 
 
-def wanted_of(paths: Sequence[Path]) -> Wanted:
-    """What a set of paths needs of a document."""
-    top = Wanted()
-    for path in paths:
-        place = top
-        for name in path.names:
-            if name.startswith("@"):
-                break
-            place = place.below.setdefault(name, Wanted())
-        else:
-            place.ends = True
-    return top
-
-
-def document_reader(wanted: Wanted) -> Callable[[bytes], Element]:
-    """What reads one payload into the element above its root. It raises PayloadRefused."""
-    stack: list[Element] = []
-    skipped = 0
-    """Elements that are open below one that no path wants, that one included."""
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal skipped
-        if skipped:
-            skipped += 1
-        else:
-            parent = stack[-1]
-            parent.filled = True
-            place = parent.wanted.below.get(name)
-            if place is None:
-                skipped = 1
-            else:
-                element = Element(place, attributes)
-                stack.append(element)
-                parent.below.setdefault(name, []).append(element)
-        if len(stack) + skipped > _DEEPEST:
-            raise too_deep()
-
-    def end(name: str) -> None:
-        nonlocal skipped
-        if skipped:
-            skipped -= 1
-        else:
-            stack.pop()
-
-    def text(data: str) -> None:
-        if not skipped and stack[-1].wanted.ends:
-            stack[-1].texts.append(data)
-
-    def read(payload: bytes) -> Element:
-        nonlocal skipped
-        top = Element(wanted, _NO_ATTRIBUTES)
-        stack[:] = [top]
-        skipped = 0
-        parser = new_parser()
-        parser.StartElementHandler = start
-        parser.EndElementHandler = end
-        parser.CharacterDataHandler = text
+def read_document(payload: bytes) -> Element:
+    """The root element of one payload. Raises PayloadRefused."""
+    builder = TreeBuilder()
+    parser = new_parser()
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.data
+    try:
         run(parser, payload)
-        return top
+    except PayloadRefused:
+        check(payload)
+        raise
+    root: Element = builder.close()
+    if payload.count(b"<") > MAX_XML_DEPTH and _is_deep(root):
+        check(payload)
+    return root
 
-    return read
+
+def _is_deep(root: Element) -> bool:
+    level = [root]
+    for _ in range(MAX_XML_DEPTH):
+        level = [below for element in level for below in element]
+        if not level:
+            return False
+    return True
 
 
-_DEEPEST = MAX_XML_DEPTH + 1
-
-
-def reader(slot: Slot) -> Read:
-    """What finds the value of ``slot`` in a document."""
+def reader(slot: Slot) -> Callable[[Element], SlotValue]:
+    """What finds the value of ``slot`` below a root element."""
     steps, text, listed = slot.path.steps, slot.text, slot.listed
 
-    def general(top: Element) -> SlotValue:
-        items, dropped = value_list(resolve(top, steps))
+    def general(root: Element) -> SlotValue:
+        items, dropped = value_list(resolve(root, steps))
         if listed or dropped or len(items) > 1:
             return Values(tuple([inferred(item, text=text) for item in items]), dropped)
         return inferred(items[0], text=text) if items else None
 
-    if listed or any(step.index is not None for step in steps):
+    first, *above = slot.path.names
+    if listed or not above or any(step.index is not None for step in steps) or not all(map(_SIMPLE, above)):
         return general
-    *above, last = slot.path.names
-    attribute = last[1:] if last.startswith("@") else None
+    last = above.pop()
 
-    def direct(top: Element) -> SlotValue:
-        node = top
-        for name in above:
-            found = node.below.get(name)
-            if found is None:
-                return None
-            if len(found) > 1:
-                return general(top)
-            node = found[0]
-        if attribute is not None:
-            return inferred(node.attributes.get(attribute), text=text)
-        found = node.below.get(last)
-        if found is None:
+    def single(root: Element) -> SlotValue:
+        if root.tag != first:
             return None
-        if len(found) > 1 or found[0].filled:
-            return general(top)
-        return inferred("".join(found[0].texts), text=text)
+        node = root
+        for name in above:
+            found = node.findall(name)
+            if len(found) != 1:
+                return general(root) if found else None
+            node = found[0]
+        found = node.findall(last)
+        if not found:
+            return None
+        node = found[0]
+        if len(found) > 1 or len(node) or node.attrib:
+            return general(root)
+        return inferred(node.text, text=text) if node.text else None
 
-    return direct
+    return single
 
 
 def key_reader(path: Path) -> Callable[[Element], bytes | None]:
     """What finds the key text at ``path``: the text of the first value as it stands, None for NULL."""
     steps = path.steps
 
-    def read(top: Element) -> bytes | None:
-        items = value_list(resolve(top, steps))[0]
+    def read(root: Element) -> bytes | None:
+        items = value_list(resolve(root, steps))[0]
         return items[0].encode() if items and items[0].strip(SPACE) else None
 
     return read
 
 
-def resolve(top: Element, steps: Sequence[Step]) -> list[Node]:
-    """The elements and texts of attributes that a path reaches."""
-    nodes: list[Node] = [top]
-    for step in steps:
-        found: list[Node] = []
-        name = step.name[1:] if step.name.startswith("@") else None
-        for node in nodes:
-            if isinstance(node, str):
-                continue
-            if name is None:
-                found.extend(node.below.get(step.name, ()))
-            elif name in node.attributes:
-                found.append(node.attributes[name])
+def resolve(root: Element, steps: Sequence[Step]) -> Sequence[Node]:
+    """The elements and texts of attributes that a path reaches; its first step is the root element."""
+    first = steps[0]
+    nodes: Sequence[Node] = [root] if root.tag == first.name and not first.index else []
+    for step in steps[1:]:
+        name = step.name
+        found: list[Node]
+        if name.startswith("@"):
+            name = name[1:]
+            found = [node.attrib[name] for node in nodes if not isinstance(node, str) and name in node.attrib]
+        else:
+            found = [below for node in nodes if not isinstance(node, str) for below in node if below.tag == name]
         nodes = found if step.index is None else found[step.index : step.index + 1]
     return nodes
 
@@ -181,18 +120,18 @@ def value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
     for node in nodes:
         if isinstance(node, str):
             items.append(node)
-            continue
-        text = "".join(node.texts)
-        dropped |= node.filled
-        if not node.filled or text.strip(SPACE):
-            items.append(text)
+        elif len(node) or node.attrib:
+            dropped = True
+            text = "".join([node.text or "", *[below.tail or "" for below in node]])
+            if text.strip(SPACE):
+                items.append(text)
+        else:
+            items.append(node.text or "")
     return items, dropped
 
 
-def inferred(value: str | None, *, text: bool) -> Scalar:
+def inferred(value: str, *, text: bool) -> Scalar:
     """A value: NULL if it is blank, a number if it reads as one, else its text. ``text``: keep that of numbers."""
-    if not value:
-        return None
     number = numeric_reading(value)
     if number is None:
         return value if value.strip(SPACE) else None

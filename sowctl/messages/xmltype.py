@@ -21,7 +21,7 @@ from sowctl.messages.base import (
 )
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.xmlparse import check
-from sowctl.messages.xmlread import document_reader, key_reader, reader, wanted_of
+from sowctl.messages.xmlread import key_reader, read_document, reader
 from sowctl.messages.xmltree import Document, parse_document
 from sowctl.values.fields import Refusal, Slot, Write
 from sowctl.values.paths import Path
@@ -41,23 +41,21 @@ class XmlType:
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: one parse per payload."""
-        read = document_reader(wanted_of([slot.path for slot in slots]))
         readers = [reader(slot) for slot in slots]
 
         def row(payload: bytes) -> tuple[object, ...]:
-            top = read(payload)
-            return tuple([one(top) for one in readers])
+            root = read_document(payload)
+            return tuple([one(root) for one in readers])
 
         return self._each(row, (None,) * len(readers))  # type: ignore[arg-type]
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values, as they stand in the payload."""
-        read = document_reader(wanted_of(paths))
         readers = [key_reader(path) for path in paths]
 
         def texts(payload: bytes) -> tuple[bytes | None, ...]:
-            top = read(payload)
-            return tuple([one(top) for one in readers])
+            root = read_document(payload)
+            return tuple([one(root) for one in readers])
 
         return self._each(texts, (None,) * len(readers))
 

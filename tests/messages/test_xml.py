@@ -155,6 +155,14 @@ def test_a_refused_payload_costs_its_neighbours_nothing() -> None:
     assert [refusal.index for refusal in refusals] == [1]
 
 
+@pytest.mark.parametrize("name", ["a.b", "a-b", "é", "n:a", "_x.y-z"])
+def test_names_are_names_whatever_they_hold(name: str) -> None:
+    payload = f"<r><{name} k='v'>5</{name}><other.a>1</other.a></r>"
+    assert one(payload, f"/r/{name}") == Values((5,), True)
+    assert one(payload, f"/r/{name}/@k") == "v"
+    assert one(payload.replace(" k='v'", ""), f"/r/{name}") == 5
+
+
 def test_sixty_four_levels_are_read() -> None:
     payload = b"<a>" * 64 + b"5" + b"</a>" * 64
     assert XML.check([payload]) == []
