@@ -129,7 +129,8 @@ def admin_open(node: Node, survey: Survey) -> Iterator[Problem]:
         return
     host, _, port = address.text.rpartition(":")
     modules = [section.value("Module") or "" for place in (node, survey.top) for section in place.all("Authentication")]
-    if host in ("", "0.0.0.0", "[::]") and all(name in ("", "amps-default-authentication-module") for name in modules):
+    everywhere = port.isdecimal() and host in ("", "0.0.0.0", "[::]")
+    if everywhere and all(name in ("", "amps-default-authentication-module") for name in modules):
         message = f"Admin listens on all addresses ({address.text}) without Authentication"
         yield Problem(address, message, f"write localhost:{port}, or add <Authentication>")
 
