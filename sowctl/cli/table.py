@@ -55,6 +55,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("lint", "lint", "report errors, warnings and advice about configurations", CONFIGURATION),
     Command("config show", "config_show", "print a configuration resolved, with defaults and origins", CONFIGURATION),
     Command("config diff", "config_diff", "compare two configurations by what they mean", CONFIGURATION),
+    Command("config init", "config_init", "make a small configuration from options or answers", CONFIGURATION),
     Command("config schema", "config_schema", "list the elements that a configuration may have", CONFIGURATION),
     Command("doctor", "doctor", "say whether everything that commands need is here, and which Java", SELF),
     Command("demo", "demo", "make a small instance with data to try the commands on", SELF),

@@ -24,6 +24,7 @@ _OPEN = Element("", "0..n", "free")
 _CONDITIONAL = frozenset(
     {
         *(("Transport", tag) for tag in ("MessageDiskPath", "ClientMaxCapacity", "PerMessageDeflate")),
+        *(("MessageType", f"{what}Separator") for what in ("Field", "Header", "Message")),
         ("MessageType", "AMPSVersionCompliance"),
         ("MessageType", "EarlyTerminationOptimization"),
     }

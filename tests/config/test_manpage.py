@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.config.actions import EQUIVALENTS
+from sowctl.config.elementpage import BEGIN, renewed
 from sowctl.config.elements.element import walk
 from sowctl.config.elements.instance import INSTANCE
+from sowctl.config.elements.modules import ACTION_MODULES
 from sowctl.config.problems import code_of
 
 PAGE = Path(__file__).parents[2] / "man" / "sow-config.5"
@@ -38,6 +41,33 @@ def test_the_codes_are_those_of_the_page() -> None:
     for family, number, code in re.findall(r"\.BR ([XSFR]) (\d{3})\n(?:is )?(SOW-CFG-\d{3})", text):
         assert code_of(family + number) == code
     assert "SOW-CFG-320" in text
+
+
+def test_the_tables_are_fresh() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert BEGIN in page
+    assert page == renewed(page), "run python -m sowctl.config.elementpage man/sow-config.5"
+
+
+def test_other_names_retired_elements_and_options_of_actions_are_listed() -> None:
+    text = words()
+    for _, row in walk(INSTANCE):
+        for name, rule in row.synonyms:
+            assert f"{name}\t{row.tag}\t{rule or ''}\n" in text
+        if row.retired:
+            assert f"{row.tag}\t{row.retired}\n" in text
+    for modules in ACTION_MODULES.values():
+        for name, module in modules.items():
+            assert name.removeprefix("amps-action-") + "\t" in text
+            assert all(f"{option}*" in text for option in module.required)
+
+
+def test_every_command_that_does_what_an_action_does_is_named() -> None:
+    text = words().replace("\\fB", "").replace("\\fR", "")
+    for module, pattern in EQUIVALENTS.items():
+        command = " ".join(pattern.split()[:2])
+        assert f"{module.removeprefix('amps-action-')}\t{command} " in text
+        assert (Path(__file__).parents[2] / "man" / f"{command.replace(' ', '-')}.1").is_file()
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

@@ -1,0 +1,118 @@
+"""``sowctl config init``: a first configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from sowctl.config.initial import Answers, InitialTopic
+
+EXAMPLES = (
+    "sowctl config init new.xml --topic orders=/orderId --topic customers=/customerId",
+    "sowctl config init - --topic fills=/orderId,/line --message-type nvfix --no-journal",
+    "sowctl config init quotes.xml --name desk --topic '[xml].[/quotes]=/quote/@id' --journal ./log",
+)
+
+
+def run(
+    invocation: Invocation,
+    file: Annotated[
+        str, Argument("CONFIG", "the file to make; - for standard output; default sowctl.xml", complete="file")
+    ] = "sowctl.xml",
+    topic: Annotated[
+        list[str] | None,
+        option("--topic", help="a topic: NAME, NAME=/key,/key or [type].[name]=/key; may be repeated", metavar="TOPIC"),
+    ] = None,
+    key: Annotated[
+        list[str] | None, option("--key", help="a key field of topics that name none; may be repeated", metavar="PATH")
+    ] = None,
+    message_type: Annotated[
+        str, option("--message-type", help="the type of topics that name none", metavar="TYPE")
+    ] = "json",
+    name: Annotated[
+        str | None, option("--name", help="the name of the instance; default that of the directory", metavar="NAME")
+    ] = None,
+    journal: Annotated[
+        str, option("--journal", help="the directory of the journals", metavar="DIR", complete="directory")
+    ] = "./journals",
+    no_journal: Annotated[bool, option("--no-journal", help="no transaction log")] = False,
+) -> int:
+    """Make a small configuration with comments, which validates and lints clean.
+
+    Without --topic the answers are asked for on a terminal. A file that exists is never replaced (status 8).
+    """
+    from sowctl.config.initial import Answers, compose, parse_topic
+    from sowctl.output.display import display
+
+    path = Path(file)
+    if file != "-" and (path.exists() or path.is_symlink()):
+        raise RefusedError("SOW-CLI-035", "the file exists", place=file, hint="name another; it is never replaced")
+    chosen = name or _name(path if file != "-" else Path("-"))
+    if topic:
+        topics = tuple(parse_topic(text, message_type, key or ()) for text in topic)
+        answers = Answers(chosen, topics, None if no_journal else journal)
+    else:
+        answers = _asked(invocation, chosen, message_type, None if no_journal else journal)
+    text = compose(answers)
+    if file == "-":
+        invocation.streams.stdout.write(text.encode())
+        return 0
+    from sowctl.cli.outfile import whole_file
+
+    with whole_file(path, force=False, seam=invocation.seam) as stream:
+        stream.write(text.encode())
+    invocation.note(f"made {display(file)}; try: sowctl -c {display(file)} info")
+    return 0
+
+
+def _name(path: Path) -> str:
+    found = "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "-" for c in path.absolute().parent.name)
+    return found.strip("-.") or "instance"
+
+
+def _asked(invocation: Invocation, name: str, message_type: str, journal: str | None) -> Answers:
+    """The answers of the person at the terminal. Raises UsageError ``SOW-CFG-064`` where there is nobody."""
+    from sowctl.cli.streams import is_terminal
+    from sowctl.config.initial import Answers, checked_name
+
+    streams = invocation.streams
+    if not (is_terminal(streams.stdin) and is_terminal(streams.stderr)):
+        raise UsageError("SOW-CFG-064", "there is no topic", hint="name one with --topic, such as orders=/orderId")
+    name = checked_name(_ask(invocation, "name of the instance", name))
+    topics: list[InitialTopic] = []
+    while (found := _topic(invocation, message_type, first=not topics)) is not None:
+        topics.append(found)
+    where = _ask(invocation, "directory of the journals, - for none", journal or "-")
+    return Answers(name, tuple(topics), None if where == "-" else where)
+
+
+def _topic(invocation: Invocation, message_type: str, *, first: bool) -> InitialTopic | None:
+    """The next topic, asked for again until it can be used; None where there is to be no other."""
+    from sowctl.config.initial import InitialTopic, checked_topic
+
+    while True:
+        name = _ask(invocation, "topic" if first else "another topic, empty for no more", "")
+        if not name and not first:
+            return None
+        kind = _ask(invocation, f"message type of {name}", message_type) if name else message_type
+        keys = _ask(invocation, "key fields, such as /id or /a,/b; empty: publishers send keys", "") if name else ""
+        try:
+            return checked_topic(InitialTopic(name, kind, tuple(k.strip() for k in keys.split(",") if k.strip())))
+        except UsageError as error:
+            invocation.warn(f"{error.message}; {error.hint or 'try again'}")
+
+
+def _ask(invocation: Invocation, question: str, default: str) -> str:
+    """One line from the terminal. Raises UsageError ``SOW-CLI-036`` where the input ends."""
+    streams = invocation.streams
+    streams.stderr.write(f"{question}{f' [{default}]' if default else ''}: ".encode("utf-8", "backslashreplace"))
+    streams.stderr.flush()
+    line = streams.stdin.readline()
+    if not line:
+        raise UsageError("SOW-CLI-036", "the input ended before all questions were answered", hint="use --topic")
+    return line.decode("utf-8", "replace").strip() or default

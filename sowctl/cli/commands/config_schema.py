@@ -1,0 +1,59 @@
+"""``sowctl config schema``: what may stand in a configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.errors import NegativeError
+
+EXAMPLES = (
+    "sowctl config schema",
+    "sowctl config schema Topic/SlabSize",
+    "sowctl config schema --format json",
+    "sowctl config schema --format relaxng > sowctl.rng",
+)
+
+
+def run(
+    invocation: Invocation,
+    element: Annotated[str | None, Argument("ELEMENT", "a name, or the end of a path; default all")] = None,
+    format: Annotated[
+        str, option("--format", "-F", help="how they are written", choices=("text", "json", "relaxng"))
+    ] = "text",
+) -> int:
+    """List the elements of a configuration, or describe one of them: value, default, unit, bounds, effect, other names.
+
+    With --format json one object a line. With --format relaxng a grammar for editors, always of everything; it says
+    at its beginning what it cannot express. What elements mean is in sow-config(5). Ends with status 1 where there is
+    no element of that name.
+    """
+    from sowctl.config import schema
+
+    if format == "relaxng":
+        from sowctl.config.relaxng import grammar
+
+        lines = list(grammar())
+    else:
+        found = list(schema.rows(element))
+        if not found:
+            raise NegativeError("SOW-CLI-034", f"there is no element {element!r}", hint=_hint(element or ""))
+        if format == "json":
+            import json
+
+            lines = [json.dumps(row.facts()) for row in found]
+        elif element is None:
+            lines = list(schema.listed(found))
+        else:
+            lines = [line for row in found for line in schema.described(row)]
+    invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode())
+    return 0
+
+
+def _hint(element: str) -> str:
+    from sowctl.config.schema import rows
+    from sowctl.config.spelling import nearest
+
+    close = nearest(element.rpartition("/")[2], dict.fromkeys(row.row.tag for row in rows()))
+    return f"did you mean {close}?" if close else "sowctl config schema lists them all"

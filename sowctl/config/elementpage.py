@@ -1,0 +1,104 @@
+"""The tables of elements in ``sow-config(5)``, as roff, made from the element table.
+
+``python -m sowctl.config.elementpage man/sow-config.5`` renews what stands between the two marks of the page; a test
+compares the committed page with a fresh run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sowctl.config.elements.element import Element, walk
+from sowctl.config.elements.instance import INSTANCE
+from sowctl.config.elements.modules import ACTION_MODULES
+from sowctl.config.schema import Row, rows, value_of
+
+BEGIN = '.\\" begin: made by sowctl.config.elementpage'
+END = '.\\" end: made by sowctl.config.elementpage'
+_KINDS = {"every": "interval or time", "usage": "percentage", "interval": "interval", "regex": "pattern"}
+_ADDED = {"LocalQueue": "Queue", "GroupLocalQueue": "Queue"}
+"""Elements with the same children as another, which are listed once."""
+
+
+def renewed(page: str) -> str:
+    """The page with fresh tables between its marks."""
+    before, _, rest = page.partition(BEGIN + "\n")
+    _, _, after = rest.partition(END + "\n")
+    return "".join((before, BEGIN, "\n", *(line + "\n" for line in tables()), END, "\n", after))
+
+
+def tables() -> Iterator[str]:
+    """The lines of all tables."""
+    yield from (".SS Elements", *_intro(), ".na", ".nh", ".TS", "l1 l1 l1 lw(27n).")
+    yield r"\fBelement\fR	\fBtimes\fR		\fBvalue; default. Meaning\fR"
+    for row in rows():
+        if not any(f"/{name}/" in f"/{row.path}" for name in _ADDED):
+            yield from _entry(row)
+    yield from (".TE", ".hy", ".ad", ".SS Other names", "Each is read like the present name; lint remarks on it.")
+    yield from (".TS", "l l l.", r"\fBold\fR	\fBpresent\fR	\fBrule\fR")
+    yield from _synonyms()
+    yield from (".TE", ".SS Retired elements", ".TS", "l l.", r"\fBelement\fR	\fBrule\fR")
+    yield from dict.fromkeys(f"{_plain(row.row.tag)}	{row.row.retired}" for row in rows() if row.row.retired)
+    yield from (".TE", ".SS Modules of actions")
+    yield "Their options; a star marks those that are required. Values are texts where nothing is said."
+    yield from (".na", ".nh", ".TS", "l lw(34n).", r"\fBmodule\fR	\fBoptions\fR")
+    for modules in ACTION_MODULES.values():
+        for name, module in modules.items():
+            options = ", ".join(_option(option, kind, module.required) for option, kind in module.options.items())
+            yield from (f"{_plain(name.removeprefix('amps-action-'))}	T{{", _plain(options) or "none", "T}")
+    yield from (".TE", ".hy", ".ad")
+
+
+def _intro() -> tuple[str, ...]:
+    return (
+        "Children are indented.",
+        "The second column says how often an element may occur; the third has",
+        ".B +",
+        "where sowctl acts on the element, rather than only checking it; the default stands behind a semicolon.",
+        "LocalQueue and GroupLocalQueue have the children of Queue.",
+        "An element below a section that is not listed is an error, a known one in the wrong place too.",
+    )
+
+
+def _entry(row: Row) -> tuple[str, ...]:
+    value = value_of(row.row)
+    if row.row.default is not None:
+        value += f"; {row.row.default}"
+    bounds = _bounds(row.row)
+    text = f"{value}{bounds}. {row.text[0].upper()}{row.text[1:]}."
+    mark = "+" if row.acted else ""
+    return (f"{'  ' * row.depth}{_plain(row.row.tag)}	{row.row.times}	{mark}	T{{", _plain(text), "T}")
+
+
+def _bounds(row: Element) -> str:
+    if row.low is not None and row.high is not None:
+        return f", {row.low} to {row.high}"
+    if row.low is not None:
+        return f", at least {row.low}"
+    return f", at most {row.high}" if row.high is not None else ""
+
+
+def _synonyms() -> Iterator[str]:
+    found: dict[tuple[str, str, str], None] = {}
+    for _, row in walk(INSTANCE):
+        for name, rule in row.synonyms:
+            found[(name, row.tag, rule or "")] = None
+    for old, present, rule in found:
+        yield f"{_plain(old)}	{_plain(present)}	{rule}"
+
+
+def _option(name: str, kind: str, required: tuple[str, ...]) -> str:
+    star = "*" if name in required else ""
+    return f"{name}{star} ({_KINDS.get(kind, kind)})" if kind else f"{name}{star}"
+
+
+def _plain(text: str) -> str:
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.write_text(renewed(target.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,147 @@
+"""A first configuration from a few answers: what ``config init`` writes. It validates and lints clean.
+
+Ruled by ``sow-config(5)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from sowctl.config.matching import is_pattern
+from sowctl.errors import UsageError
+from sowctl.values.paths import parse_path
+
+TYPES = ("json", "nvfix", "fix", "xml", "bson", "msgpack", "bflat", "binary")
+"""Message types that need no definition."""
+_TOPIC = re.compile(r"(?:\[(?P<type>[^\[\]]+)\]\.\[(?P<typed>.+?)\]|(?P<name>.+?))(?:=(?P<keys>[/\[].*))?", re.DOTALL)
+_META = re.compile(r"([.^$*+?()\[\]{}|\\])")
+
+
+@dataclass(frozen=True, slots=True)
+class InitialTopic:
+    """A topic to define; without ``keys`` publishers send a key with each message."""
+
+    name: str
+    message_type: str = "json"
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a first configuration holds; ``journal`` is the directory of the journals, None for none."""
+
+    name: str
+    topics: tuple[InitialTopic, ...]
+    journal: str | None = "./journals"
+
+
+def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ()) -> InitialTopic:
+    """A topic as an option has it: ``NAME``, ``NAME=/key,/key`` or ``[type].[name]=/key``.
+
+    ``message_type`` and ``keys`` are those of a text that says nothing else. Raises UsageError ``SOW-CFG-060``.
+    """
+    match = _TOPIC.fullmatch(text.strip())
+    if match is None:
+        raise UsageError("SOW-CFG-060", f"{text!r} is not NAME or NAME=/key,/key", hint="such as orders=/orderId")
+    own = tuple(key.strip() for key in match["keys"].split(",")) if match["keys"] else tuple(keys)
+    return checked_topic(InitialTopic(match["typed"] or match["name"], match["type"] or message_type, own))
+
+
+def checked_topic(topic: InitialTopic) -> InitialTopic:
+    """The topic itself. Raises UsageError ``SOW-CFG-060`` to ``062``, or that of a path."""
+    checked_text("topic", topic.name)
+    if topic.message_type not in TYPES:
+        raise UsageError(
+            "SOW-CFG-061", f"{topic.message_type!r} is not a built-in message type", hint=f"one of {', '.join(TYPES)}"
+        )
+    if topic.keys and topic.message_type == "binary":
+        raise UsageError("SOW-CFG-062", "messages of type binary have no fields", hint="leave the keys out")
+    for key in topic.keys:
+        parse_path(key)
+    return topic
+
+
+def checked_text(what: str, text: str) -> str:
+    """A text that can stand in XML. Raises UsageError ``SOW-CFG-060``."""
+    if not text.strip() or not text.isprintable() or "${" in text:
+        raise UsageError("SOW-CFG-060", f"{what} {text!r} cannot be used", hint="write printable characters")
+    return text
+
+
+def checked_name(text: str) -> str:
+    """A name of an instance. Raises UsageError ``SOW-CFG-060``."""
+    if any(character in "/\\$~" for character in checked_text("name", text)):
+        raise UsageError("SOW-CFG-060", f"name {text!r} cannot be used", hint="it is part of file names: no / \\ $ ~")
+    return text
+
+
+def compose(answers: Answers) -> str:
+    """The text of the configuration. Raises UsageError as :func:`checked_topic` does, or for a topic named twice."""
+    checked_name(answers.name)
+    names = [(topic.name, topic.message_type) for topic in map(checked_topic, answers.topics)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError("SOW-CFG-063", f"topic {twice[0]!r} of type {twice[1]} is named twice")
+    if not names:
+        raise UsageError("SOW-CFG-064", "there is no topic", hint="name one with --topic, such as orders=/orderId")
+    return "\n".join((*_head(answers), *_sow(answers.topics), *_log(answers), "</AMPSConfig>", ""))
+
+
+def _head(answers: Answers) -> Iterator[str]:
+    rules = ["B010" if answers.journal is not None else "B050"]
+    if any(is_pattern(topic.name) for topic in answers.topics):
+        rules.append("B020")
+    if any("/" in topic.name[1:] for topic in answers.topics):
+        rules.append("B019")
+    if " " in answers.name:
+        rules.append("B022")
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield "<!-- A configuration for sowctl; sow-config(5) describes every element. Relative paths count from here. -->"
+    yield f"<!-- sowctl: ignore {', '.join(rules)} because no server runs on it, and names are as asked for -->"
+    yield "<AMPSConfig>"
+    yield "  <!-- Part of the names of journal files: one instance per name and directory. -->"
+    yield f"  <Name>{escape(answers.name)}</Name>"
+
+
+def _sow(topics: Iterable[InitialTopic]) -> Iterator[str]:
+    yield "  <SOW>"
+    for topic in topics:
+        yield "    <Topic>"
+        yield f"      <Name>{escape(topic.name)}</Name>"
+        yield f"      <MessageType>{topic.message_type}</MessageType>"
+        if topic.keys:
+            words = "The last message per value of this field is kept."
+            if len(topic.keys) > 1:
+                words = "The last message per combination of these values is kept."
+            yield f"      <!-- {words} -->"
+            yield from (f"      <Key>{escape(key)}</Key>" for key in topic.keys)
+        else:
+            yield "      <!-- No Key: publishers send a SOW key with each message, and the last per key is kept. -->"
+        yield "      <!-- %n stands for the topic's name and type. -->"
+        yield "      <FileName>./sow/%n.sow</FileName>"
+        yield "      <!-- Records that die of age: <Expiration>7d</Expiration>. Earlier versions kept:"
+        yield "           <History><Window>1d</Window><Granularity>0s</Granularity></History>, which excludes it. -->"
+        yield "    </Topic>"
+    yield "  </SOW>"
+
+
+def _log(answers: Answers) -> Iterator[str]:
+    if answers.journal is None:
+        return
+    yield "  <!-- What is published to these topics is journalled first; stores can be rebuilt from the journals. -->"
+    yield "  <TransactionLog>"
+    yield f"    <JournalDirectory>{escape(checked_text('journal', answers.journal))}</JournalDirectory>"
+    for topic in answers.topics:
+        name = f"^{_META.sub(_literal, topic.name)}$" if is_pattern(topic.name) else topic.name
+        yield "    <Topic>"
+        yield f"      <Name>{escape(name)}</Name>"
+        yield f"      <MessageType>{topic.message_type}</MessageType>"
+        yield "    </Topic>"
+    yield "  </TransactionLog>"
+
+
+def _literal(match: re.Match[str]) -> str:
+    return "\\" + match[0]

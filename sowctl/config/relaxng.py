@@ -1,0 +1,131 @@
+"""The element table as a RELAX NG grammar, for editors that check and complete while one types.
+
+RELAX NG, because it can say that children come in any order, each as often as it may; XML Schema 1.0 cannot. What even
+it does not say stands in ``LIMITS``. Ruled by ``sow-config(5)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sowctl.config.elements.element import Element
+from sowctl.config.elements.instance import INSTANCE
+from sowctl.config.elements.meaning import meaning_of
+from sowctl.config.schema import value_of
+
+LIMITS = (
+    "An Include stands for the root of its file: what only an included file has is reported as missing.",
+    "Bounds of numbers, intervals and sizes are not checked.",
+    "Expressions, patterns, options of modules and references between elements are not looked into.",
+    "A text with a variable, ${NAME}, is right everywhere.",
+)
+"""What the grammar cannot express."""
+_BLANK = r"[ \t\r\n]*"
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+_INTERVAL = rf"{_NUMBER}([nNuUmM]?[sS]|[mMhHdDwW])?"
+_PATTERNS = {
+    "interval": _INTERVAL,
+    "expiration": f"{_INTERVAL}|{{enabled}}|{{disabled}}",
+    "expiration:queue": _INTERVAL,
+    "bytes": rf"{_NUMBER}{_BLANK}[kKmMgGtT]?([iI]?[bB])?",
+    "count": "[0-9]+[kKmM]?",
+    "byte": "[0-9]{{1,3}}",
+    "switch": "{true}|{false}|{enabled}|{disabled}",
+    "percent": rf"[0-9]{{{{1,3}}}}(\.[0-9]+)?{_BLANK}%?",
+    "octal": "[0-7]{{3,4}}",
+    "version": r"[0-9]+(\.[0-9]+){{0,3}}",
+    "field": r"[/\[](.|\n)*",
+    "address": r"(.*:)?[0-9]{{1,5}}",
+    "string": r"(.|\n)*\S(.|\n)*",
+    "path": r"(.|\n)*\S(.|\n)*",
+}
+
+
+def grammar() -> Iterator[str]:
+    """The lines of the grammar in XML syntax."""
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield "<!-- A configuration of topics and everything around them. Not expressed:"
+    yield from (f"     {line}" for line in LIMITS)
+    yield "-->"
+    yield '<grammar xmlns="http://relaxng.org/ns/structure/1.0"'
+    yield '         xmlns:a="http://relaxng.org/ns/compatibility/annotations/1.0"'
+    yield '         datatypeLibrary="http://www.w3.org/2001/XMLSchema-datatypes">'
+    yield '  <start><element name="AMPSConfig">'
+    yield from _children(INSTANCE, "", "    ")
+    yield "  </element></start>"
+    yield '  <define name="include"><zeroOrMore><element name="Include">'
+    yield '    <optional><attribute name="comment"/></optional><text/>'
+    yield "  </element></zeroOrMore></define>"
+    yield '  <define name="anything"><interleave><text/><zeroOrMore><element><anyName/>'
+    yield '    <zeroOrMore><attribute><anyName/></attribute></zeroOrMore><ref name="anything"/>'
+    yield "  </element></zeroOrMore></interleave></define>"
+    yield "</grammar>"
+
+
+def _children(row: Element, path: str, indent: str) -> Iterator[str]:
+    yield f"{indent}<interleave>"
+    yield f'{indent}  <ref name="include"/>'
+    for child in row.children:
+        yield from _repeated(child, f"{path}/{child.tag}" if path else child.tag, indent + "  ")
+    if row.kind == "open":
+        names = (name for child in row.children for name in _names(child))
+        excluded = "".join(f"<name>{name}</name>" for name in (*names, "Include"))
+        yield f"{indent}  <zeroOrMore><element><anyName><except>{excluded}</except></anyName>"
+        yield f'{indent}    <ref name="anything"/></element></zeroOrMore>'
+    yield f"{indent}</interleave>"
+
+
+def _names(row: Element) -> tuple[str, ...]:
+    return (row.tag, *(name for name, _ in row.synonyms))
+
+
+def _repeated(row: Element, path: str, indent: str) -> Iterator[str]:
+    times = {"0..1": "optional", "0..n": "zeroOrMore", "1..n": "oneOrMore"}.get(row.times)
+    inner = indent
+    if times is not None:
+        yield f"{indent}<{times}>"
+        inner = indent + "  "
+    names = _names(row)
+    chosen = f"<choice>{''.join(f'<name>{name}</name>' for name in names)}</choice>"
+    opening = f'<element name="{row.tag}">' if len(names) == 1 else f"<element>{chosen}"
+    yield f"{inner}{opening}"
+    default = "" if row.default is None else f" Default: {row.default}."
+    text = f"{meaning_of(path).text}. Value: {value_of(row)}.{default}"
+    yield f"{inner}  <a:documentation>{_escaped(text[0].upper() + text[1:])}</a:documentation>"
+    yield from _content(row, path, inner + "  ")
+    yield f"{inner}</element>"
+    if times is not None:
+        yield f"{indent}</{times}>"
+
+
+def _content(row: Element, path: str, indent: str) -> Iterator[str]:
+    if row.kind == "opaque":
+        yield f'{indent}<ref name="anything"/>'
+    elif row.kind == "mixed":
+        yield f"{indent}<choice>"
+        yield from _children(row, path, indent + "  ")
+        yield f"{indent}  {_data(_PATTERNS['string'])}"
+        yield f"{indent}</choice>"
+    elif row.kind in ("section", "open"):
+        yield from _children(row, path, indent)
+    else:
+        pattern = "|".join(f"{{{value}}}" for value in row.values) if row.kind == "enum" else _PATTERNS.get(row.kind)
+        yield f"{indent}{'<text/>' if pattern is None else _data(pattern)}"
+
+
+def _data(pattern: str) -> str:
+    """A text of this shape, white space around it aside, or one with a variable; words in braces in any case."""
+    shape = re.sub(r"\{\{|\}\}|\{([^{}]+)\}", _word, pattern)
+    whole = rf"{_BLANK}({shape}){_BLANK}|(.|\n)*\$\{{[^}}]*\}}(.|\n)*"
+    return f'<data type="string"><param name="pattern">{_escaped(whole)}</param></data>'
+
+
+def _word(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return match[0][0]
+    return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in match[1])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

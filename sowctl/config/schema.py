@@ -1,0 +1,146 @@
+"""The element table as facts: which elements there are, where, how often, with which values. For ``config schema``.
+
+Everything comes from the one table that also drives the checks, and from the lines of
+:mod:`sowctl.config.elements.meaning`. Ruled by ``sow-config(5)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from sowctl.config.elements.element import Element
+from sowctl.config.elements.instance import INSTANCE
+from sowctl.config.elements.meaning import meaning_of
+
+WORDS = {
+    "section": "section",
+    "open": "section",
+    "opaque": "free XML",
+    "mixed": "topic or Join",
+    "string": "text",
+    "text": "text",
+    "path": "path",
+    "field": "path of a field",
+    "interval": "interval",
+    "bytes": "size",
+    "count": "count",
+    "byte": "byte",
+    "switch": "switch",
+    "expiration": "interval, enabled, disabled",
+    "expiration:queue": "interval",
+    "recovery": "epoch, now, time, bookmark",
+    "recovery:queue": "epoch, now, creation, time, bookmark",
+    "address": "port, host:port",
+    "percent": "percentage",
+    "octal": "octal mask",
+    "level": "log levels",
+    "version": "version",
+    "tls": "TLS versions, spaces between",
+    "struct": "/name = code",
+    "exclude": "check names, commas between",
+    "regex": "pattern",
+    "join": "ref = ref",
+    "grouping": "path of a field",
+    "projection": "field AS /path, or a path",
+    "preprocessing": "field AS /path",
+    "enrichment": "field AS /path",
+    "enrichment:conflated": "field AS /path",
+    "priority": "expression",
+}
+"""The kinds of values in words; a kind that begins with ``filter`` is a filter."""
+UNITS = {
+    "interval": "ns us ms s m h d w",
+    "expiration": "ns us ms s m h d w",
+    "expiration:queue": "ns us ms s m h d w",
+    "bytes": "KB MB GB TB",
+    "count": "k M",
+    "percent": "%",
+}
+"""What may follow the number, by kind."""
+
+
+class Row(NamedTuple):
+    """An element at one place. ``path`` begins below AMPSConfig; ``values`` are the legal words."""
+
+    path: str
+    row: Element
+    acted: bool
+    text: str
+
+    @property
+    def depth(self) -> int:
+        """How many elements are above it."""
+        return self.path.count("/")
+
+    @property
+    def value(self) -> str:
+        """What it holds, in words."""
+        return value_of(self.row)
+
+    def facts(self) -> dict[str, Any]:
+        """Everything as plain values; what does not apply is left out."""
+        row = self.row
+        facts: dict[str, Any] = {"path": f"/AMPSConfig/{self.path}", "element": row.tag, "times": row.times}
+        facts |= {"value": self.value, "effect": "acted on" if self.acted else "checked only", "meaning": self.text}
+        optional = {
+            "values": list(row.values) or None,
+            "default": row.default,
+            "unit": UNITS.get(row.kind),
+            "minimum": row.low,
+            "maximum": row.high,
+            "synonyms": [name for name, _ in row.synonyms] or None,
+            "retired": True if row.retired is not None else None,
+        }
+        return facts | {name: value for name, value in optional.items() if value is not None}
+
+
+def value_of(row: Element) -> str:
+    """What an element holds, in words."""
+    if row.kind == "enum":
+        return ", ".join(row.values)
+    return "filter" if row.kind.startswith("filter") else WORDS[row.kind]
+
+
+def rows(wanted: str | None = None) -> Iterator[Row]:
+    """The elements in the order of the table; with ``wanted`` those of this name or path, else of this old name."""
+    found = list(_below(INSTANCE, ""))
+    if wanted is None:
+        yield from found
+        return
+    above, _, last = wanted.lower().strip("/").removeprefix("ampsconfig/").rpartition("/")
+    here = [row for row in found if _stands_in(row, above)]
+    named = [row for row in here if row.row.tag.lower() == last]
+    yield from named or [row for row in here if last in (name.lower() for name, _ in row.row.synonyms)]
+
+
+def _stands_in(row: Row, above: str) -> bool:
+    parents = row.path.lower().rpartition("/")[0]
+    return not above or f"/{parents}".endswith(f"/{above}")
+
+
+def _below(parent: Element, path: str) -> Iterator[Row]:
+    for child in parent.children:
+        here = f"{path}/{child.tag}" if path else child.tag
+        meaning = meaning_of(here)
+        yield Row(here, child, meaning.acted, meaning.text)
+        yield from _below(child, here)
+
+
+def listed(found: list[Row]) -> Iterator[str]:
+    """A line for each element: name, how often, value and default, indented by depth."""
+    names = [f"{'  ' * row.depth}{row.row.tag}" for row in found]
+    longest = max(map(len, names))
+    for name, row in zip(names, found, strict=True):
+        default = f"; {row.row.default}" if row.row.default is not None else ""
+        yield f"{name:<{longest}}  {row.row.times:<4}  {row.value}{default}"
+
+
+def described(row: Row) -> Iterator[str]:
+    """All facts about one element, a line each."""
+    facts = row.facts()
+    yield facts.pop("path")
+    del facts["element"]
+    for name, value in facts.items():
+        shown = "yes" if value is True else " ".join(value) if isinstance(value, list) else str(value)
+        yield f"  {name:<9} {shown}"

@@ -1,0 +1,116 @@
+"""The element table as facts and as a grammar: complete, and agreeing with what the checks say."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lxml import etree
+
+from sowctl.config.elements.element import walk
+from sowctl.config.elements.instance import INSTANCE
+from sowctl.config.elements.meaning import meaning_of, table
+from sowctl.config.kinds import CONTAINERS
+from sowctl.config.relaxng import grammar
+from sowctl.config.schema import described, listed, rows
+from sowctl.config.structure import TOLERATED
+
+ROOT = Path(__file__).parents[2]
+BAD = ROOT / "tests" / "config" / "bad"
+
+
+def test_every_element_is_there_once_for_each_place() -> None:
+    found = list(rows())
+    assert len(found) == sum(1 for _ in walk(INSTANCE)) - 1
+    assert len({row.path for row in found}) == len(found)
+
+
+def test_every_line_of_meaning_is_used() -> None:
+    used = {id(meaning_of(row.path)) for row in rows()}
+    assert [name for name, meaning in table().items() if id(meaning) not in used] == []
+
+
+def test_facts() -> None:
+    (row,) = rows("SOW/Topic/SlabSize")
+    assert row.facts() == {
+        "path": "/AMPSConfig/SOW/Topic/SlabSize",
+        "element": "SlabSize",
+        "times": "0..1",
+        "value": "size",
+        "effect": "acted on",
+        "meaning": "the largest payload is 64 bytes less",
+        "default": "5MB",
+        "unit": "KB MB GB TB",
+        "maximum": "1GB",
+    }
+    (durability,) = rows("duration")
+    assert durability.facts()["synonyms"] == ["Duration"]
+    assert durability.facts()["values"] == ["persistent", "transient"]
+    assert next(rows("RecordSize")).facts()["retired"] is True
+    assert "  effect    acted on" in list(described(row))
+
+
+def test_choosing() -> None:
+    assert [row.path for row in rows("/AMPSConfig/SOW/Topic/Key")] == ["SOW/Topic/Key"]
+    assert [row.path for row in rows("topic/key")] == ["SOW/Topic/Key"]
+    assert {row.path for row in rows("Topic")} == {"SOW/Topic", "TransactionLog/Topic", "Replication/Destination/Topic"}
+    assert list(rows("Nothing")) == []
+    assert list(rows("Nothing/Key")) == []
+    assert "  Topic" in " ".join(listed(list(rows())))
+
+
+@pytest.fixture(scope="module")
+def checker() -> Any:
+    return etree.RelaxNG(etree.fromstring("\n".join(grammar()).encode()))
+
+
+def wild(files: list[Path], checker: Any) -> set[str]:
+    """The names of the well-formed files that the grammar refuses."""
+    refused = set()
+    for file in files:
+        try:
+            document = etree.parse(str(file))
+        except etree.XMLSyntaxError:
+            continue
+        if not checker.validate(document):
+            refused.add(file.name)
+    return refused
+
+
+def test_the_grammar_accepts_the_samples(checker: Any) -> None:
+    samples = sorted((ROOT / "samples").rglob("*.xml"))
+    assert wild(samples, checker) == {"04-key-generator.xml"}, "that one lacks its MessageType"
+
+
+def test_the_grammar_refuses_what_the_table_refuses(checker: Any) -> None:
+    with (BAD / "expected.tsv").open(encoding="utf-8", newline="") as file:
+        expected = {row["file"]: row["rule"] for row in csv.DictReader(file, delimiter="\t")}
+    seen = {"S001", "S002", "S003", "S004", "S021", "S023", "S026", "S027", "S028", "S029", "S030", "S047", "S064"}
+    files = {BAD / name: rule for name, rule in expected.items() if rule in seen or rule == "-"}
+    assert len(files) > 8
+    for path, rule in files.items():
+        assert (wild([path], checker) == set()) == (rule == "-"), (path.name, rule)
+
+
+def test_the_grammar_accepts_configurations_in_the_wild(shared: Path, checker: Any) -> None:
+    files = sorted((shared / "conformance/configs/real").glob("*.xml"))
+    undocumented = {file.name for file in files if any(f"<{name}>" in file.read_text() for name in TOLERATED)}
+    wrong = {f"Thejuampi__amps-client-go__{number}.xml" for number in (1, 2, 3)}
+    assert wild(files, checker) <= undocumented | wrong
+
+
+def test_variables_and_includes_are_right_everywhere(checker: Any) -> None:
+    text = (
+        "<AMPSConfig><Name>${N}</Name><Include>a.xml</Include><SOW><Include comment='true'>b.xml</Include><Topic>"
+        "<Name>a</Name><SlabSize>${S}MB</SlabSize><Durability> TRANSIENT </Durability><MessageType>json</MessageType>"
+        "</Topic></SOW></AMPSConfig>"
+    )
+    assert checker.validate(etree.fromstring(text))
+    assert not checker.validate(etree.fromstring(text.replace("${S}MB", "5XB")))
+    assert not checker.validate(etree.fromstring(text.replace("TRANSIENT", "sometimes")))
+
+
+def test_only_what_is_listed_is_open() -> None:
+    assert {row.row.kind for row in rows() if row.row.children} <= CONTAINERS
