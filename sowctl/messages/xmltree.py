@@ -21,7 +21,7 @@ _TAG_END = re.compile(rb"""<[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*>""")
 class Part:
     """An element with all that stands in it: elements, and the bytes between them (text, comments, and so on)."""
 
-    __slots__ = ("attributes", "items", "name", "opening", "text")
+    __slots__ = ("attributes", "items", "name", "opening", "texts")
 
     def __init__(self, name: str, attributes: dict[str, str], opening: bytes | None = None) -> None:
         self.name = name
@@ -29,13 +29,18 @@ class Part:
         self.opening = opening
         """Its start tag as it stands in the payload; None once the attributes have changed."""
         self.items: list[Item] = []
-        self.text = ""
-        """Text and CDATA directly in it, joined."""
+        self.texts: list[str] = []
+        """Text and CDATA directly in it, as the parser hands it over."""
+
+    @property
+    def text(self) -> str:
+        """Text and CDATA directly in it."""
+        return "".join(self.texts)
 
     @property
     def blank(self) -> bool:
         """Whether it has no text of its own."""
-        return not self.text.strip(SPACE)
+        return not any(text.strip(SPACE) for text in self.texts)
 
     @property
     def is_object(self) -> bool:
@@ -134,7 +139,7 @@ class _Taker:
             self.position = self.payload.index(b">", at) + 1
 
     def characters(self, data: str) -> None:
-        self.stack[-1].text += data
+        self.stack[-1].texts.append(data)
 
     def put_away(self, at: int) -> None:
         if at > self.position or len(self.stack) == 1:

@@ -33,23 +33,22 @@ def merge(base: Part, delta: Part, set_nulls: bool) -> bool:
             changed = True
     below = delta.elements()
     if not delta.blank or (set_nulls and not below and not delta.attributes):
-        base.items[:] = delta.items
-        base.text = delta.text
+        base.items, base.texts = delta.items, delta.texts
         return True
     if not below:
         return changed
     present = base.elements()
     if not present and any(_counts(part, set_nulls) for parts in below.values() for part in parts):
-        base.items.clear()
-        base.text = ""
+        _set_content(base, [])
+    news: dict[str, list[Part]] = {}
     for name, parts in below.items():
         old = present.get(name, [])
         if len(parts) == 1 and len(old) == 1:
             changed |= merge(old[0], parts[0], set_nulls)
         elif set_nulls or any(_counts(part, set_nulls) for part in parts):
-            _replace(base, old, parts if len(parts) > 1 or set_nulls else [_without_nulls(parts[0])])
-            changed = True
-    return changed
+            news[name] = parts if len(parts) > 1 or set_nulls else [_without_nulls(parts[0])]
+    _replace(base, news)
+    return changed or bool(news)
 
 
 def _counts(part: Part, set_nulls: bool) -> bool:
@@ -146,7 +145,7 @@ def _write(root: Part, names: Sequence[str], value: SlotValue) -> None:
             new = Part(_checked(name), {})
             if not part.elements():
                 _set_content(part, [])
-            _replace(part, found, [new])
+            _replace(part, {name: [new]})
             found = [new]
         part = found[0]
     if names[-1].startswith("@"):
@@ -164,7 +163,7 @@ def _remove(root: Part, names: Sequence[str]) -> None:
             if part.attributes.pop(names[-1][1:], None) is not None:
                 part.opening = None
         elif len(names) > 1:
-            _replace(part, part.elements().get(names[-1], []), [])
+            _replace(part, {names[-1]: []})
         else:
             _set_content(part, [])
 
@@ -192,13 +191,23 @@ def _set_attribute(part: Part, name: str, value: str) -> None:
 
 
 def _set_content(part: Part, items: list[bytes]) -> None:
-    part.items[:] = items
-    part.text = ""
+    part.items = list(items)
+    part.texts = []
 
 
-def _replace(part: Part, old: Sequence[Part], new: Sequence[Part]) -> None:
-    """Put ``new`` where the first of ``old`` stands, or at the end."""
-    gone = {id(one) for one in old}
-    at = next((index for index, item in enumerate(part.items) if id(item) in gone), len(part.items))
-    rest = [item for item in part.items if id(item) not in gone]
-    part.items[:] = [*rest[:at], *new, *rest[at:]]
+def _replace(part: Part, news: dict[str, list[Part]]) -> None:
+    """Put new elements of each name where the first old one stands, or at the end."""
+    if not news:
+        return
+    items: list[Part | bytes] = []
+    written: set[str] = set()
+    for item in part.items:
+        if not isinstance(item, Part) or item.name not in news:
+            items.append(item)
+        elif item.name not in written:
+            written.add(item.name)
+            items.extend(news[item.name])
+    for name, new in news.items():
+        if name not in written:
+            items.extend(new)
+    part.items = items
