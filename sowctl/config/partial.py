@@ -1,13 +1,14 @@
 """What cannot be judged because a part of the configuration is not there: a fragment, or an include that is missing.
 
 A rule that calls something undefined is silent where the section that would define it is unknown: absent from a
-fragment, made up around its loose entries, or with a hole where an include could not be read. Called by
+fragment, made up around its loose entries, misspelled, or with a hole where an include could not be read. Called by
 :mod:`sowctl.config.validate`. Ruled by ``sow-config(5)``, fragments.
 """
 
 from __future__ import annotations
 
 from sowctl.config.document import Document
+from sowctl.config.spelling import meant
 
 _DEFINED_IN: dict[str, tuple[str, ...]] = {
     "MessageTypes": ("R001",),
@@ -28,7 +29,10 @@ def unknowable(document: Document) -> frozenset[str]:
     silent: set[str] = set()
     for section, rules in _DEFINED_IN.items():
         nodes = list(document.top.all(section, *_OTHER_NAMES.get(section, ())))
-        known = all(node.complete and node.inner >= 0 for node in nodes) if nodes else whole
+        if not nodes:
+            known = whole and not meant(document.top, section)
+        else:
+            known = all(node.complete and node.inner >= 0 for node in nodes)
         if not known:
             silent.update(rules)
     return frozenset(silent)

@@ -43,6 +43,12 @@ def _nearest(word: str, known: tuple[str, ...], limit: int) -> str | None:
     return found
 
 
+def nearest_or_longer(word: str, known: list[str]) -> str | None:
+    """As :func:`nearest`; else the one known word that this one begins, as in ``JournalDir``."""
+    longer = [other for other in known if len(word) > 3 and other.lower().startswith(word.lower())]
+    return nearest(word, known) or (longer[0] if len(longer) == 1 else None)
+
+
 def meant(node: Node, tag: str) -> bool:
     """Whether a child is this tag misspelled, or has swallowed it: another rule says so, and it is not missing too."""
-    return any(nearest(child.tag, (tag,)) or child.find(tag) for child in node.children if child.tag != tag)
+    return any(nearest_or_longer(child.tag, [tag]) or child.find(tag) for child in node.children if child.tag != tag)

@@ -128,13 +128,16 @@ def _unknown(child: Node, row: Element, node: Node) -> tuple[Finding, str | None
         message = f"unknown element {child.tag} in {node.tag}"
         hint = _HINTS.get(child.tag, "it is not documented")
         return at_node("S002", child, message, hint, level=Level.WARNING), None
+    from sowctl.config.spelling import nearest_or_longer
+
     homes = _homes(child.tag)
+    close = None if homes else nearest_or_longer(child.tag, [below.tag for below in row.children])
+    if close is None and not homes and child.tag.endswith("s"):
+        homes = _homes(child.tag[:-1])
+        homes = homes and f"there is no such section; {child.tag[:-1]}{homes.removeprefix('it')}"
     if homes:
         message = f"{child.tag} is not allowed here; {homes}"
         return at_node("S001", child, message, f"move it out of {node.tag}"), None
-    from sowctl.config.spelling import nearest
-
-    close = nearest(child.tag, (below.tag for below in row.children))
     message = f"unknown element {child.tag} in {node.tag}"
     if close is None:
         return at_node("S002", child, message), None
@@ -144,19 +147,15 @@ def _unknown(child: Node, row: Element, node: Node) -> tuple[Finding, str | None
 
 @lru_cache(maxsize=1024)
 def _homes(tag: str) -> str | None:
-    """Where an element of this name belongs; the plural of a name is taken for a list of it."""
+    """Where an element of this name belongs, in words; None where there is no such element."""
     from sowctl.config.elements.instance import INSTANCE
 
-    for name in (tag, tag.removesuffix("s")):
-        parents = dict.fromkeys(
-            parent
-            for parent, row in walk(INSTANCE)
-            if parent and (name == row.tag or any(name == other for other, _ in row.synonyms))
-        )
-        if parents:
-            subject = "it" if name == tag else f"there is no such section; {name}"
-            return f"{subject} belongs in {' or '.join(list(parents)[:3])}"
-    return None
+    parents = dict.fromkeys(
+        parent
+        for parent, row in walk(INSTANCE)
+        if parent and (tag == row.tag or any(tag == other for other, _ in row.synonyms))
+    )
+    return f"it belongs in {' or '.join(list(parents)[:3])}" if parents else None
 
 
 def _named(node: Node) -> str:

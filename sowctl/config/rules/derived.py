@@ -70,7 +70,7 @@ def undefined_source(node: Node, survey: Survey) -> Iterator[Problem]:
         return
     for source in sources(node):
         elsewhere = [] if source.type else [e for e in survey.named(source.name) if e is not entry]
-        if _resolve(source, entry, survey) is None and not elsewhere:
+        if _resolve(source, entry, survey) is None and not elsewhere and survey.all_named:
             close = nearest(source.name, (other.name for other in survey.entries if other is not entry))
             message = f"underlying topic '{source.name}' of type '{source.type or entry.type}' has not been defined"
             yield Problem(source.node, message, f"did you mean {close}?" if close else "define it before this entry")
@@ -85,7 +85,7 @@ def undefined_join_source(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     entry = survey.entry(node)
     for source in sources(node):
-        if source.node.tag == "Join" and not survey.named(source.name, source.type):
+        if source.node.tag == "Join" and survey.all_named and not survey.named(source.name, source.type):
             close = nearest(source.name, (other.name for other in survey.entries if other is not entry))
             hint = f"did you mean {close}?" if close else "define it before this view"
             yield Problem(source.node, f"Join refers to '{source.name}', which is not defined in the SOW", hint)
@@ -98,12 +98,16 @@ def defined_later(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a View above the Topic that it reads.
     Instead: move the Topic before it.
     """
-    entry = survey.entry(node)
-    for source in sources(node):
-        found = _resolve(source, entry, survey)
-        if found is not None and found.number > entry.number:
-            message = f"'{source.name}' is defined after {entry.label}; move it before"
-            yield Problem(source.node, message, f"it stands at {found.node.place}")
+    below = _below(survey)
+    circle = _circles(below)
+    for entry in (entry for entry in survey.entries if entry.number in below):
+        for source in sources(entry.node):
+            found = _resolve(source, entry, survey)
+            # Of entries in a circle R027 tells: no order would help.
+            again = found is not None and circle.get(found.number, -1) == circle[entry.number]
+            if found is not None and found.number > entry.number and not again:
+                message = f"'{source.name}' is defined after {entry.label}; move it before"
+                yield Problem(source.node, message, f"it stands at {found.node.place}")
 
 
 def pattern_source(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -130,10 +134,14 @@ def cross_type(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     entry = survey.entry(node)
     foreign = False
+    if not survey.typed(entry.type) or survey.types[entry.type] in NOT_OUTPUT:
+        return
     for source in sources(node):
         others = [e for e in survey.named(source.name) if e is not entry]
         if source.type is None and others and _resolve(source, entry, survey) is None:
             kind = others[0].type
+            if not survey.typed(kind):
+                continue
             message = f"'{source.name}' is of type {kind}, not {entry.type}; a cross-type view must name the type"
             yield Problem(source.node, message, f"write [{kind}].[{source.name}] here and in every field")
         elif source.type not in (None, entry.type):
@@ -250,7 +258,7 @@ def other_type(node: Node, survey: Survey) -> Iterator[Problem]:
     if underlying is None or kind is None:
         return
     types = sorted({other.type for other in survey.named(underlying.text) if other is not entry})
-    if types and entry.type not in types:
+    if types and entry.type not in types and survey.typed(entry.type, *types):
         message = f"MessageType must equal that of the underlying topic ({', '.join(types)})"
         yield Problem(kind, message, f"write <MessageType>{types[0]}</MessageType>")
 
@@ -307,49 +315,65 @@ def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: view A over B and view B over A.
     Instead: let one of them read a Topic.
     """
-    derived = [entry for entry in survey.entries if entry.kind in ("View", "ConflatedTopic")]
-    below = {
-        entry.number: [found for s in sources(entry.node) if (found := _resolve(s, entry, survey)) is not None]
-        for entry in derived
-    }
-    reported: set[int] = set()
-    done: set[int] = set()
-    for entry in derived:
-        for members in _circles(entry, below, done):
-            numbers = {member.number for member in members}
-            if reported.isdisjoint(numbers):
-                first = min(range(len(members)), key=lambda index: members[index].number)
-                names = [member.name for member in (*members[first:], *members[: first + 1])]
-                text = " -> ".join(names if len(names) <= _SHOWN else [*names[:_SHOWN], "...", names[-1]])
-                yield Problem(
-                    members[first].node, f"cycle among views or conflated topics: {text}", "let one read a Topic"
-                )
-            reported |= numbers
-
-
-def _circles(entry: Entry, below: dict[int, list[Entry]], done: set[int]) -> Iterator[list[Entry]]:
-    """The circles that a walk from ``entry`` closes; ``done`` holds what was walked, and nothing is walked twice."""
-    if entry.number in done:
-        return
-    path = [entry]
-    open_: dict[int, int] = {entry.number: 0}
-    waiting = [iter(below[entry.number])]
-    closed: set[int] = set()
-    while waiting:
-        step = next(waiting[-1], None)
-        if step is None:
-            waiting.pop()
-            number = path.pop().number
-            del open_[number]
-            done.add(number)
-        elif step.number in open_:
-            if step.number not in closed:
-                closed.add(step.number)
-                yield path[open_[step.number] :]
-        elif step.number in below and step.number not in done:
-            open_[step.number] = len(path)
+    below = _below(survey)
+    circle = _circles(below)
+    told: set[int] = set()
+    for entry in (entry for entry in survey.entries if entry.number in below):
+        own = circle[entry.number]
+        if own in told or not any(
+            found.number in circle and circle[found.number] == own for found in below[entry.number]
+        ):
+            continue
+        told.add(own)
+        path, step, seen = [entry], entry, {entry.number: 0}
+        while True:
+            step = next(found for found in below[step.number] if circle.get(found.number, -1) == own)
+            if step.number in seen:
+                break
+            seen[step.number] = len(path)
             path.append(step)
-            waiting.append(iter(below[step.number]))
+        names = [member.name for member in (*path[seen[step.number] :], step)]
+        text = " -> ".join(names if len(names) <= _SHOWN else [*names[:_SHOWN], "...", names[-1]])
+        yield Problem(entry.node, f"cycle among views or conflated topics: {text}", "let one read a Topic")
+
+
+def _below(survey: Survey) -> dict[int, list[Entry]]:
+    """By the number of each view and conflated topic, the entries that it reads."""
+    return {
+        entry.number: [found for s in sources(entry.node) if (found := _resolve(s, entry, survey)) is not None]
+        for entry in survey.entries
+        if entry.kind in ("View", "ConflatedTopic")
+    }
+
+
+def _circles(below: dict[int, list[Entry]]) -> dict[int, int]:
+    """By entry, one number for all that derive from each other: the strongly connected parts, in one walk (Tarjan)."""
+    order: dict[int, int] = {}
+    low: dict[int, int] = {}
+    part: dict[int, int] = {}
+    kept: list[int] = []
+    for root in below:
+        waiting = [] if root in order else [(root, iter(below[root]))]
+        while waiting:
+            number, rest = waiting[-1]
+            if number not in order:
+                order[number] = low[number] = len(order)
+                kept.append(number)
+            for found in rest:
+                other = found.number
+                if other in below and other not in order:
+                    waiting.append((other, iter(below[other])))
+                    break
+                if other in below and other not in part:
+                    low[number] = min(low[number], order[other])
+            else:
+                waiting.pop()
+                if waiting:
+                    low[waiting[-1][0]] = min(low[waiting[-1][0]], low[number])
+                if low[number] == order[number]:
+                    while number not in part:
+                        part[kept.pop()] = number
+    return part
 
 
 def starts_empty(node: Node, survey: Survey) -> Iterator[Problem]:

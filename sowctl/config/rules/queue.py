@@ -71,7 +71,8 @@ def publish_target_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add ``<DefaultPublishTarget>ORDERS_DIRECT</DefaultPublishTarget>``.
     """
     where, name = _underlying(node)
-    if where is not node and _regex(name, survey) and node.find("DefaultPublishTarget") is None:
+    pattern = where is not node and _regex(name, survey) and survey.readable(name)
+    if pattern and node.find("DefaultPublishTarget") is None:
         message = "DefaultPublishTarget is required when UnderlyingTopic is a regular expression"
         yield Problem(where, message, "name one topic that the expression matches")
 
@@ -124,7 +125,7 @@ def journalled_otherwise(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     where, name = _underlying(node)
     kind = node.value("MessageType")
-    if not name or not kind or not survey.readable(name):
+    if not name or not kind or not survey.readable(name) or not survey.typed(kind, *(t for _, t in survey.journal)):
         return
     if _recorded(name, None, survey) and not _recorded(name, kind, survey):
         types = ", ".join(sorted({recorded for pattern, recorded in survey.journal if survey.matches(pattern, name)}))

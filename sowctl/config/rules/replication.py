@@ -41,7 +41,7 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
             )
         ):
             continue
-        if not survey.readable(name.text):
+        if not survey.readable(name.text) or not survey.typed(kind, *(recorded for _, recorded in survey.journal)):
             continue
         message = f"replicated topic '{name.text}' is not in the transaction log"
         yield Problem(name, message, f"add it to TransactionLog with MessageType {kind}")

@@ -196,7 +196,6 @@ _FIELDS: tuple[Rule, ...] = (
 )
 
 _DERIVED_SOURCE = (("View", "derived.undefined_source"), ("ConflatedTopic", "derived.undefined_source"))
-_DERIVED_LATER = (("View", "derived.defined_later"), ("ConflatedTopic", "derived.defined_later"))
 
 _REFERENCES: tuple[Rule, ...] = (
     Rule(
@@ -215,7 +214,7 @@ _REFERENCES: tuple[Rule, ...] = (
         (("Transport", "references.undefined_protocol"),),
     ),
     Rule("R004", _E, "undefined-source", "UnderlyingTopic", _DERIVED_SOURCE),
-    Rule("R005", _E, "defined-later", "UnderlyingTopic", _DERIVED_LATER),
+    Rule("R005", _E, "defined-later", "UnderlyingTopic", (("AMPSConfig", "derived.defined_later"),)),
     Rule("R006", _E, "pattern-source", "SOW/View/UnderlyingTopic", (("View", "derived.pattern_source"),)),
     Rule("R007", _E, "conflated-other-type", "SOW/ConflatedTopic", (("ConflatedTopic", "derived.other_type"),)),
     Rule("R008", _E, "queue-not-journaled", "SOW/Queue", (("Queues", "queue.not_journalled"),)),

@@ -1,0 +1,57 @@
+"""Circles of derived entries, against the plain definition: each derives from the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.config.document import Node, Source
+from sowctl.config.rules.derived import _circles
+from sowctl.config.rules.survey import Entry
+from sowctl.config.validate import validate
+from sowctl.findings import Place
+
+Write = Callable[..., Path]
+NODE = Node("View", "", {}, (), Place("x"), Source("x", "", {}), -1)
+
+
+def reached(start: int, edges: dict[int, set[int]]) -> set[int]:
+    found: set[int] = set()
+    waiting = [start]
+    while waiting:
+        for other in edges.get(waiting.pop(), ()):
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return found
+
+
+@given(st.dictionaries(st.integers(0, 9), st.sets(st.integers(0, 12), max_size=4)))
+def test_entries_of_one_circle_derive_from_each_other(edges: dict[int, set[int]]) -> None:
+    entries = {number: Entry("View", str(number), "json", NODE, number) for number in range(13)}
+    below = {number: [entries[other] for other in others] for number, others in edges.items()}
+    part = _circles(below)
+    assert set(part) == set(edges)
+    for one in edges:
+        for other in edges:
+            together = one == other or (other in reached(one, edges) and one in reached(other, edges))
+            assert (part[one] == part[other]) == together
+
+
+VIEW = (
+    "<View><Name>{}</Name><MessageType>json</MessageType><UnderlyingTopic>{}</UnderlyingTopic>"
+    "<Projection><Field>/a</Field></Projection><Grouping><Field>/a</Field></Grouping></View>"
+)
+
+
+def test_a_circle_is_told_once_and_a_view_above_it_is_only_too_early(instance: Write) -> None:
+    views = [("above", "b"), ("a", "b"), ("b", "c"), ("c", "a"), ("d", "c")]
+    path = instance("".join(VIEW.format(*pair) for pair in views))
+    told = [(finding.id, finding.message) for finding in validate(path, environment={})]
+    assert told == [
+        ("R005", "'b' is defined after View 'above'; move it before"),
+        ("R027", "cycle among views or conflated topics: a -> b -> c -> a"),
+    ]
