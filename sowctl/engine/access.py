@@ -28,7 +28,7 @@ MOST = 0.3
 """Where more of the records than this share are left, reading all of them in order is faster."""
 
 
-class Step(NamedTuple):
+class Taken(NamedTuple):
     """One condition, and how many records an index says satisfy it."""
 
     condition: str
@@ -39,13 +39,15 @@ class Found:
     """What indexes left of a filter: ``places``, None for all. ``steps`` in the order in which they were taken;
     ``residual`` conditions are asked of each record that is left; ``ranked``: :meth:`first` may be asked."""
 
+    access = "memo index"
+
     def __init__(
         self,
         source: CurrentSource,
         memos: Memos,
         matcher: Matcher,
         places: list[int] | None,
-        steps: Sequence[Step],
+        steps: Sequence[Taken],
         residual: Sequence[str],
         *,
         ranked: bool = False,
@@ -100,7 +102,7 @@ class Found:
                 waiting += group if allowed is None else [place for place in group if place in allowed]
                 if len(waiting) + seen < wanted:
                     continue
-                for more_keys, more_values in self._unchanged(sorted(waiting), len(waiting)):
+                for more_keys, more_values in self._unchanged(sorted(waiting), max(len(waiting), 1)):
                     keys += more_keys
                     values += more_values
                     seen += len(more_keys)
@@ -210,8 +212,8 @@ def _found(
     places = hits[0][2].places()
     for _, _, more in hits[1:]:
         places = more.among(places)
-    steps = [Step(text, count) for count, text, _ in hits]
+    steps = [Taken(text, count) for count, text, _ in hits]
     return Found(source, memos, matcher, p.ascending(places), steps, residual, ranked=ranked)
 
 
-__all__ = ["Found", "Step", "find"]
+__all__ = ["Found", "Taken", "find"]

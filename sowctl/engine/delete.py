@@ -5,7 +5,7 @@ Whatever selected them, the journal gets the keys, in one group per topic: a rep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from sowctl.engine.overlay import tombstone
 from sowctl.engine.prepare import Preparer
 from sowctl.engine.reading import Matcher, environment_of, key_of, open_now
 from sowctl.engine.reports import DeleteReport
+from sowctl.engine.scanning import way_of
 from sowctl.engine.session import WriteSession
 from sowctl.engine.targets import Target
 from sowctl.errors import InputError, UsageError
@@ -25,6 +26,7 @@ from sowctl.store.meta import NO_LINEAGE
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.engine.sources import CurrentSource, Pairs
     from sowctl.engine.writer import TopicWriter
 
 SCAN_BATCH = 1000
@@ -73,13 +75,25 @@ def _look(instance: Instance, topic: TopicConfig, matcher: Matcher, options: Del
     report = DeleteReport(topic.name, topic.message_type, dry_run=True)
     with closing(open_now(instance, Target(topic=topic))) as source:
         if options.filter is not None:
-            for keys, values in source.batches(SCAN_BATCH):
-                report.examined += len(keys)
-                report.matched += len(matcher.places(keys, values))
+            for keys, _ in _matching(instance, source, matcher, report):
+                report.matched += len(keys)
         else:
             keys, _ = source.lookup(_named(topic, options, instance))
             report.examined = report.matched = len(keys)
     return report
+
+
+def _matching(instance: Instance, source: CurrentSource, matcher: Matcher, report: DeleteReport) -> Iterator[Pairs]:
+    """The records that the filter selects, by the way that a query would take."""
+    way = way_of(instance, source, matcher)
+    if way is not None:
+        report.examined += source.visible_records()
+        yield from way.matching(SCAN_BATCH)
+        return
+    for keys, values in source.batches(SCAN_BATCH):
+        report.examined += len(keys)
+        places = matcher.places(keys, values)
+        yield [keys[place] for place in places], [values[place] for place in places]
 
 
 def _delete(session: WriteSession, writer: TopicWriter, matcher: Matcher, options: DeleteOptions) -> DeleteReport:
@@ -89,9 +103,9 @@ def _delete(session: WriteSession, writer: TopicWriter, matcher: Matcher, option
     now = instance.now
     found: list[tuple[bytes, bytes]] = []
     if options.filter is not None:
-        for keys, values in writer.scan(SCAN_BATCH, now):
-            report.examined += len(keys)
-            found.extend((keys[place], values[place]) for place in matcher.places(keys, values))
+        with writer.source(now) as source:
+            for keys, values in _matching(instance, source, matcher, report):
+                found.extend(zip(keys, values, strict=True))
         keys_and_checks = [(key, value[CHECK]) for key, value in found]
     else:
         stored = writer.stored(_named(writer.config, options, instance), now)

@@ -149,7 +149,7 @@ class _Run:
                 elif scan.found is not None:
                     steps = tuple(PlanStep(step.condition, step.matched) for step in scan.found.steps)
                     residual, estimated = tuple(scan.found.residual), scan.found.candidates
-                    plan = replace(plan, access="memo index", steps=steps, residual=residual, estimated=estimated)
+                    plan = replace(plan, access=scan.found.access, steps=steps, residual=residual, estimated=estimated)
                 if scan is None or scan.found is None:
                     conditions = matcher.conditions()
                     plan = replace(plan, residual=conditions, processes=scan.jobs if scan is not None else 1)

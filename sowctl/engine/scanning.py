@@ -28,6 +28,7 @@ from sowctl.engine.targets import Target
 if TYPE_CHECKING:
     from sowctl.engine.access import Found
     from sowctl.engine.instance import Instance
+    from sowctl.engine.keyaccess import Named
     from sowctl.engine.reading import Matcher
     from sowctl.expressions.actions import OrderKey
 
@@ -41,7 +42,7 @@ MOST_JOBS = 64
 class Scan:
     """A source, open, and how to filter all of it. Made by :func:`scanning`. ``found``: what indexes say of it."""
 
-    def __init__(self, source: Source, others: Sequence[Second] = (), found: Found | None = None) -> None:
+    def __init__(self, source: Source, others: Sequence[Second] = (), found: Found | Named | None = None) -> None:
         self.source = source
         self.found = found
         self.jobs = len(others) + 1
@@ -116,13 +117,10 @@ def scanning(
         source = open_source(instance, target, at)
         opened = held.enter_context(closing(source))
         matcher = matcher_of(source)
-        if index_from is not None and isinstance(source, CurrentSource) and source.meta.records >= index_from:
-            from sowctl.engine.access import find
-
-            found = find(instance, source, matcher, order, least=index_from)
-            if found is not None:
-                yield Scan(source, (), found), matcher
-                return
+        found = way_of(instance, source, matcher, index_from, order) if isinstance(source, CurrentSource) else None
+        if found is not None:
+            yield Scan(source, (), found), matcher
+            return
         others: list[Second] = []
         count = _jobs(source, matcher, jobs) if at is None and _stays(target) else 1
         if count > 1:
@@ -132,6 +130,27 @@ def scanning(
                 held.callback(others[-1].end)
             source = held.enter_context(closing(open_source(instance, target, at)))
         yield Scan(source, others), matcher
+
+
+def way_of(
+    instance: Instance,
+    source: CurrentSource,
+    matcher: Matcher,
+    index_from: int | None = LEAST,
+    order: OrderKey | None = None,
+) -> Found | Named | None:
+    """The way to the records that a filter can match: by keys, by memo indexes; None for a scan."""
+    if matcher.filter is not None and source.meta.records:
+        from sowctl.engine.keyaccess import named
+
+        by_keys = named(source, matcher)
+        if by_keys is not None:
+            return by_keys
+    if index_from is None or source.meta.records < index_from:
+        return None
+    from sowctl.engine.access import find
+
+    return find(instance, source, matcher, order, least=index_from)
 
 
 def filtered(pairs: Iterator[Pairs], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:

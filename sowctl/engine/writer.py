@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import check_position, definition_of, not_covered, open_log, refuse_unlogged_past
-from sowctl.engine.sources import merged
+from sowctl.engine.sources import CurrentSource, merged
 from sowctl.engine.timeline import retention
 from sowctl.errors import RefusedError
 from sowctl.store.codec import expiration_of
@@ -104,6 +104,15 @@ class TopicWriter:
         """Whether the overlay has grown so large that it is to be applied."""
         keys, size = self.limits
         return len(self.overlay) >= keys or self.overlay.held >= size
+
+    @contextmanager
+    def source(self, now: int) -> Iterator[CurrentSource]:
+        """All live records, overlay included, as readers see them. The store must not be written meanwhile."""
+        with ExitStack() as held, naming_replay(self.config):
+            snapshot = held.enter_context(self.store.snapshot())
+            path = self.config.file if self.config.durability == "persistent" else None
+            with closing(CurrentSource(held.pop_all(), snapshot, self.overlay, self.config, now, path)) as source:
+                yield source
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All live records, overlay included, in key order. The store must not be written meanwhile."""

@@ -169,3 +169,23 @@ def test_a_delete_at_an_earlier_clock_gets_the_topics_last_time(lab: Lab) -> Non
     lab.clock.at = START + 10 * SECOND
     assert len(lab.query("past", at=START - 1)) == 0
     assert len(lab.query("past", at=START)) == 4
+
+
+def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sowctl.engine import access, memos
+
+    used: list[object] = []
+    found = access.find
+    monkeypatch.setattr(access, "find", lambda *given, **more: used.append(found(*given, **more)) or used[-1])
+    monkeypatch.setattr("sowctl.engine.scanning.LEAST", 0)
+    monkeypatch.setattr(memos, "LEAST", 0)
+    monkeypatch.setattr("sowctl.engine.scanning.way_of.__defaults__", (0, None))
+    lab.publish("t", *(message(id=n, v=n % 10) for n in range(200)))
+    for dry in (True, False):
+        report = lab.open().topic("t").delete(filter="/v = 3 AND /id > 100", dry_run=dry)
+        assert (report.examined, report.matched) == (200, 10)
+    assert all(isinstance(one, access.Found) for one in used)
+    report = lab.open().topic("t").delete(filter="/v >= 9")
+    assert (report.examined, report.matched, report.deleted) == (190, 20, 20)
+    assert len(lab.query("t")) == 170
+    assert len(used) == 3

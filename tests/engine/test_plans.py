@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -65,6 +66,28 @@ def test_keys_are_looked_up(lab: Lab) -> None:
     _fill(lab)
     plan = _plan(lab, sow_keys=("5", "6"))
     assert (plan.access, plan.estimated) == ("key lookup", 2)
+
+
+def test_filters_that_name_keys(lab: Lab) -> None:
+    lab.publish("t", *(message(id=f"k{n}", v=n) for n in range(30)))
+    key = next(lab.open().topic("t").query("/id = 'k7'").records()).sow_key
+    asked = {
+        f"SOW_KEY() = '{key}'": [7],
+        f"SOW_KEY() IN ('{key}', '5', 'x', '0{key}') AND /v > 3": [7],
+        f"SOW_KEY() = {key}": [7],
+        f"SOW_KEY() = '{key}' AND /v > 30": [],
+        "/id[0] IN ('k3', 'k5', 'kk')": [3, 5],
+        "/id[0] = 'k3' AND FALSE": [],
+    }
+    for filter, expected in asked.items():
+        plan = _plan(lab, filter=filter)
+        assert plan.access == "key lookup", filter
+        assert plan.estimated <= 3
+        assert sorted(json.loads(text)["v"] for text in lab.query("t", filter)) == expected
+        result = lab.open().topic("t").query(filter)
+        assert (result.count(), result.statistics[0].examined) == (len(expected), 30)
+    for filter in ("/id = 'k3'", "SOW_KEY() <> '5'", "/id[0] = 'k3' OR /v = 3"):
+        assert _plan(lab, filter=filter).access == "scan", filter
 
 
 @pytest.mark.parametrize("filter", [None, "/v > 50", "/v > 50 AND /s = 'x'", "/v > /id"])

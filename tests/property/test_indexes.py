@@ -85,6 +85,9 @@ _CONDITIONS = st.sampled_from(
         "/n > /v",
         "/n > 5 OR /s = 'EMEA'",
         "SOW_KEY() > '5'",
+        "SOW_KEY() IN ('5', '7')",
+        "/id[0] = 'x'",
+        "/id = 7",
         "LENGTH(/s) = 4",
         "IF(/n > 3, /n < 9, /n IS NULL)",
     ]
