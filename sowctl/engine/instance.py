@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ def _named(found: str | TypeDefinition) -> TypeDefinition:
 
     if isinstance(found, str):
         found = TypeDefinition(found, found)
-    return replace(found, tag_names=True, parts=tuple(map(_named, found.parts)))
+    return found._replace(tag_names=True, parts=tuple(map(_named, found.parts)))
 
 
 def _silent(_: str) -> None:

@@ -7,7 +7,7 @@ an original text; a datetime is its text in UTC; Booleans do not exist and are w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.messages.base import (
     MAX_MESSAGE,
@@ -21,11 +21,13 @@ from sowctl.messages.base import (
     too_large,
 )
 from sowctl.messages.bflatcodec import Scanned, encoded, scan
-from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.flatfields import Field, assigned, merged, selected, tag_of
 from sowctl.values.compare import plain, text_of
 from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sowctl.errors import UsageError
 from sowctl.messages.base import (
@@ -19,9 +20,11 @@ from sowctl.messages.base import (
     too_large,
     without_fields,
 )
-from sowctl.messages.definition import TypeDefinition
 from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
 
 
 class BinaryType:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class TypeDefinition:
+class TypeDefinition(NamedTuple):
     """A message type by the name that a configuration gives it; ``kind`` is a name of the table of types.
 
     ``field_separator``: of fix and nvfix; ``first_wins``: of duplicate json members; ``parts``: of composite types;

@@ -7,10 +7,13 @@ checked or computed of what FIX says about sessions: body length and checksum ar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from sowctl.messages.base import MAX_MESSAGE
-from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.tagvalue import TagValueType
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
 
 
 class FixType(TagValueType):

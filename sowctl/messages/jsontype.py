@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sowctl.messages.base import (
     MAX_DEPTH,
@@ -23,11 +24,13 @@ from sowctl.messages.base import (
     refuse_large,
     too_large,
 )
-from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.jsonexact import Json, JsonRefused, Spanned, parse, parse_spans
 from sowctl.messages.jsonshape import key_text, resolve, slot_value
 from sowctl.values.fields import Refusal, Row, Slot, Write
 from sowctl.values.paths import Path
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
 
 
 class JsonType:

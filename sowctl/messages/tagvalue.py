@@ -7,6 +7,7 @@ array; an empty value is NULL. So every sequence of bytes is a message, and only
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.messages.base import (
@@ -23,12 +24,14 @@ from sowctl.messages.base import (
     refuse_large,
     too_large,
 )
-from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.flatfields import Field, assigned, merged, selected, tag_of
 from sowctl.messages.tagcolumns import Joined, slot_column, text_column
 from sowctl.values.compare import first, text_of
 from sowctl.values.fields import Number, Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
 
 
 class TagValueType:

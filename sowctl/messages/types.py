@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from sowctl.errors import ConfigError
 from sowctl.messages.base import MAX_MESSAGE, UNKNOWN_TYPE, MessageType
-from sowctl.messages.definition import TypeDefinition
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
 
 MESSAGE_TYPES: dict[str, tuple[str, str]] = {
     "fix": ("sowctl.messages.fixtype", "FixType"),
@@ -60,7 +62,7 @@ def _made(name: str | TypeDefinition, max_message: int) -> MessageType:
 
 
 def _unknown(name: str | TypeDefinition) -> ConfigError:
-    if isinstance(name, TypeDefinition):
+    if not isinstance(name, str):
         words = f"the module {name.kind!r} of message type {name.name!r} cannot be loaded here"
         known = (*MESSAGE_TYPES, *DEFINED_TYPES)
         return ConfigError(UNKNOWN_TYPE, words, place=name.place or None, hint="modules: " + ", ".join(known))
