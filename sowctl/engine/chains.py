@@ -169,6 +169,10 @@ class Chains:
                 self._pending[places[index]] = primary, digests[index]
         return digests, refused
 
+    def linked(self, places: Iterable[int]) -> set[int]:
+        """Those of ``places`` whose messages would be the first of their value in a chain."""
+        return {place for place in places if place in self._pending}
+
     def learn(self, places: Iterable[int], last_txid: int) -> None:
         """The messages at these places of the batch are written, up to ``last_txid``."""
         for place in places:

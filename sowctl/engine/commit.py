@@ -8,8 +8,8 @@ synced, and with that acknowledged.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import TopicCounts
@@ -82,11 +82,36 @@ def settle(
 
     ``duplicates`` are places of messages that were published before.
     """
+    chains = preparer.keys.chains
+    if chains is None:
+        return _settled(writer, preparer, ready, now, duplicates)
+    gone: list[Refusal] = []
+    while True:
+        attempt = replace(ready, payloads=list(ready.payloads))
+        entries, refused = _settled(writer, preparer, attempt, now, duplicates, {refusal.index for refusal in gone})
+        linked = chains.linked(refusal.index for refusal in refused)
+        if not linked:
+            return entries, gone + refused
+        # Others may have got the key of a message that is not written after all: once more without it.
+        gone += [refusal for refusal in refused if refusal.index in linked]
+
+
+def _settled(
+    writer: TopicWriter,
+    preparer: Preparer,
+    ready: Prepared,
+    now: int,
+    duplicates: set[int],
+    without: Set[int] = frozenset(),
+) -> tuple[Entries, list[Refusal]]:
+    """The same, for the messages that are not ``without``."""
     counts = TopicCounts(*writer.ref)
     entries = Entries(writer, counts=counts)
     refused: list[Refusal] = []
     keep = _not_older(writer, ready, now, refused)
     times = _times(writer, ready, now)
+    if without:
+        keep = [index for index in keep if ready.places[index] not in without]
     if duplicates:
         fresh = [index for index in keep if ready.places[index] not in duplicates]
         counts.duplicates, keep = len(keep) - len(fresh), fresh

@@ -149,6 +149,18 @@ def test_a_refused_message_is_in_no_chain(make_lab: MakeLab) -> None:
     assert contents(lab) == [(2, 1)]
 
 
+def test_a_refused_message_makes_no_chain_for_those_behind_it(make_lab: MakeLab) -> None:
+    rows = [message(id=1), message(id=5), message(id=6, parent=5), message(id=2, parent=1), message(id=1, x="y")]
+    one, all_ = (chained(make_lab, name=name) for name in ("one", "all"))
+    for lab, parts in ((one, [[row] for row in rows]), (all_, [rows])):
+        lab.publish("c", message(id=1))
+        for part in parts:
+            lab.publish("c", *part, delta=True, update_only=True, on_error="skip")
+        lab.publish("c", message(id=6, parent=9))
+    assert contents(one) == contents(all_)
+    assert {record.sow_key for record in one.records("c")} == {record.sow_key for record in all_.records("c")}
+
+
 def test_duplicates_make_no_chains(make_lab: MakeLab) -> None:
     lab = chained(make_lab)
     lab.publish("c", message(id=1), client="me", sequence=1)

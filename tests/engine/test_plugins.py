@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +23,13 @@ from tests.support.instances import Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
 PAGE = Path(__file__).parents[2] / "man" / "sowctl-plugins.7"
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_groff_finds_nothing_wrong_with_the_page() -> None:
+    command = ["groff", "-man", "-Tascii", "-ww", str(PAGE)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def example(name: str) -> str:
