@@ -46,9 +46,16 @@ class CompositeType(ABC):
             place = None if definition is None else definition.place or None
             words = f"message type {self.name!r} of module {self.kind} names no types of parts"
             raise ConfigError(BAD_DEFINITION, words, place=place, hint="add a MessageType for each part")
-        self.parts: tuple[MessageType, ...] = tuple(
-            get_type(part if _is_defined(part) else part.kind, max_message=max_message) for part in given
-        )
+        self.parts: tuple[MessageType, ...] = tuple([self._part_type(part, definition) for part in given])
+
+    def _part_type(self, part: TypeDefinition, definition: TypeDefinition | None) -> MessageType:
+        try:
+            return get_type(part if _is_defined(part) else part.kind, max_message=self.max_message)
+        except ConfigError as problem:
+            if problem.place is not None or definition is None:
+                raise
+            words = f"message type {self.name!r}: {problem.message}"
+            raise ConfigError(problem.code, words, place=definition.place or None, hint=problem.hint) from None
 
     @abstractmethod
     def extractor(self, slots: Sequence[Slot]) -> Extractor:

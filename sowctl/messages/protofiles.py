@@ -130,7 +130,7 @@ class _Files:
             raise self.error(f"{name}:{problem}", _HINT) from None
 
     def _bytes(self, name: str) -> bytes:
-        tried = list(self._places(name))
+        tried = list(dict.fromkeys(self._places(name)))
         for place in tried:
             if place.is_file():
                 try:

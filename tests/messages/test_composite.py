@@ -183,6 +183,13 @@ def test_a_composite_without_parts_cannot_be_used(kind: str) -> None:
     assert (caught.value.code, caught.value.place) == ("SOW-MSG-007", "c.xml:9")
 
 
+def test_the_type_of_a_part_must_exist() -> None:
+    with pytest.raises(ConfigError) as caught:
+        of("composite-local", "jsno")
+    assert (caught.value.code, caught.value.place) == ("SOW-MSG-006", "c.xml:9")
+    assert "'both': there is no message type 'jsno'" in caught.value.message
+
+
 def test_parts_may_be_composite_themselves() -> None:
     inner = TypeDefinition("inner", "composite-local", parts=(TypeDefinition("json", "json"),))
     kind = of("composite-local", inner, "binary")
