@@ -45,10 +45,14 @@ class VersionsSource:
 
     def batches(self, size: int) -> Iterator[Pairs]:
         """See :class:`~sowctl.engine.sources.Source`."""
+        return self.part(size)
+
+    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+        """The records of the instant from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         keys: list[bytes] = []
         values: list[bytes] = []
         with naming_replay(self._config):
-            for key, versions in self.timelines(size):
+            for key, versions in self.timelines(size, start, stop):
                 chosen = as_of(versions, self._at)
                 if chosen is not None:
                     keys.append(key)
@@ -86,10 +90,14 @@ class VersionsSource:
         updates = self._updates.get(key)
         return extend(versions, updates, self._rule) if updates and self._rule is not None else versions
 
-    def timelines(self, size: int) -> Iterator[tuple[bytes, list[Version]]]:
-        """Every key with its versions, in key order."""
-        stored = _grouped(self._base.snapshot.scan_history(batch=size), self._base.snapshot.scan(batch=size))
-        fresh = iter(sorted(self._updates))
+    def timelines(
+        self, size: int, start: bytes | None = None, stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, list[Version]]]:
+        """Every key from ``start`` to below ``stop`` with its versions, in key order."""
+        snapshot = self._base.snapshot
+        stored = _grouped(snapshot.scan_history(start, stop, size), snapshot.scan(start, stop, size))
+        low, high = start or b"", stop or bytes((255,)) * 9
+        fresh = iter(sorted(key for key in self._updates if low <= key < high))
         waiting = next(fresh, None)
         for key, values in stored:
             while waiting is not None and waiting < key:

@@ -58,7 +58,7 @@ class Builder:
                 hint=f"give each row's message in a column named {PAYLOAD}",
             )
         found: list[bytes | None] = []
-        as_json = self._kind.name == "json"
+        as_json = self._kind.kind == "json"
         for place, row in enumerate(batch.select(fields).to_pylist()):
             try:
                 found.append(json_message(row) if as_json else self._kind.build(list(members(row))))

@@ -31,6 +31,30 @@ def run(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what
         return spark.sparkContext.parallelize(list(items), len(items)).map(_Carried(work)).collect()
 
 
+def frame_of(
+    spark: SparkSession, items: Sequence[T], read: Callable[[T], Iterator[pyarrow.RecordBatch]], schema: str
+) -> DataFrame:
+    """A DataFrame of what ``read`` yields for each of ``items`` on the executors, a partition for every item."""
+    import pickle
+
+    rows = [(bytearray(pickle.dumps(item)),) for item in items]
+    pieces = spark.sparkContext.parallelize(rows, max(1, len(rows)))
+    return map_batches(spark.createDataFrame(pieces, "item binary"), _Read(read), schema)
+
+
+class _Read(Generic[T]):
+    """Reads the items in the rows of a task."""
+
+    def __init__(self, read: Callable[[T], Iterator[pyarrow.RecordBatch]]) -> None:
+        self._read = read
+
+    def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import pickle
+
+        items = (pickle.loads(cell.as_py()) for batch in batches for cell in batch.column(0))
+        return carried_iterator(found for item in items for found in self._read(item))
+
+
 def map_batches(
     frame: DataFrame, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]], schema: str
 ) -> DataFrame:

@@ -1,0 +1,232 @@
+"""export: topics as they are, or a range of the journal, as data sets (``sowctl-pipeline-export(1)``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from sowctl.engine.journals import OPERATIONS, EntryBatch, EntryRecord
+from sowctl.engine.staging import staging
+from sowctl.errors import ConfigError, UsageError
+from sowctl.journal.stretch import Stretch
+from sowctl.output.ndjson import json_values
+from sowctl.spark.jobs.outputs import Output, Written, name_of, write_frame, write_records, write_store
+from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.state import parts_of
+from sowctl.spark.jobs.tasks import frame_of
+from sowctl.spark.origin import Origin
+from sowctl.values.paths import parse_path
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import InputPartition
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import Entry
+    from sowctl.spark.journalreader import JournalReader
+    from sowctl.values.paths import Path as FieldPath
+
+STRETCH_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Which journal entries to export: of some topics (none: all), txids and times inclusive (microseconds UTC)."""
+
+    topics: tuple[tuple[str, str], ...] = ()
+    from_txid: int = 1
+    to_txid: int | None = None
+    from_time: int | None = None
+    to_time: int | None = None
+
+    def wants(self, entry: Entry) -> bool:
+        """Whether an entry is among them."""
+        return (
+            (not self.topics or entry.topic in self.topics)
+            and entry.txid >= self.from_txid
+            and (self.to_txid is None or entry.txid <= self.to_txid)
+            and (self.from_time is None or entry.time >= self.from_time)
+            and (self.to_time is None or entry.time <= self.to_time)
+        )
+
+
+def export(
+    spark: SparkSession,
+    instance: Instance,
+    topics: Sequence[TopicConfig],
+    output: Output,
+    *,
+    staging_directory: Path | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> JobReport:
+    """Write the present records of ``topics``; several go into directories ``_topic=NAME`` of the output each.
+
+    Raises what reading raises, RefusedError ``SOW-SPK-064`` where the output exists, UsageError.
+    """
+    from sowctl.engine.positions import definition_of
+
+    started = monotonic()
+    output.check()
+    assert instance.config is not None
+    report = JobReport("export", tuple(topic.name for topic in topics), output.path)
+    if output.kind == "sow" and len(topics) != 1:
+        raise UsageError("SOW-SPK-065", "a .sow file holds one topic", hint="export topics one by one")
+    for topic in topics:
+        place = output if len(topics) == 1 else replace(output, path=f"{output.path}/_topic={_escaped(topic.name)}")
+        place = replace(place, format=output.kind)
+        with staging(instance, topic, directory=staging_directory) as area:
+            parts = parts_of(spark, instance, topic, None, area.directory)
+            if output.kind == "sow":
+                definition = definition_of(instance.config.name, topic)
+                written = write_store(spark, instance, parts, place, definition, area.directory)
+            else:
+                written = write_records(spark, instance, (topic.name, topic.message_type), parts, place)
+        _count(report, written)
+    report.details["format"] = output.kind
+    report.seconds = monotonic() - started
+    return report
+
+
+def export_journal(
+    spark: SparkSession,
+    instance: Instance,
+    entries: Entries,
+    output: Output,
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> JobReport:
+    """Write journal entries: as envelopes, one a line, or with the columns of the data source ``sow-journal``.
+
+    ``output.partition_by`` may name columns, such as ``_topic``, and, for columns of one topic, fields of its messages.
+    Raises as :func:`export`.
+    """
+    started = monotonic()
+    output.check()
+    if output.kind == "sow":
+        raise UsageError("SOW-SPK-065", "a .sow file holds records, no journal entries", hint="pipeline snapshot")
+    origin = Origin(instance.config, None, None, None, instance.now)
+    frame = _lines(spark, origin, entries) if output.kind == "ndjson" else _columns(spark, origin, entries, output)
+    written = write_frame(frame, output, f"export {output.path}")
+    names = tuple(dict.fromkeys(name for name, _ in entries.topics))
+    report = JobReport("export", names, output.path)
+    _count(report, written)
+    report.details["format"] = output.kind
+    report.seconds = monotonic() - started
+    return report
+
+
+LINE = "_payload_bytes BIGINT, value BINARY, _topic STRING, _operation STRING"
+
+
+def _count(report: JobReport, written: Written) -> None:
+    report.records += written.records
+    report.read = report.records
+    report.bytes += written.bytes
+    report.partitions += written.partitions
+
+
+def _escaped(name: str) -> str:
+    """A topic's name as a directory's."""
+    from urllib.parse import quote
+
+    return quote(name, safe=" ")
+
+
+def _lines(spark: SparkSession, origin: Origin, entries: Entries) -> DataFrame:
+    """Entries as envelopes, one a line."""
+    from sowctl.engine.positions import open_log
+
+    with open_log(origin.instance()) as log:
+        stretches = list(log.stretches(entries.from_txid - 1, entries.to_txid, STRETCH_BYTES))
+    return frame_of(spark, stretches, _Lines(origin, entries), LINE)
+
+
+class _Lines:
+    """Turns the entries of a stretch into lines, on an executor."""
+
+    def __init__(self, origin: Origin, entries: Entries) -> None:
+        self.origin = origin
+        self.entries = entries
+
+    def __call__(self, stretch: Stretch) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow as pa
+
+        instance = self.origin.instance()
+        for block in stretch.blocks():
+            rows = [_line(instance, entry) for entry in block.entries() if self.entries.wants(entry)]
+            if rows:
+                sizes, lines, names, operations = zip(*rows, strict=True)
+                columns = [pa.array(sizes, pa.int64()), pa.array(lines, pa.binary()), pa.array(names)]
+                yield pa.RecordBatch.from_arrays(
+                    [*columns, pa.array(operations)], ["_payload_bytes", "value", "_topic", "_operation"]
+                )
+
+
+def _line(instance: Instance, entry: Entry) -> tuple[int, bytes, str, str]:
+    name, message_type = entry.topic
+    try:
+        kind = instance.type_of(message_type)
+    except ConfigError:
+        kind = instance.type_of("binary")
+    batch = EntryBatch(name, message_type, kind, [EntryRecord(entry, data=True)])
+    return len(entry.payload), json_values(batch, meta=True)[0], name, OPERATIONS[entry.operation]
+
+
+def _columns(spark: SparkSession, origin: Origin, entries: Entries, output: Output) -> DataFrame:
+    """Entries with the columns of the data source."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    from sowctl.spark.journalreader import JournalQuery, JournalReader
+    from sowctl.spark.pushdown import Range
+    from sowctl.spark.schema import JOURNAL_COLUMNS, ddl
+
+    paths = tuple(parse_path(text) for text in output.partition_by if text.startswith("/"))
+    name, kind = entries.topics[0] if len(entries.topics) == 1 else (None, None)
+    if paths and kind is None:
+        raise UsageError("SOW-SPK-065", "fields partition the entries of one topic only", hint="name one topic")
+    columns = ddl(JOURNAL_COLUMNS, tuple(JOURNAL_COLUMNS), None)
+    txids, times = Range(entries.from_txid, entries.to_txid), Range(entries.from_time, entries.to_time)
+    query = JournalQuery(origin, name, kind, txids=txids, times=times, partition_bytes=STRETCH_BYTES)
+    reader = JournalReader(query, cast(StructType, StructType.fromDDL(columns)))
+    made = f"_payload_bytes BIGINT, {columns}" + "".join(f", `{name_of(path)}` STRING" for path in paths)
+    frame = frame_of(spark, reader.partitions(), _Columns(reader, paths), made)
+    if len(entries.topics) > 1:
+        same = [(f.col("_topic") == name) & (f.col("_message_type") == kind) for name, kind in entries.topics]
+        frame = frame.where(reduce(or_, same))
+    return frame
+
+
+class _Columns:
+    """Reads the entries of a partition and adds what the output needs besides, on an executor."""
+
+    def __init__(self, reader: JournalReader, paths: tuple[FieldPath, ...]) -> None:
+        self.reader = reader
+        self.paths = paths
+
+    def __call__(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = None
+        if self.paths and self.reader.query.message_type is not None:
+            kind = self.reader.query.origin.instance().type_of(self.reader.query.message_type)
+            texts = kind.key_texts(self.paths)
+        for batch in self.reader.read(partition):
+            payload = batch.column("payload")
+            sizes = pc.fill_null(pc.binary_length(payload), 0).cast(pa.int64())
+            columns, names = [sizes, *batch.columns], ["_payload_bytes", *batch.schema.names]
+            if texts is not None:
+                found = texts([one or b"" for one in payload.to_pylist()])[0]
+                for place, path in enumerate(self.paths):
+                    cells = [None if row is None else row[place] for row in found]
+                    columns.append(pa.array([None if one is None else one.decode() for one in cells], pa.string()))
+                    names.append(name_of(path))
+            yield pa.RecordBatch.from_arrays(columns, names)

@@ -1,0 +1,52 @@
+"""snapshot: the state of a topic at an instant, as a data set or a store (``sowctl-pipeline-snapshot(1)``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.positions import definition_of
+from sowctl.engine.staging import staging
+from sowctl.spark.jobs.outputs import Output, write_records, write_store
+from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.state import parts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+
+
+def snapshot(
+    spark: SparkSession,
+    instance: Instance,
+    topic: TopicConfig,
+    at: int | None,
+    output: Output,
+    *,
+    staging_directory: Path | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> JobReport:
+    """Write the state of ``topic`` as of ``at`` (microseconds UTC; None: now) to ``output``.
+
+    Raises what reading the past raises (MissingError ``SOW-ENG-050`` names the first instant that can be answered),
+    and RefusedError ``SOW-SPK-064`` where the output exists.
+    """
+    started = monotonic()
+    output.check()
+    assert instance.config is not None
+    with staging(instance, topic, directory=staging_directory) as area:
+        parts = parts_of(spark, instance, topic, at, area.directory)
+        if output.kind == "sow":
+            definition = definition_of(instance.config.name, topic)
+            written = write_store(spark, instance, parts, output, definition, area.directory)
+        else:
+            written = write_records(spark, instance, (topic.name, topic.message_type), parts, output)
+    report = JobReport("snapshot", (topic.name,), output.path, written.records, written.records, written.bytes)
+    report.partitions = written.partitions
+    report.details["format"] = output.kind
+    report.seconds = monotonic() - started
+    return report

@@ -1,0 +1,132 @@
+"""The state of a topic, now or at an instant, in parts that tasks read apart (for the jobs).
+
+How an instant is answered is the engine's decision (``engine.asof``): from the store where nothing has changed since,
+from retained versions, or by folding the journals, which is done on Spark. All parts together are the records in key
+order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.asof import VersionsSource
+from sowctl.engine.lifetime import expires, is_expired
+from sowctl.engine.positions import open_log, refuse_unlogged_past
+from sowctl.engine.sources import CurrentSource, Pairs, open_current
+from sowctl.errors import RefusedError
+from sowctl.spark.jobs.folding import fold, read_pairs
+from sowctl.spark.origin import Origin
+from sowctl.spark.positions import Position, open_planned, plan_position
+from sowctl.store.codec import expiration_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sowctl.config.model import Expiration, TopicConfig
+    from sowctl.engine.instance import Instance
+
+RECORDS_PER_PART = 100_000
+READ = 1000
+KEYS = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class RangePart:
+    """The records of a key range, read from the store (and the journal behind it)."""
+
+    origin: Origin
+    position: Position | None
+    at: int | None
+    low: int
+    high: int
+
+    def pairs(self) -> Iterator[Pairs]:
+        """Keys and stored values in key order. Raises what reading raises, LockedError where the topic has moved."""
+        low = self.low.to_bytes(8, "big") if self.low else None
+        high = self.high.to_bytes(8, "big") if self.high < KEYS else None
+        with closing(open_planned(self.origin, self.position, self.at)) as source:
+            if isinstance(source, CurrentSource | VersionsSource):
+                yield from source.part(READ, low, high)
+                return
+            for keys, values in source.batches(READ):
+                rows = [
+                    (k, v)
+                    for k, v in zip(keys, values, strict=True)
+                    if (low or b"") <= k and (high is None or k < high)
+                ]
+                yield [key for key, _ in rows], [value for _, value in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedPart:
+    """The records of a key range in a file that a fold has left; without those that had expired by ``at``."""
+
+    path: str
+    expiration: Expiration
+    at: int
+
+    def pairs(self) -> Iterator[Pairs]:
+        """Keys and stored values in key order."""
+        for keys, values in read_pairs(Path(self.path)):
+            if expires(self.expiration):
+                kept = [p for p, v in enumerate(values) if not is_expired(self.expiration, expiration_of(v), self.at)]
+                keys, values = [keys[place] for place in kept], [values[place] for place in kept]
+            if keys:
+                yield keys, values
+
+
+Part = RangePart | FoldedPart
+
+
+def parts_of(
+    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Path
+) -> Sequence[Part]:
+    """The state of ``topic`` at an instant (microseconds UTC; None: now) in parts; ``directory`` is a staging one.
+
+    Raises what reading the present or the past raises.
+    """
+    now = instance.now
+    if at is None or topic.history is not None:
+        return _ranges(instance, topic, at, now)
+    until = _fold_until(instance, topic, at)
+    if until is None:
+        return _ranges(instance, topic, at, now)
+    if until < 0:
+        return _ranges(instance, topic, None, min(at, now))
+    with open_log(instance) as log:
+        result = fold(spark, log, [topic], directory, until=until, at=at)
+    return [FoldedPart(str(directory / one.records), topic.expiration, at) for one in result.files[0]]
+
+
+def _fold_until(instance: Instance, topic: TopicConfig, at: int) -> int | None:
+    """The last txid for a fold of the journals; -1 where the present is the answer, None where the engine must say.
+
+    The rules are those of :func:`sowctl.engine.asof.open_at`.
+    """
+    with closing(open_current(instance, topic, now=min(at, instance.now))) as current:
+        behind = current.overlay.last_time if current.overlay is not None else 0
+        if at >= max(current.meta.last_time, behind, current.meta.removal_mark):
+            return -1 if topic.file is not None and topic.file.exists() else None
+        if not topic.journalled:
+            return None
+        with open_log(instance) as log:
+            try:
+                refuse_unlogged_past(topic, current.meta, log)
+            except RefusedError:
+                return None
+            return log.last_txid() if log.covers((topic.name, topic.message_type)) else None
+
+
+def _ranges(instance: Instance, topic: TopicConfig, at: int | None, now: int) -> Sequence[Part]:
+    origin = Origin(instance.config, topic, None, None, now)
+    position = plan_position(origin)
+    count = 1
+    if position is not None and (at is None or topic.history is not None):
+        count = position.records // RECORDS_PER_PART + 1
+    steps = [KEYS * step // count for step in range(count + 1)]
+    return [RangePart(origin, position, at, low, high) for low, high in pairwise(steps)]

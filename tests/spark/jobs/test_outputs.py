@@ -1,0 +1,152 @@
+"""snapshot and export: what they write equals what the engine reads on the same files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sowctl.engine.delete import delete
+from sowctl.engine.digest import digest
+from sowctl.engine.instance import Instance
+from sowctl.engine.journals import EntryFilter, dump
+from sowctl.engine.options import DeleteOptions
+from sowctl.engine.snapshot import snapshot_file
+from sowctl.engine.targets import Target
+from sowctl.errors import MissingError, RefusedError, UsageError
+from sowctl.output.ndjson import json_values
+from sowctl.spark.jobs import folding, state
+from sowctl.spark.jobs.export import Entries, export, export_journal
+from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.snapshot import snapshot
+from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPICS = (
+    topic_xml("log"),
+    topic_xml("past", "<History><Window>1h</Window><Granularity>1s</Granularity></History>"),
+    topic_xml("brief", "<Expiration>30s</Expiration>"),
+    topic_xml("alone"),
+)
+XML = config_xml("".join(TOPICS), ("log", "past", "brief"))
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Some minutes in the life of four topics, with tiny parts."""
+    monkeypatch.setattr(state, "RECORDS_PER_PART", 10)
+    monkeypatch.setattr(folding, "LEAST_BYTES", 1)
+    monkeypatch.setattr(folding, "STRETCH_BYTES", 500)
+    monkeypatch.setattr(folding, "BUCKET_BYTES", 2000)
+    made = Lab(tmp_path / "lab", XML)
+    for minute in range(4):
+        for topic in ("log", "past", "brief", "alone"):
+            rows = [message(id=n % 23, v=n, kind="ab"[n % 2], deep={"x": [n]}) for n in range(minute * 7, 40)]
+            made.publish(topic, *rows)
+            target = Target(topic=made.open().topic(topic).config)
+            delete(made.open(), [target], DeleteOptions(filter=f"/id = {minute}"))
+        made.clock.tick(20)
+    return made
+
+
+def read_lines(path: Path) -> list[str]:
+    return [line for file in sorted(path.rglob("part-*")) for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("topic", ["log", "past", "brief"])
+@pytest.mark.parametrize("at", [START + 5, START + 25_000_000, START + 100_000_000])
+def test_snapshots(spark: SparkSession, lab: Lab, tmp_path: Path, topic: str, at: int) -> None:
+    instance = lab.open()
+    config = instance.topic(topic).config
+    wanted = lab.query(topic, at=at)
+    told = snapshot(spark, instance, config, at, Output(str(tmp_path / "lines"), "ndjson"))
+    assert read_lines(tmp_path / "lines") == wanted
+    assert told.records == len(wanted)
+    assert told.bytes == sum(map(len, wanted))
+    snapshot(spark, instance, config, at, Output(str(tmp_path / "then.sow")))
+    snapshot_file(instance, Target(topic=config), at, tmp_path / "other.sow")
+    bare = Instance(clock=lab.clock)
+    then, other = (digest(bare, Target(path=tmp_path / name)) for name in ("then.sow", "other.sow"))
+    assert (then.digest, then.records, then.txid) == (other.digest, other.records, other.txid)
+    assert not list(lab.directory.rglob("*.staging*"))
+
+
+def test_what_cannot_be_known(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+    instance = lab.open()
+    with pytest.raises(MissingError) as caught:
+        snapshot(spark, instance, instance.topic("alone").config, START, Output(str(tmp_path / "x"), "parquet"))
+    assert caught.value.code == "SOW-ENG-050"
+    (tmp_path / "there").mkdir()
+    with pytest.raises(RefusedError):
+        snapshot(spark, instance, instance.topic("log").config, None, Output(str(tmp_path / "there"), "parquet"))
+    with pytest.raises(UsageError):
+        Output("x", "xlsx").check()
+
+
+def test_parquet(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+    instance = lab.open()
+    config = instance.topic("log").config
+    told = export(spark, instance, [config], Output(str(tmp_path / "p"), partition_by=("/kind",)))
+    rows = spark.read.parquet(str(tmp_path / "p")).collect()
+    records = {record.sow_key: record for record in lab.records("log")}
+    assert told.records == len(rows) == len(records)
+    for row in rows:
+        record = records[int(row["_sow_key"])]
+        assert (bytes(row.payload), row["_txid"]) == (record.payload, record.txid)
+        assert row.kind == json.loads(record.payload)["kind"]
+    fields = Output(str(tmp_path / "f"), "parquet", fields="id INT, deep STRUCT<x: ARRAY<INT>>")
+    export(spark, instance, [config], fields)
+    found = {(row.payload.id, tuple(row.payload.deep.x)) for row in spark.read.parquet(str(tmp_path / "f")).collect()}
+    assert found == {(m["id"], tuple(m["deep"]["x"])) for m in map(json.loads, lab.query("log"))}
+
+
+def test_csv_and_several_topics(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+    instance = lab.open()
+    topics = [instance.topic(name).config for name in ("log", "alone")]
+    told = export(spark, instance, topics, Output(str(tmp_path / "c"), "csv"))
+    assert told.records == len(lab.query("log")) + len(lab.query("alone"))
+    files = sorted((tmp_path / "c" / "_topic=log").glob("part-*"))
+    found = [row for file in files for row in csv.DictReader(file.read_text().splitlines())]
+    wanted = [json.loads(text) for text in lab.query("log")]
+    assert [(row["id"], row["v"], json.loads(row["deep"])) for row in found] == [
+        (str(row["id"]), str(row["v"]), row["deep"]) for row in wanted
+    ]
+
+
+def test_journal(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+    instance = lab.open()
+    told = export_journal(spark, instance, Entries(), Output(str(tmp_path / "j"), "ndjson"))
+    wanted = [line.decode() for batch in dump(instance, EntryFilter()) for line in json_values(batch, meta=True)]
+    assert read_lines(tmp_path / "j") == wanted
+    assert told.records == len(wanted)
+    some = Entries((("log", "json"), ("past", "json")), 20, 90, START, START + 30_000_000)
+    parquet = Output(str(tmp_path / "p"), partition_by=("_topic",))
+    export_journal(spark, instance, some, parquet)
+    rows = sorted(
+        (row["_txid"], row["_topic"], row["_operation"]) for row in spark.read.parquet(parquet.path).collect()
+    )
+    assert rows == [
+        (record.txid, batch.topic, record.extra["operation"])
+        for batch in dump(instance, EntryFilter(from_txid=20, to_txid=90, from_time=START, to_time=START + 30_000_000))
+        for record in batch.records
+        if batch.topic != "brief"
+    ]
+    one = Output(str(tmp_path / "k"), "csv", partition_by=("/kind",))
+    export_journal(spark, instance, Entries((("log", "json"),)), one)
+    assert {path.name for path in (tmp_path / "k").glob("kind=*")} >= {"kind=a", "kind=b"}
+    with pytest.raises(UsageError):
+        export_journal(spark, instance, Entries(), replace(one, path=str(tmp_path / "l")))
+
+
+def test_expired_records_are_left_out(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+    with verified(lab):
+        lab.clock.tick(25)
+        instance = lab.open()
+        export(spark, instance, [instance.topic("brief").config], Output(str(tmp_path / "b"), "ndjson"))
+        assert read_lines(tmp_path / "b") == lab.query("brief")
