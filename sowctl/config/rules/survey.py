@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.config.document import Node
 from sowctl.config.matching import any_search, is_pattern, topic_matches
+from sowctl.config.spelling import meant
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -177,9 +178,10 @@ class Survey:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether what is absent here is absent: all includes were read, and this is no lone section of a file."""
+        """Whether what is absent is absent: no include missing, no section misspelled, and this is no lone section."""
         lone = self.top.inner < 0 and len(self.top.children) < 2
-        return not lone and all(node.complete for node in self.tree)
+        misspelled = any(meant(self.top, section) for section in ("TransactionLog", "Actions", "Logging", "SOW"))
+        return not lone and not misspelled and all(node.complete for node in self.tree)
 
     @cached_property
     def serves(self) -> bool:

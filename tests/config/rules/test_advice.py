@@ -49,6 +49,7 @@ LOG = (
         (f"{NAMED}{SOW}{LOG}</AMPSConfig>", False, {"B010", "B050"}),
         (f"{NAMED}{SOW}{LOG}<Include>gone.xml</Include></AMPSConfig>", False, set()),
         (f"{NAMED}{SOW}{LOG}<Actions><Include>gone.xml</Include></Actions></AMPSConfig>", False, set()),
+        (f"{NAMED}{SOW}{LOG.replace('TransactionLog', 'TransactionLogs')}</AMPSConfig>", False, set()),
         (LOG, True, set()),
         (SOW, True, set()),
         (SOW + LOG, True, {"B010", "B050"}),
