@@ -28,7 +28,8 @@ from sowctl.messages.base import (
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.trees import key_reader, reader
 from sowctl.messages.treewrite import Tree, directives, is_null, made, overlay, selected, write
-from sowctl.values.fields import Number, Refusal, Row, Scalar, Slot, SlotValue, Values, Write
+from sowctl.values.compare import plain
+from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
 
@@ -140,19 +141,14 @@ class TreeType(ABC):
             return base64_line(payload)
 
     def native(self, value: SlotValue) -> object:
-        """What is written for a slot value: numbers by their value, bytes as text where they are UTF-8."""
-        if isinstance(value, Values):
-            return [self.native(item) for item in value.items]
-        if isinstance(value, Number):
-            return value.value
-        if isinstance(value, str | bytes) and not value:
-            return None
-        if isinstance(value, bytes):
+        """What is written for the first value: numbers by their value, bytes as text where they are UTF-8."""
+        scalar = plain(value)
+        if isinstance(scalar, bytes):
             try:
-                return value.decode()
+                return scalar.decode()
             except UnicodeDecodeError:
-                return value
-        return value
+                return scalar
+        return scalar
 
     def _opened(self, payload: bytes, part: str | None = None) -> object:
         try:

@@ -267,7 +267,10 @@ def test_select_lists_and_constructed_fields(kind: str) -> None:
         ],
     )
     assert loaded(kind, written) == {"id": {"below": b"\xff"}, "p": {**tree["p"], "r": 7}, "new": None}  # type: ignore[dict-item]
-    assert loaded(kind, of.build([(("a", "b"), True), (("a", "c"), b"t")])) == {"a": {"b": True, "c": "t"}}
+    assert loaded(kind, of.build([(("a", "b"), True), (("a", "c"), b"t"), (("d",), Values((1, 2)))])) == {
+        "a": {"b": True, "c": "t"},
+        "d": 1,
+    }
 
 
 def test_bson_holds_no_integers_beyond_its_own() -> None:
