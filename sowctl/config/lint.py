@@ -53,9 +53,9 @@ def lint(
 ) -> Iterator[Linted]:
     """Each configuration with its findings that are of ``rules`` (default all) and at least as bad as ``least``.
 
-    A directory stands for every ``*.xml`` below it, in the order of the names, except those that another one of them
-    includes. A file that cannot be read has that as its one finding. Raises UsageError SOW-CFG-051 for a directory
-    without such files.
+    What makes a file unusable is always reported. A directory stands for every ``*.xml`` below it, in the order of the
+    names, except those that another one of them includes. A file that cannot be read has that as its one finding.
+    Raises UsageError SOW-CFG-051 for a directory without such files.
     """
     active = frozenset(by_id()) if rules is None else rules
     peers = Peers()
@@ -102,8 +102,11 @@ def _linted(
             raise
         finding = Finding(UNREADABLE, Level.ERROR, Place(str(path)), error.message, error.hint)
         return Linted(path, [finding], False), ()
-    sources = () if document is None else document.sources
-    if document is not None:
-        found.extend(peers.compare(document.top))
-    kept = apply((finding for finding in found if finding.id in active), sources, active)
-    return Linted(path, [f for f in ordered(kept, sources, str(path)) if f.level >= least], True), sources
+    if document is None:
+        # Nothing was judged, which a choice of other rules must not hide.
+        unusable = [finding for finding in found if finding.id in active or finding.level >= Level.ERROR]
+        return Linted(path, [f for f in ordered(unusable, (), str(path)) if f.level >= least], True), ()
+    found.extend(peers.compare(document.top))
+    kept = apply((finding for finding in found if finding.id in active), document.sources, active)
+    shown = [finding for finding in ordered(kept, document.sources, str(path)) if finding.level >= least]
+    return Linted(path, shown, True), document.sources

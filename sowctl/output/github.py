@@ -14,7 +14,9 @@ def as_github(finding: Finding) -> str:
     rule = by_id().get(finding.id)
     title = finding.id if rule is None else f"{finding.id} {rule.title}"
     named = {"file": finding.place.file, "line": finding.place.line, "col": finding.place.column, "title": title}
-    properties = ",".join(f"{name}={_property(str(value))}" for name, value in named.items() if value is not None)
+    properties = ",".join(
+        f"{name}={_property(display(str(value)))}" for name, value in named.items() if value is not None
+    )
     message = finding.message if finding.hint is None else f"{finding.message} ({finding.hint})"
     return f"::{_COMMANDS[finding.level]} {properties}::{_data(display(message))}"
 

@@ -86,6 +86,10 @@ def test_an_unreadable_file_does_not_hide_the_others(write: Write, tmp_path: Pat
     assert (good.readable, [f.id for f in good.findings]) == (True, ["S004"])
 
 
+def test_a_choice_of_rules_does_not_hide_that_nothing_was_judged(write: Write) -> None:
+    assert told(write("<AMPSConfig>"), rules=chosen_rules(["B"])) == [("X001", 1)]
+
+
 class TestComments:
     def test_before_the_root_for_the_whole_file(self, write: Write) -> None:
         body = f"<AMPSConfig><Name>x</Name>\n<SOW>{OLD.format('a')}</SOW></AMPSConfig>"

@@ -65,7 +65,8 @@ def option_missing(node: Node, survey: Survey) -> Iterator[Problem]:
         options = step.find("Options")
         for name in known.required if known is not None else ():
             if options is None or options.find(name) is None:
-                hint = f"add <{name}> to Options"
+                close = next((o for o in options.children if nearest(o.tag, (name,))), None) if options else None
+                hint = f"write <{name}> for <{close.tag}>" if close is not None else f"add <{name}> to Options"
                 yield Problem(options or step, f"{module.text} requires option {name}", hint)
 
 
