@@ -13,6 +13,7 @@ from sowctl.engine.reports import TopicInfo
 from sowctl.engine.sources import CurrentSource, open_current, open_file
 from sowctl.engine.targets import Target
 from sowctl.errors import DamageError, MissingError, SowError
+from sowctl.memo.directory import MemoDirectory
 from sowctl.store.codec import DIGEST_MODULUS
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def _fill(row: TopicInfo, source: CurrentSource, path: Path, now: int, *, hides:
     row.path = str(path)
     row.records, row.versions, row.payload_bytes = meta.records, meta.versions, meta.payload_bytes
     row.file_bytes = path.stat().st_size
+    row.index_bytes = MemoDirectory(path).size()
     row.applied, row.last_txid = meta.applied, source.last_txid
     row.last_update = max(meta.last_time, overlay.last_time if overlay is not None else 0) or None
     row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"

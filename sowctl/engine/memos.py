@@ -45,9 +45,21 @@ def open_memos(instance: Instance, source: CurrentSource, slots: Sequence[Slot],
     if source.path is None or source.meta.records < least or not slots:
         return None
     directory = MemoDirectory(source.path, instance.seam)
+    names = names_of(instance, source, slots)
+    return _opened(directory, source, names) or _built(instance, directory, source, names)
+
+
+def names_of(instance: Instance, source: CurrentSource, slots: Iterable[Slot]) -> dict[Slot, str]:
+    """The names of the columns of some fields."""
     prefix = _reading(instance, source)
-    names = {slot: _name(slot, prefix) for slot in slots}
-    return _opened(directory, source, names) or _built(instance, directory, source, names, prefix)
+    return {slot: _name(slot, prefix) for slot in slots}
+
+
+def existing(instance: Instance, directory: MemoDirectory, source: CurrentSource) -> dict[Slot, str]:
+    """The fields for which there are columns, of whatever state, and their names."""
+    prefix = _reading(instance, source)
+    found = {name: _slot(name, prefix) for name in directory.names()}
+    return {slot: name for name, slot in found.items() if slot is not None}
 
 
 def _reading(instance: Instance, source: CurrentSource) -> str:
@@ -92,21 +104,17 @@ def _opened(directory: MemoDirectory, source: CurrentSource, names: dict[Slot, s
     return Memos(keys, columns, changed)
 
 
-def _built(
-    instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str], prefix: str
-) -> Memos | None:
+def _built(instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> Memos | None:
     try:
         with directory.building() as mine:
             if mine:
-                build_memos(instance, directory, source, names, prefix)
+                build_memos(instance, directory, source, names)
     except (OSError, ImportError):
         return None
     return _opened(directory, source, names)
 
 
-def build_memos(
-    instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str], prefix: str
-) -> None:
+def build_memos(instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> None:
     """Build the columns ``names``, and with them all that there are for another state. Raises OSError, ImportError.
 
     Records that cannot be read leave their columns unfit; whoever needs them finds out by reading the records.
@@ -115,12 +123,8 @@ def build_memos(
 
     digest = source.meta.digest
     known = directory.keys()
-    wanted = dict(names)
-    if known is None or known[0].head.digest != digest:
-        for name in directory.names():
-            slot = _slot(name, prefix)
-            if slot is not None:
-                wanted.setdefault(slot, name)
+    fresh = known is None or known[0].head.digest != digest
+    wanted = existing(instance, directory, source) | names if fresh else names
     slots = [slot for slot, name in wanted.items() if directory.column(name, digest) is None]
     extract = instance.type_of(source.message_type).extractor(slots)
     builders = [ColumnBuilder(wanted[slot]) for slot in slots]
@@ -133,7 +137,7 @@ def build_memos(
         if refused:
             for builder in builders:
                 builder.spoil()
-    if known is None or known[0].head.digest != digest:
+    if fresh:
         directory.put_keys(key_parts(b"".join(keys), digest))
     for slot, builder in zip(slots, builders, strict=True):
         directory.put_column(wanted[slot], builder.parts(digest))

@@ -134,7 +134,21 @@ class TopicInfo:
     expiration: str = "disabled"
     history: str | None = None
     digest: str | None = None
+    index_bytes: int = 0
     note: str | None = None
+
+
+@dataclass(slots=True)
+class ReindexReport:
+    """What ``reindex`` did for one topic: ``paths`` with an index of so many ``records``, their ``bytes`` in all, or
+    how many bytes were ``removed``."""
+
+    topic: str
+    message_type: str
+    records: int = 0
+    paths: tuple[str, ...] = ()
+    bytes: int = 0
+    removed: int = 0
 
 
 @dataclass(slots=True)

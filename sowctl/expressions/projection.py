@@ -94,7 +94,8 @@ class Projection:
     ) -> None:
         """Process messages in order: each is added to the group of its key.
 
-        ``stamps``: they come in another order, and the last of a group is the one with the highest stamp. Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
+        ``stamps``: they come in another order, and the last of a group is the one with the highest stamp. Raises
+        LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
         for position, values in enumerate(self._read.values(rows, env, headers)):
             key = tuple(text_of(value) for value in values[: self._keys])

@@ -16,7 +16,7 @@ from xxhash import xxh3_64_hexdigest
 
 from sowctl.memo.column import Column, open_column
 from sowctl.memo.format import BadMemo, Kind, MemoFile
-from sowctl.seam import Seam
+from sowctl.seam import SEAM, Seam
 
 _KEYS = "keys"
 _SUFFIX = ".memo"
@@ -25,7 +25,7 @@ _SUFFIX = ".memo"
 class MemoDirectory:
     """The memo indexes of the store at ``store``. Columns are named by texts that say what they hold."""
 
-    def __init__(self, store: Path, seam: Seam) -> None:
+    def __init__(self, store: Path, seam: Seam = SEAM) -> None:
         real = store.resolve()
         self.path = real.with_name(f"{real.name}-memo")
         self._seam = seam
@@ -66,10 +66,15 @@ class MemoDirectory:
         """Bytes of all files."""
         return sum(path.stat().st_size for path in self.path.glob(f"*{_SUFFIX}"))
 
+    def clear(self) -> None:
+        """Remove all indexes."""
+        for path in self.path.glob(f"*{_SUFFIX}*"):
+            path.unlink(missing_ok=True)
+
     def remove(self) -> None:
         """Remove all files and the directory."""
-        for path in self.path.glob("*"):
-            path.unlink(missing_ok=True)
+        self.clear()
+        (self.path / "lock").unlink(missing_ok=True)
         with suppress(FileNotFoundError):
             self.path.rmdir()
 

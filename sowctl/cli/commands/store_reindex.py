@@ -1,0 +1,40 @@
+"""``sowctl store reindex``: memo indexes, built before somebody waits for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import option
+from sowctl.cli.options import Targets
+
+EXAMPLES = (
+    "sowctl store reindex orders",
+    "sowctl store reindex --drop",
+)
+
+
+def run(
+    invocation: Invocation,
+    targets: Targets = None,
+    drop: Annotated[bool, option("--drop", help="remove all memo indexes instead")] = False,
+    summary: Annotated[str | None, option("--summary", help="how the result is said", choices=("text", "json"))] = None,
+) -> int:
+    """Build the memo indexes of the fields that Key, HashIndex and Index name, and of those that queries have used.
+
+    Queries build what they need themselves; this does it beforehand, or does away with them. Without TARGET all topics
+    that have a store are taken. The files are described in sow-memo(5).
+    """
+    from sowctl.cli.reporting import show_report
+    from sowctl.engine.reindex import reindex
+    from sowctl.engine.targets import Target, resolve
+
+    with invocation.open_instance(*(targets or ())) as instance:
+        chosen = [target for text in targets or () for target in resolve(instance, text)]
+        if not targets:
+            chosen = [
+                Target(topic=topic) for topic in instance.topics if topic.file is not None and topic.file.exists()
+            ]
+        for report in reindex(instance, chosen, drop=drop):
+            show_report(invocation, report, summary)
+    return 0
