@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
 )
 
-from sowctl.messages.protoscan import ProtoError, Word, error, text_value, whole, words
+from sowctl.messages.protoscan import ProtoError, Reader, whole
 
 __all__ = ["ProtoError", "parse_proto"]
 
@@ -25,7 +25,6 @@ _SCALARS = {
     "bytes": 12, "uint32": 13, "sfixed32": 15, "sfixed64": 16, "sint32": 17, "sint64": 18,
 }  # fmt: skip
 _GROUP, _MESSAGE = 10, 11
-_CLOSING = {"{": "}", "[": "]", "(": ")", "<": ">"}
 
 
 def parse_proto(name: str, source: str) -> FileDescriptorProto:
@@ -33,11 +32,11 @@ def parse_proto(name: str, source: str) -> FileDescriptorProto:
     return _Parser(name, source).file()
 
 
-class _Parser:
+class _Parser(Reader):
+    """Makes the descriptor of one file while it goes over its words."""
+
     def __init__(self, name: str, source: str) -> None:
-        self.source = source
-        self.words = words(source)
-        self.at = 0
+        super().__init__(source)
         self.result = FileDescriptorProto(name=name, syntax="proto2")
 
     def file(self) -> FileDescriptorProto:
@@ -251,88 +250,6 @@ class _Parser:
         if self.word.text == "option" and self.words[self.at + 1].text == "allow_alias":
             result.options.allow_alias = self.words[self.at + 3].text == "true"
         self.pass_over()
-
-    def pass_over(self) -> None:
-        """Go behind the next semicolon or block."""
-        while self.word.kind != "end":
-            if self.word.text == "{":
-                self.balanced()
-                self.take(";")
-                return
-            if self.take(";"):
-                return
-            if self.word.text == "[":
-                self.balanced()
-            else:
-                self.at += 1
-        self.fail("a declaration has no end")
-
-    def balanced(self) -> None:
-        """Go behind the bracket that closes the one here."""
-        closing: list[str] = []
-        while self.word.kind != "end":
-            word = self.word
-            self.at += 1
-            if word.kind == "mark" and word.text in _CLOSING:
-                closing.append(_CLOSING[word.text])
-            elif word.kind == "mark" and closing and word.text == closing[-1]:
-                closing.pop()
-                if not closing:
-                    return
-        self.fail("a bracket is not closed")
-
-    @property
-    def word(self) -> Word:
-        """The next word."""
-        return self.words[self.at]
-
-    def take(self, text: str) -> bool:
-        """Go over the next word if it is this one."""
-        if self.word.text == text and self.word.kind in ("mark", "name"):
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> None:
-        if not self.take(text):
-            self.fail(f"{text!r} is expected, not {self.word.text or 'the end of the file'!r}")
-
-    def name(self) -> str:
-        if self.word.kind != "name":
-            self.fail(f"a name is expected, not {self.word.text or 'the end of the file'!r}")
-        self.at += 1
-        return self.words[self.at - 1].text
-
-    def dotted(self) -> str:
-        parts = [self.name()]
-        while self.take("."):
-            parts.append(self.name())
-        return ".".join(parts)
-
-    def text(self) -> bytes:
-        """Texts that follow one another are one."""
-        if self.word.kind != "text":
-            self.fail(f"a text in quotes is expected, not {self.word.text!r}")
-        found = b""
-        while self.word.kind == "text":
-            try:
-                found += text_value(self.word.text)
-            except ProtoError as problem:
-                self.fail(str(problem))
-            self.at += 1
-        return found
-
-    def integer(self) -> int:
-        sign = -1 if self.take("-") else 1
-        value = whole(self.word.text) if self.word.kind == "number" else None
-        if value is None or value > 1 << 31:
-            self.fail(f"a whole number is expected, not {self.word.text!r}")
-            raise AssertionError
-        self.at += 1
-        return sign * value
-
-    def fail(self, message: str) -> None:
-        raise error(self.source, self.word.at, message)
 
 
 def _add_synthetic_oneofs(message: DescriptorProto) -> None:

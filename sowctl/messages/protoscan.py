@@ -1,4 +1,4 @@
-"""The words of ``.proto`` files, with their places; for :mod:`sowctl.messages.protoparse` alone."""
+"""The words of ``.proto`` files and a reader of them; for :mod:`sowctl.messages.protoparse` alone."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ _WORD = re.compile(
 )
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _SHORT = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "'": 39, '"': 34, "?": 63}
+
+
+_CLOSING = {"{": "}", "[": "]", "(": ")", "<": ">"}
 
 
 class ProtoError(ValueError):
@@ -81,3 +84,94 @@ def whole(word: str) -> int | None:
         return int(word, 8) if len(word) > 1 and word[0] == "0" else int(word)
     except ValueError:
         return None
+
+
+class Reader:
+    """Goes over the words of a file. Every method raises ProtoError where the file has something else."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.words = words(source)
+        self.at = 0
+
+    def pass_over(self) -> None:
+        """Go behind the next semicolon or block."""
+        while self.word.kind != "end":
+            if self.word.text == "{":
+                self.balanced()
+                self.take(";")
+                return
+            if self.take(";"):
+                return
+            if self.word.text == "[":
+                self.balanced()
+            else:
+                self.at += 1
+        self.fail("a declaration has no end")
+
+    def balanced(self) -> None:
+        """Go behind the bracket that closes the one here."""
+        closing: list[str] = []
+        while self.word.kind != "end":
+            word = self.word
+            self.at += 1
+            if word.kind == "mark" and word.text in _CLOSING:
+                closing.append(_CLOSING[word.text])
+            elif word.kind == "mark" and closing and word.text == closing[-1]:
+                closing.pop()
+                if not closing:
+                    return
+        self.fail("a bracket is not closed")
+
+    @property
+    def word(self) -> Word:
+        """The next word."""
+        return self.words[self.at]
+
+    def take(self, text: str) -> bool:
+        """Go over the next word if it is this one."""
+        if self.word.text == text and self.word.kind in ("mark", "name"):
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        if not self.take(text):
+            self.fail(f"{text!r} is expected, not {self.word.text or 'the end of the file'!r}")
+
+    def name(self) -> str:
+        if self.word.kind != "name":
+            self.fail(f"a name is expected, not {self.word.text or 'the end of the file'!r}")
+        self.at += 1
+        return self.words[self.at - 1].text
+
+    def dotted(self) -> str:
+        parts = [self.name()]
+        while self.take("."):
+            parts.append(self.name())
+        return ".".join(parts)
+
+    def text(self) -> bytes:
+        """Texts that follow one another are one."""
+        if self.word.kind != "text":
+            self.fail(f"a text in quotes is expected, not {self.word.text!r}")
+        found = b""
+        while self.word.kind == "text":
+            try:
+                found += text_value(self.word.text)
+            except ProtoError as problem:
+                self.fail(str(problem))
+            self.at += 1
+        return found
+
+    def integer(self) -> int:
+        sign = -1 if self.take("-") else 1
+        value = whole(self.word.text) if self.word.kind == "number" else None
+        if value is None or value > 1 << 31:
+            self.fail(f"a whole number is expected, not {self.word.text!r}")
+            raise AssertionError
+        self.at += 1
+        return sign * value
+
+    def fail(self, message: str) -> None:
+        raise error(self.source, self.word.at, message)
