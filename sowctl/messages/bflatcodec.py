@@ -22,6 +22,8 @@ _SIZES = (0, 0, 0, 1, 2, 4, 8, 8, 8, 0)
 _WIDTHS = ((INT8, 1), (INT16, 2), (INT32, 4), (INT64, 8))
 _DOUBLE = struct.Struct("<d")
 _ARRAY = 0x80
+_TEXTS, _NUMBERS, _SIMPLE = STRING << 3, INT8 << 3, LEB128 << 3
+"""First bytes from which on there are texts, numbers, and values of a length that only reading tells."""
 _LONGEST_LENGTH = 10
 _LONGEST_LEB = 19
 _MOST_NULLS = 1 << 16
@@ -46,9 +48,20 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
     while position < end:
         start = position
         head = payload[start]
-        kind = (head >> 3) & 15
         size = head & 7
-        position += 1
+        if wanted is not None and size and head < _SIMPLE and payload[start + 1 : start + 1 + size] not in wanted:
+            after = start + 1 + size
+            if not _TEXTS <= head < _NUMBERS:
+                position = after + _SIZES[head >> 3]
+            elif after < end and payload[after] < 0x80:
+                position = after + 1 + payload[after]
+            else:
+                position = end + 1
+            if position <= end:
+                continue
+            # Cut off, or a long text: the code below knows all cases.
+        kind = (head >> 3) & 15
+        position = start + 1
         if kind > LEB128:
             raise PayloadRefused(MALFORMED, f"there is no type {kind} of fields", start)
         if not size:
