@@ -201,7 +201,10 @@ class Chains:
             return
         self._end = 0
         for block in blocks:
-            if block.identity != self._identity or (until is not None and block.applied > until):
+            if block.identity != self._identity:
+                self._end = block.end
+                continue
+            if until is not None and block.applied > until:
                 break
             if block.lineage != self._lineage:
                 self.links, self._position, self._lineage = {}, 0, block.lineage

@@ -166,10 +166,14 @@ class _Finishing:
             self._refuse(index, *preparer.too_large(payload))
             return
         ready.payloads[index] = payload
-        stamp = preparer.stamp(self.times[index], ready.lifetimes[index] if ready.lifetimes is not None else None)
-        gone = self.writer.expires and is_expired(self.writer.config.expiration, stamp, self.now)
-        digest = ready.digests[index]
+        digest, gone = ready.digests[index], self.writer.expires and self._is_gone(index)
         self.current[digest[:8]] = Before(digest[8:], payload, self.correlations[index], gone)
+
+    def _is_gone(self, index: int) -> bool:
+        """Whether a message has expired as soon as it is published."""
+        lifetimes = self.ready.lifetimes
+        stamp = self.preparer.stamp(self.times[index], lifetimes[index] if lifetimes is not None else None)
+        return is_expired(self.writer.config.expiration, stamp, self.now)
 
     def _refuse(self, index: int, code: str, message: str) -> None:
         self.refused.append(Refusal(self.ready.places[index], code, message))

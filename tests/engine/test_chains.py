@@ -228,6 +228,21 @@ def _graft(path: Path, links: dict[bytes, bytes]) -> None:
         file.write(pack("<II", len(body), zlib.crc32(body)) + body)
 
 
+@logged
+def test_blocks_of_other_chains_are_passed_over(make_lab: MakeLab, logged: bool) -> None:
+    lab = chained(make_lab, logged=logged)
+    lab.publish("c", message(id=1))
+    other = chained(make_lab, "<Primary>/n</Primary><Secondary>/parent</Secondary>", logged=logged, name="other")
+    other.publish("c", message(n=1))
+    foreign = chains(other).read_bytes()
+    with chains(lab).open("ab") as file:
+        file.write(foreign)
+    lab.publish("c", message(id=2, parent=1))
+    lab.publish("c", message(id=3, parent=2))
+    assert contents(lab) == [(3, 2)]
+    assert foreign in chains(lab).read_bytes()
+
+
 def test_a_loose_file_is_written_anew(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sowctl.engine.chainfile.LOOSE", 2000)
     lab = chained(make_lab)
