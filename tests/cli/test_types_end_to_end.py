@@ -131,6 +131,7 @@ class Place:
     root: Path
     kind: Kind
     now: int = NOW
+    more: str = ""
 
     def __post_init__(self) -> None:
         self.root.mkdir()
@@ -141,7 +142,7 @@ class Place:
         named = f"<Name>t</Name><MessageType>{self.kind.name}</MessageType>"
         (self.root / "sowctl.xml").write_text(
             f"<AMPSConfig><Name>x</Name><MessageTypes>{defined}</MessageTypes>"
-            f"<SOW><Topic>{named}<Key>{self.kind.at('n')}</Key><FileName>sow/t.sow</FileName></Topic></SOW>"
+            f"<SOW><Topic>{named}<Key>{self.kind.at('n')}</Key><FileName>sow/t.sow</FileName>{self.more}</Topic></SOW>"
             "<TransactionLog><JournalDirectory>journal</JournalDirectory>"
             f"<Topic>{named}</Topic></TransactionLog></AMPSConfig>"
         )
@@ -287,3 +288,25 @@ def test_a_bad_message_is_refused_and_the_others_are_kept(place: Place, kind: Ki
 @EVERY
 def test_the_configuration_breaks_no_rule(place: Place, kind: Kind) -> None:
     place.run("validate", str(place.root / "sowctl.xml"))
+
+
+@EVERY
+def test_enrichment_writes_what_the_type_can_write(kind: Kind, tmp_path: Path) -> None:
+    fields = (
+        f"CONCAT({kind.at('a')}, '!') AS {kind.at('a')}",
+        f"{kind.at('f')} OF PREVIOUS + {kind.at('f')} AS {kind.at('f')} HINT OPTIONAL",
+    )
+    more = f"<Enrichment>{''.join(f'<Field>{text}</Field>' for text in fields)}</Enrichment>"
+    place = Place(tmp_path / "one", kind, more=more)
+    if kind.name in ("global", "orders2", "orders3", "fixed"):
+        place.run("publish", "t", stdin=place.frames(ROWS[0]), status=4)
+        return
+    place.publish(ROWS[0], ROWS[1])
+    assert place.rows("-o", kind.at("n")) == [{"n": 1, "a": "one!"}, {"n": 2, "a": "two!"}]
+    place.publish({**ROWS[0], "a": "new"})
+    assert place.rows("-f", f"{kind.at('n')} = 1") == [{"n": 1, "a": "new!"}]
+    place.publish({"n": 1, "f": 2.5}, more=("--delta",))
+    live = place.raw()
+    shutil.rmtree(place.root / "sow")
+    place.run("replay")
+    assert place.raw() == live
