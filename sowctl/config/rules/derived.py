@@ -383,23 +383,19 @@ def starts_empty(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a View over a Topic with ``<Durability>transient</Durability>`` and no TransactionLog.
     Instead: nothing, where that is meant; else journal the source, or make it persistent.
     """
-    entry = survey.entry(node)
-    seen: set[int] = set()
-    waiting = [(found, s.node) for s in sources(node) if (found := _resolve(s, entry, survey)) is not None]
-    while waiting:
-        found, where = waiting.pop(0)
-        if found.number in seen:
-            continue
-        seen.add(found.number)
-        if found.kind == "Topic":
-            transient = (found.node.value("Durability", "Duration") or "").lower() == "transient"
-            if transient and not survey.journalled(found.name, found.type):
-                message = (
-                    f"{entry.label} derives from transient, unjournaled topic '{found.name}' "
-                    "and starts empty after a restart"
-                )
-                yield Problem(where, message, f"add {found.name} to TransactionLog, or make it persistent")
-                return
-        elif found.kind in ("View", "ConflatedTopic"):
-            below = ((_resolve(s, found, survey), where) for s in sources(found.node))
-            waiting.extend((other, place) for other, place in below if other is not None)
+    empty: dict[int, str] = {}
+    for entry in survey.entries:
+        if entry.kind == "Topic":
+            transient = (entry.node.value("Durability", "Duration") or "").lower() == "transient"
+            if transient and not survey.journalled(entry.name, entry.type):
+                empty[entry.number] = entry.name
+        elif entry.kind in ("View", "ConflatedTopic"):
+            for source in sources(entry.node):
+                found = _resolve(source, entry, survey)
+                topic = None if found is None else empty.get(found.number)
+                if topic is not None:
+                    empty[entry.number] = topic
+                    message = f"{entry.label} derives from transient, unjournaled topic '{topic}' and starts empty"
+                    hint = f"add {topic} to TransactionLog, or make it persistent"
+                    yield Problem(source.node, f"{message} after a restart", hint)
+                    break

@@ -248,7 +248,7 @@ _REFERENCES: tuple[Rule, ...] = (
         _I,
         "starts-empty",
         "SOW/View, SOW/ConflatedTopic",
-        (("View", "derived.starts_empty"), ("ConflatedTopic", "derived.starts_empty")),
+        (("AMPSConfig", "derived.starts_empty"),),
     ),
     Rule("R029", _W, "queue-is-a-topic", "SOW/Queue", (("Queues", "queue.also_a_topic"),)),
     Rule("R030", _W, "index-not-projected", "SOW/View/HashIndex", (("View", "derived.index_not_projected"),)),
