@@ -114,6 +114,13 @@ class Projection:
             if headers is not None:
                 group.header = headers[position]
 
+    def keys(self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[GroupKey]:
+        """The keys of the groups that messages belong to; for those who bring the messages of a group together first.
+
+        Raises LimitError as :meth:`add`.
+        """
+        return [tuple(map(text_of, values[: self._keys])) for values in self._read.values(rows, env, headers)]
+
     def fields(self, group: Group, env: Environment) -> list[SlotValue]:
         """The values of a group's fields, in the order of ``destinations``."""
         size = len(self.destinations)

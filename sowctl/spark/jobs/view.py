@@ -1,0 +1,155 @@
+"""view: projections with grouping over topics, joined or not, computed on Spark (``sowctl-pipeline-view(1)``).
+
+Fields, joins' keys, groupings and aggregates are the engine's evaluators; Spark brings together what belongs together:
+records of one join key, then rows of one group. Each group sees its rows in the order in which one process would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.config.derived import View
+from sowctl.config.model import TopicConfig
+from sowctl.engine.staging import staging
+from sowctl.errors import MissingError, UsageError
+from sowctl.spark.jobs.grouping import FilePart, Query, grouped
+from sowctl.spark.jobs.outputs import Output, Part, write_records, write_store
+from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.state import parts_of
+from sowctl.store.meta import Definition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sowctl.engine.instance import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class AdHoc:
+    """A view that no configuration has: over one topic, or over the topics that ``joins`` name."""
+
+    topic: str | None
+    projection: tuple[str, ...]
+    grouping: tuple[str, ...]
+    joins: tuple[str, ...] = ()
+    filter: str | None = None
+    message_type: str | None = None
+
+
+def view(
+    spark: SparkSession,
+    instance: Instance,
+    wanted: View | AdHoc,
+    output: Output,
+    *,
+    staging_directory: Path | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> JobReport:
+    """Compute a view over the present records of its topics and write it to ``output``.
+
+    Raises MissingError and UsageError for sources that are no topics or views, ExpressionError, InputError
+    ``SOW-QRY-004`` for a record that cannot be read, and what reading raises.
+    """
+    started = monotonic()
+    output.check()
+    query = query_of(instance, wanted)
+    base = _base(instance, query)
+    with staging(instance, base, directory=staging_directory) as area:
+        parts = _computed(spark, instance, query, area.directory)
+        if output.kind == "sow":
+            written = write_store(spark, instance, parts, output, _definition(instance, query), area.directory)
+        else:
+            written = write_records(spark, instance, (query.name, query.message_type), parts, output)
+    report = JobReport("view", tuple(name for _, name in query.sources), output.path)
+    report.read, report.records, report.bytes = sum(part.read for part in parts), written.records, written.bytes
+    report.partitions = written.partitions
+    report.details |= {"format": output.kind, "view": query.name}
+    report.seconds = monotonic() - started
+    return report
+
+
+def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
+    """A view in one form, its sources found. Raises UsageError ``SOW-SPK-066``, MissingError ``SOW-ENG-012``."""
+    from sowctl.engine.targets import find_topic
+
+    if isinstance(wanted, View):
+        return Query(
+            wanted.name,
+            wanted.message_type,
+            wanted.sources,
+            wanted.joins,
+            wanted.projection,
+            wanted.grouping,
+            wanted.filter,
+            wanted.join_null_equivalency,
+            wanted.key_domain,
+        )
+    if (wanted.topic is None) == (not wanted.joins):
+        raise UsageError("SOW-SPK-066", "a view is over one topic or over a join", hint="name a topic, or give --join")
+    if wanted.topic is not None:
+        topic = find_topic(instance, wanted.topic, wanted.message_type)
+        sources: tuple[tuple[str, str], ...] = ((topic.message_type, topic.name),)
+        name, message_type = topic.name, topic.message_type
+    else:
+        sources = _joined(instance, wanted)
+        message_type, name = wanted.message_type or sources[0][0], "+".join(name for _, name in sources)
+    texts = wanted.joins, wanted.projection, wanted.grouping
+    return Query(name, message_type, sources, *texts, wanted.filter, False, name)
+
+
+def _joined(instance: Instance, wanted: AdHoc) -> tuple[tuple[str, str], ...]:
+    from sowctl.engine.targets import find_topic
+    from sowctl.expressions.joins import parse_join
+
+    sides = [side for text in wanted.joins for side in parse_join(text)]
+    found = (find_topic(instance, side.topic, side.message_type or wanted.message_type) for side in sides)
+    return tuple(dict.fromkeys((topic.message_type, topic.name) for topic in found))
+
+
+def _entry(instance: Instance, message_type: str, name: str) -> TopicConfig | View:
+    found = instance.config.find(name, message_type) if instance.config is not None else ()
+    if not found:
+        raise MissingError("SOW-ENG-012", f"there is no topic {name!r} of type {message_type}", topic=name)
+    entry = found[0]
+    if not isinstance(entry, TopicConfig | View):
+        raise UsageError("SOW-SPK-067", f"a view cannot be computed over {name!r}: it is no topic or view")
+    return entry
+
+
+def _base(instance: Instance, query: Query) -> TopicConfig:
+    """A topic beside which to stage."""
+    entry = _entry(instance, *query.sources[0])
+    return entry if isinstance(entry, TopicConfig) else _base(instance, query_of(instance, entry))
+
+
+def _computed(spark: SparkSession, instance: Instance, query: Query, directory: Path) -> list[FilePart]:
+    """The view's records by key; views among its sources are computed before."""
+    parts: list[Sequence[Part]] = []
+    for message_type, name in query.sources:
+        entry = _entry(instance, message_type, name)
+        if isinstance(entry, View):
+            parts.append(_computed(spark, instance, query_of(instance, entry), directory))
+        else:
+            parts.append(parts_of(spark, instance, entry, None, directory))
+    plain = replace(instance, notify=_ignore)
+    return grouped(spark, plain, query, parts, directory)
+
+
+def _definition(instance: Instance, query: Query) -> Definition:
+    assert instance.config is not None
+    return Definition(
+        instance=instance.config.name,
+        topic=query.name,
+        message_type=query.message_type,
+        key_mode="fields",
+        key_fields=query.grouping,
+        key_domain=query.key_domain,
+    )
+
+
+def _ignore(_: str) -> None:
+    return

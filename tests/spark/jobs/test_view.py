@@ -1,0 +1,148 @@
+"""view: what Spark groups and joins equals the aggregated query, and the joining of all records in one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sowctl.config.derived import View
+from sowctl.engine.instance import Instance
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.query import query
+from sowctl.engine.targets import Target
+from sowctl.errors import InputError, MissingError, UsageError
+from sowctl.expressions.environment import Environment
+from sowctl.expressions.joining import left_join
+from sowctl.expressions.joins import parse_join
+from sowctl.expressions.projection import compile_projection
+from sowctl.spark.jobs import state
+from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.view import AdHoc, view
+from tests.spark.jobs.test_outputs import read_lines
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JSON = "<MessageType>json</MessageType>"
+VIEWS = f"""
+<View><Name>totals</Name>{JSON}<UnderlyingTopic>orders</UnderlyingTopic><FileName>sow/%n.sow</FileName>
+<Projection><Field>/customer AS /customer</Field><Field>SUM(/qty) AS /sum</Field></Projection>
+<Grouping><Field>/customer</Field></Grouping><Filter>/qty &gt; 2</Filter></View>
+<View><Name>joined</Name>{JSON}
+<UnderlyingTopic><Join>[orders]./customer = [customers]./id</Join>
+<Join>[orders]./item = [items]./id</Join></UnderlyingTopic>
+<Projection><Field>[customers]./name AS /name</Field><Field>SUM([orders]./qty) AS /sum</Field>
+<Field>GROUP_CONCAT([items]./label) AS /labels</Field><Field>[orders]./id AS /last</Field></Projection>
+<Grouping><Field>[customers]./name</Field></Grouping></View>
+<View><Name>over</Name>{JSON}<UnderlyingTopic>totals</UnderlyingTopic>
+<Projection><Field>COUNT(/sum) AS /n</Field><Field>MAX(/sum) AS /most</Field></Projection>
+<Grouping><Field>/none</Field></Grouping></View>
+"""
+XML = config_xml(topic_xml("orders") + topic_xml("customers") + topic_xml("items") + VIEWS, ("orders",))
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setattr(state, "RECORDS_PER_PART", 20)
+    made = Lab(tmp_path / "lab", XML)
+    rows = [
+        {"id": n, "customer": n % 7 if n % 5 else None, "qty": n * 1.1, "item": f"i{n % 4}", "who": f"w{n % 3}"}
+        for n in range(90)
+    ]
+    made.publish("orders", *[message(**{k: v for k, v in row.items() if v is not None}) for row in rows])
+    made.publish("customers", *[message(id=n, name=f"name {n // 2}") for n in range(5)])
+    made.publish("items", *[message(id=f"i{n}", label=f"label {n}") for n in range(3)])
+    made.publish("orders", message(id=3, customer=1, qty=0.5, item="i1"))
+    return made
+
+
+def run(spark: SparkSession, lab: Lab, wanted: View | AdHoc | str, path: Path, **output: str) -> list[str]:
+    instance = lab.open()
+    if isinstance(wanted, str):
+        assert instance.config is not None
+        (entry,) = instance.config.find(wanted)
+        assert isinstance(entry, View)
+        wanted = entry
+    view(spark, instance, wanted, Output(str(path), "ndjson"))
+    assert not list(lab.directory.rglob("*.staging*"))
+    return read_lines(path)
+
+
+@pytest.mark.parametrize("filter", [None, "/qty > 20 AND /item != 'i3'"])
+def test_equals_the_aggregated_query(spark: SparkSession, lab: Lab, tmp_path: Path, filter: str | None) -> None:
+    projection = "/customer, COUNT(/id) AS /n, SUM(/qty) AS /sum, GROUP_CONCAT(/item) AS /items, /id AS /last"
+    wanted = lab.query("orders", filter, projection=projection, grouping="/customer")
+    told = run(spark, lab, AdHoc("orders", (projection,), ("/customer",), filter=filter), tmp_path / "v")
+    assert told == wanted
+    assert len(told) > 5
+
+
+def test_a_configured_view_and_one_over_it(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+    options = {"projection": "/customer AS /customer, SUM(/qty) AS /sum", "grouping": "/customer"}
+    wanted = lab.query("orders", "/qty > 2", **options)
+    assert sorted(run(spark, lab, "totals", tmp_path / "v")) == sorted(wanted)
+    sums = [json.loads(text)["sum"] for text in wanted]
+    assert [json.loads(text) for text in run(spark, lab, "over", tmp_path / "o")] == [
+        {"n": len(sums), "most": max(sums)}
+    ]
+
+
+def test_joins_equal_those_in_one_process(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+    instance = lab.open()
+    assert instance.config is not None
+    (entry,) = instance.config.find("joined")
+    assert isinstance(entry, View)
+    joins = [parse_join(text) for text in entry.joins]
+    records = {(None, name): lab.records(name) for name in ("orders", "customers", "items")}
+    kind = instance.type_of("json")
+    rows = list(left_join(joins, records, lambda s, r: kind.key_texts([s.path])([r.payload])[0][0][0] if r else None))
+    program = compile_projection(entry.projection, entry.grouping, joined=True)
+    read = {
+        source: [s for s, q in zip(program.slots, program.sources, strict=True) if q[-1] == source[1]]
+        for source in records
+    }
+    values = []
+    for row in rows:
+        found = {
+            source: dict(zip(read[source], kind.extractor(read[source])([record.payload])[0][0], strict=True))
+            for source, record in row.items()
+            if record is not None
+        }
+        values.append(tuple(found.get((None, qualifier[-1]), {}).get(slot) for slot, qualifier in asked))
+    groups: dict = {}
+    environment = Environment(now=instance.clock, instance_name="x", group_name="x", random=instance.random)
+    of = [max((r.txid, r.timestamp) for r in row.values() if r is not None) for row in rows]
+    program.add(groups, values, environment, None, of)
+    wanted = [
+        kind.build(list(zip(program.destinations, program.fields(group, environment), strict=True))).decode()
+        for group in groups.values()
+    ]
+    assert sorted(run(spark, lab, entry, tmp_path / "v")) == sorted(wanted)
+    assert len(wanted) > 3
+
+
+def test_a_store_of_a_view(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+    instance = lab.open()
+    wanted = AdHoc("orders", ("/customer, SUM(/qty) AS /sum",), ("/customer",))
+    view(spark, instance, wanted, Output(str(tmp_path / "v.sow")))
+    bare = Instance(clock=lab.clock)
+    result = query(bare, [Target(path=tmp_path / "v.sow")], QueryOptions())
+    held = [record.payload.decode() for record in result.records()]
+    assert held == lab.query("orders", projection="/customer, SUM(/qty) AS /sum", grouping="/customer")
+
+
+def test_what_is_refused(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+    output, instance = Output(str(tmp_path / "x"), "ndjson"), lab.open()
+    for bad, error in (
+        (AdHoc(None, ("/a",), ("/a",)), UsageError),
+        (AdHoc("nothing", ("/a",), ("/a",)), MissingError),
+        (AdHoc(None, ("[orders]./a",), ("[orders]./a",), joins=("[orders]./a = [other]./b",)), MissingError),
+    ):
+        with pytest.raises(error):
+            view(spark, instance, bad, output)
+    assert not list(tmp_path.glob("x"))
+    assert InputError.exit_status == 3
