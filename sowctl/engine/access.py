@@ -14,7 +14,7 @@ from sowctl.errors import SowError
 from sowctl.memo import places as p
 from sowctl.memo.format import BadMemo
 from sowctl.store.codec import payloads
-from sowctl.values.fields import Slot
+from sowctl.values.fields import Row, Slot, SlotValue
 
 if TYPE_CHECKING:
     from sowctl.engine.conditions import Asked
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.actions import OrderKey
     from sowctl.memo.column import Hits
 
+_ROWS = 10_000
 MOST = 0.3
 """Where more of the records than this share are left, reading all of them in order is faster."""
 
@@ -116,6 +117,43 @@ class Found:
             return None
         return keys, values
 
+    def rows(self, slots: Sequence[Slot]) -> Iterator[tuple[list[Row], list[tuple[int, int]]]] | None:
+        """The fields of the records that match and have not changed, with their stamps; None where indexes do not know.
+
+        Then :meth:`changed_pairs` are the others.
+        """
+        columns = [self._memos.columns.get(slot) for slot in slots]
+        if self.residual or self.source.hides or None in columns:
+            return None
+        try:
+            stamped = self._memos.stamps()
+            values = [column.values() for column in columns if column is not None]
+        except BadMemo:
+            return None
+        gone = self._memos.changed_places()
+        return self._rows(values, stamped, gone)
+
+    def _rows(
+        self, columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], gone: set[int]
+    ) -> Iterator[tuple[list[Row], list[tuple[int, int]]]]:
+        places: Sequence[int] = range(self._memos.records) if self._places is None else self._places
+        if gone:
+            places = [place for place in places if place not in gone]
+        for start in range(0, len(places), _ROWS):
+            part = places[start : start + _ROWS]
+            if isinstance(part, range):
+                chosen = [column[part.start : part.stop] for column in columns]
+                stamps = stamped[part.start : part.stop]
+            else:
+                chosen = [[column[place] for place in part] for column in columns]
+                stamps = [stamped[place] for place in part]
+            yield list(zip(*chosen, strict=True)) if chosen else [()] * len(part), stamps
+
+    def changed_pairs(self) -> Pairs:
+        """Keys and values of the records that match and have changed since the indexes were built."""
+        found = self._changed()
+        return list(found), [value for value in found.values() if value is not None]
+
     def _changed(self) -> dict[bytes, bytes | None]:
         if not self._memos.changed:
             return {}
@@ -154,12 +192,13 @@ def find(
     source: CurrentSource,
     matcher: Matcher,
     order: OrderKey | None = None,
+    fields: Sequence[Slot] = (),
     *,
     least: int = LEAST,
 ) -> Found | None:
     """What indexes leave of the matcher's filter; None where a scan is the better way, or the only one.
 
-    ``order``: the result will be asked for :meth:`Found.first`.
+    ``order``: the result will be asked for :meth:`Found.first`; ``fields``: for :meth:`Found.rows`.
     """
     if source.path is None or source.meta.records < least:
         return None
@@ -172,14 +211,16 @@ def find(
         asked, residual = conditions_of(matcher.filter, matcher.environment, matcher.functions)
     if residual or (order is not None and order.text):
         order = None
-    slots = [one.slot for one in asked] + ([order_slot(order)] if order is not None else [])
+    if residual:
+        fields = ()
+    slots = [one.slot for one in asked] + ([order_slot(order)] if order is not None else []) + [*fields]
     if not slots or not matcher.type.filterable:
         return None
     memos = open_memos(instance, source, tuple(dict.fromkeys(slots)), least=least)
     if memos is None:
         return None
     try:
-        return _found(source, memos, matcher, asked, residual, order)
+        return _found(source, memos, matcher, asked, residual, order, fields)
     except BadMemo:
         return None
     except SowError:
@@ -194,6 +235,7 @@ def _found(
     asked: Sequence[Asked],
     residual: list[str],
     order: OrderKey | None,
+    fields: Sequence[Slot],
 ) -> Found | None:
     hits: list[tuple[int, str, Hits]] = []
     for slot, condition in asked:
@@ -204,6 +246,7 @@ def _found(
         found = column.hits(condition)
         hits.append((found.count, condition.text, found))
     ranked = order is not None and not residual and order_slot(order) in memos.columns
+    ranked = ranked or (bool(fields) and not residual and all(slot in memos.columns for slot in fields))
     if not hits:
         return Found(source, memos, matcher, None, (), residual, ranked=True) if ranked and not asked else None
     hits.sort(key=lambda one: one[0])

@@ -6,9 +6,9 @@ the value of the record of its group that was updated last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sowctl.engine.reading import headers_of
 from sowctl.errors import InputError, UsageError
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from sowctl.expressions.functions import Function
     from sowctl.expressions.projection import Group, GroupKey
     from sowctl.messages.base import MessageType
+    from sowctl.values.fields import Row, Slot
 
+Stamped: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
+"""Rows, and txid and time of their records."""
 MOST_TEXT = 64 << 10
 """Bytes that the text of a projection may have."""
 READ = 1000
@@ -54,13 +57,20 @@ class Aggregation:
         self._topic = topic
         self._environment = environment
 
-    def results(self, found: Iterator[Pairs]) -> Iterator[Pairs]:
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The fields of a record that it reads, if they are all it reads."""
+        return () if self.program.uses_header else self.program.slots
+
+    def results(self, found: Iterable[Pairs], known: Iterable[Stamped] = ()) -> Iterator[Pairs]:
         """Keys and stored values, as records have them, of one message per group, by key.
 
-        The key is that of the grouping texts, txid and time are the highest of the group. Raises InputError
-        ``SOW-QRY-004`` for a payload that cannot be read.
+        ``known``: fields and stamps of records that are not in ``found``. The key is that of the grouping texts, txid
+        and time are the highest of the group. Raises InputError ``SOW-QRY-004`` for a payload that cannot be read.
         """
         groups: dict[GroupKey, Group] = {}
+        for some, stamped in known:
+            self.program.add(groups, some, self._environment, None, stamped)
         extract = self._kind.extractor(self.program.slots)
         for keys, values in found:
             rows, refused = extract(payloads(values))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources import CurrentSource, Pairs
     from sowctl.expressions.actions import OrderKey
     from sowctl.store.meta import Definition
+    from sowctl.values.fields import Slot
 
 
 class Named:
@@ -50,6 +51,13 @@ class Named:
     def count(self) -> int:
         """How many records match."""
         return sum(len(keys) for keys, _ in self.matching(len(self._keys) or 1))
+
+    def rows(self, slots: Sequence[Slot]) -> None:
+        """Not known here."""
+
+    def changed_pairs(self) -> Pairs:
+        """Nothing: see :meth:`rows`."""
+        return [], []
 
     def first(self, key: OrderKey, wanted: int) -> Pairs | None:
         """Not known here."""

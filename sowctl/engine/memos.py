@@ -5,17 +5,19 @@ Nobody depends on them. What cannot be read, or written, is done without.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.memo.column import Column
 from sowctl.memo.directory import MemoDirectory
-from sowctl.store.codec import KEY_SIZE, payloads
+from sowctl.store.codec import KEY_SIZE, payloads, stamps
 from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources import CurrentSource
+    from sowctl.memo.format import MemoFile
 
 LEAST = 20_000
 """Records from which on an index is built: fewer are read faster than one is opened."""
@@ -28,7 +30,8 @@ _READ = 1000
 class Memos:
     """Columns of one state of a store. ``changed``: keys whose records may differ now, or are in the overlay."""
 
-    def __init__(self, keys: memoryview, columns: dict[Slot, Column], changed: set[bytes]) -> None:
+    def __init__(self, file: MemoFile, keys: memoryview, columns: dict[Slot, Column], changed: set[bytes]) -> None:
+        self._file = file
         self._keys = keys
         self.columns = columns
         self.changed = changed
@@ -38,6 +41,22 @@ class Memos:
         """The keys at some places."""
         keys = self._keys
         return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
+
+    def stamps(self) -> list[tuple[int, int]]:
+        """Txid and time of every record. Raises BadMemo."""
+        return list(
+            zip(self._file.section(2).cast("Q").tolist(), self._file.section(3).cast("q").tolist(), strict=True)
+        )
+
+    def changed_places(self) -> set[int]:
+        """The places of those changed keys that there were."""
+        found = set()
+        keys, records = self._keys, range(self.records)
+        for key in self.changed:
+            place = bisect_left(records, key, key=lambda at: bytes(keys[KEY_SIZE * at : KEY_SIZE * at + KEY_SIZE]))
+            if place < self.records and keys[KEY_SIZE * place : KEY_SIZE * place + KEY_SIZE] == key:
+                found.add(place)
+        return found
 
 
 def open_memos(instance: Instance, source: CurrentSource, slots: Sequence[Slot], *, least: int = LEAST) -> Memos | None:
@@ -101,7 +120,7 @@ def _opened(directory: MemoDirectory, source: CurrentSource, names: dict[Slot, s
             return None
         if found[0] is not None:
             columns[slot] = found[0]
-    return Memos(keys, columns, changed)
+    return Memos(file, keys, columns, changed)
 
 
 def _built(instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> Memos | None:
@@ -129,8 +148,10 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: CurrentSou
     extract = instance.type_of(source.message_type).extractor(slots)
     builders = [ColumnBuilder(wanted[slot]) for slot in slots]
     keys: list[bytes] = []
+    stamped: list[tuple[int, int]] = []
     for batch, values in source.snapshot.scan(batch=_READ):
         keys += batch
+        stamped += map(stamps, values)
         rows, refused = extract(payloads(values))
         for builder, column in zip(builders, zip(*rows, strict=True), strict=True):
             builder.add(column)
@@ -138,6 +159,6 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: CurrentSou
             for builder in builders:
                 builder.spoil()
     if fresh:
-        directory.put_keys(key_parts(b"".join(keys), digest))
+        directory.put_keys(key_parts(b"".join(keys), stamped, digest))
     for slot, builder in zip(slots, builders, strict=True):
         directory.put_column(wanted[slot], builder.parts(digest))

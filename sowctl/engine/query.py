@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.plans import Plan
     from sowctl.expressions.actions import OrderKey
+    from sowctl.values.fields import Slot
 
 FEW = 10_000
 """So many first records are looked for by an index of their order; for more, everything is sorted."""
@@ -166,13 +167,27 @@ class _Run:
 
     def _found(self) -> Iterator[tuple[Source, Iterator[Pairs]]]:
         """Every source, opened in turn, with what it gives: records that match, or messages made of them."""
-        with closing(self._matching()) as sources:  # type: ignore[type-var]
-            for source, found in sources:
-                yield source, found if self._options.projection is None else self._aggregated(source, found)
+        targets = iter(self._targets)
+        with closing(self._scans()) as scans:  # type: ignore[type-var]
+            for source, matcher, scan, numbers in scans:
+                target = next(targets)
+                if scan is not None and self._options.projection is not None:
+                    found = self._aggregated(source, matcher, scan, numbers)
+                elif scan is not None:
+                    found = self._first(scan, numbers) or scan.matching(matcher, self._options.batch_size, numbers)
+                else:
+                    found = filtered(iter((self._looked_up(source, target),)), matcher, numbers)
+                    if self._options.projection is not None:
+                        found = self._compiled(source.topic, source.message_type).results(found)
+                yield source, found if self._after is None else _later(found, self._after)
 
-    def _aggregated(self, source: Source, found: Iterator[Pairs]) -> Iterator[Pairs]:
+    def _aggregated(self, source: Source, matcher: Matcher, scan: Scan, numbers: QueryStatistics) -> Iterator[Pairs]:
         aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
-        return aggregation.results(found)
+        rows = scan.found.rows(aggregation.slots) if scan.found is not None and aggregation.slots else None
+        if rows is None or scan.found is None:
+            return aggregation.results(scan.matching(matcher, self._options.batch_size, numbers))
+        numbers.examined, numbers.matched = cast(CurrentSource, source).visible_records(), scan.found.count() or 0
+        return aggregation.results([scan.found.changed_pairs()], rows)
 
     def _compiled(self, topic: str, message_type: str) -> Aggregation:
         from sowctl.engine.aggregate import Aggregation
@@ -181,17 +196,6 @@ class _Run:
         assert projection is not None and grouping is not None and self._environment is not None
         kind = self._instance.type_of(message_type)
         return Aggregation(projection, grouping, kind, topic, self._environment, self._functions or {})
-
-    def _matching(self) -> Iterator[tuple[Source, Iterator[Pairs]]]:
-        targets = iter(self._targets)
-        with closing(self._scans()) as scans:  # type: ignore[type-var]
-            for source, matcher, scan, numbers in scans:
-                target = next(targets)
-                if scan is not None:
-                    found = self._first(scan, numbers) or scan.matching(matcher, self._options.batch_size, numbers)
-                else:
-                    found = filtered(iter((self._looked_up(source, target),)), matcher, numbers)
-                yield source, found if self._after is None else _later(found, self._after)
 
     def _scans(self) -> Iterator[tuple[Source, Matcher, Scan | None, QueryStatistics]]:
         """Every target opened, with its matcher and, unless keys were given, the way through its records."""
@@ -214,7 +218,7 @@ class _Run:
         if options.sow_keys is None:
             size, least = options.batch_size, options.index_from
             way = scanning(
-                instance, target, options.at, matcher_of, size, least, order=self._first_by(), jobs=options.jobs
+                instance, target, options.at, matcher_of, size, least, self._first_by(), options.jobs, self._fields()
             )
             with way as (scan, matcher):
                 yield scan.source, matcher, scan
@@ -230,6 +234,10 @@ class _Run:
         if self._options.projection is not None:
             return None
         return self._order[0]
+
+    def _fields(self) -> tuple[Slot, ...]:
+        """The fields of every record that are wanted, where that is all."""
+        return self._aggregation.slots if self._aggregation is not None else ()
 
     def _first(self, scan: Scan, numbers: QueryStatistics) -> Iterator[Pairs] | None:
         key, wanted = self._first_by(), self._wanted()

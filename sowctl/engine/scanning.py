@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sowctl.engine.keyaccess import Named
     from sowctl.engine.reading import Matcher
     from sowctl.expressions.actions import OrderKey
+    from sowctl.values.fields import Slot
 
 READ = 400
 """Records read at a time: what is made of so many stays small enough to use the same memory again and again."""
@@ -105,11 +106,13 @@ def scanning(
     index_from: int | None = LEAST,
     order: OrderKey | None = None,
     jobs: int | None = None,
+    fields: Sequence[Slot] = (),
 ) -> Iterator[tuple[Scan, Matcher]]:
     """Open a target to filter all its records, with its matcher. Raises as ``open_source``.
 
     ``index_from``: records from which on memo indexes are used and built; None: never. ``order``: the result will be
-    asked for :meth:`Scan.first`. ``jobs``: processes that may read; None: two, where that pays.
+    asked for :meth:`Scan.first`. ``jobs``: processes that may read; None: two, where that pays. ``fields``: it
+    will be asked for the rows of these.
     """
     now = instance.now
     instance = replace(instance, clock=lambda: now)
@@ -117,7 +120,9 @@ def scanning(
         source = open_source(instance, target, at)
         opened = held.enter_context(closing(source))
         matcher = matcher_of(source)
-        found = way_of(instance, source, matcher, index_from, order) if isinstance(source, CurrentSource) else None
+        found = None
+        if isinstance(source, CurrentSource):
+            found = way_of(instance, source, matcher, index_from, order, fields)
         if found is not None:
             yield Scan(source, (), found), matcher
             return
@@ -138,6 +143,7 @@ def way_of(
     matcher: Matcher,
     index_from: int | None = LEAST,
     order: OrderKey | None = None,
+    fields: Sequence[Slot] = (),
 ) -> Found | Named | None:
     """The way to the records that a filter can match: by keys, by memo indexes; None for a scan."""
     if matcher.filter is not None and source.meta.records:
@@ -150,7 +156,7 @@ def way_of(
         return None
     from sowctl.engine.access import find
 
-    return find(instance, source, matcher, order, least=index_from)
+    return find(instance, source, matcher, order, fields, least=index_from)
 
 
 def filtered(pairs: Iterator[Pairs], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:

@@ -183,6 +183,8 @@ def _unhashed(word: Any) -> SlotValue:
     return value
 
 
-def key_parts(keys: bytes, digest: int) -> Parts:
-    """The file of the keys of all records (8 bytes each, ascending) of the state with ``digest``."""
-    return encode(Head(Kind.KEYS, len(keys) // 8, digest), [b"", keys])
+def key_parts(keys: bytes, stamps: Sequence[tuple[int, int]], digest: int) -> Parts:
+    """The file of the state with ``digest``: keys of all records (8 bytes each, ascending), their txids and times."""
+    txids = np.array([txid for txid, _ in stamps], np.uint64)
+    times = np.array([time for _, time in stamps], np.int64)
+    return encode(Head(Kind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(txids), _raw(times)])

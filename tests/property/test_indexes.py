@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,23 @@ def _options(filter: str, order: str | None, page: tuple[int | None, int | None]
     return QueryOptions(filter=filter, order_by=order, top_n=page[0], skip_n=page[1], index_from=index)
 
 
+_GROUPS = st.sampled_from(
+    [
+        ("/s, COUNT(/n) AS /c, SUM(/n) AS /t, /id", "/s"),
+        ("MIN(/v) AS /low, MAX(/n * 2) AS /high, /v AS /last", "/s, /n"),
+        ("COUNT(1) AS /c", "/v"),
+        ("LAST_UPDATED() AS /at, /s", "/s"),
+    ]
+)
+
+
+def _compare_groups(lab: Lab, asked: list[tuple[str, tuple[str, str]]]) -> None:
+    for text, (projection, grouping) in asked:
+        options = QueryOptions(filter=text, projection=projection, grouping=grouping, index_from=None)
+        expected = _outcome(lab, options)
+        assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection)
+
+
 def _compare(lab: Lab, asked: list[tuple[str, str | None, tuple[int | None, int | None]]]) -> None:
     for text, order, page in asked:
         expected = _outcome(lab, _options(text, order, page, None))
@@ -126,12 +144,14 @@ def test_same_with_and_without_indexes(
     part = "<Expiration>20s</Expiration>" if expires else ""
     lab = Lab(directory, config_xml(topic_xml("t", part), ("t",)))
     asked = data.draw(st.lists(st.tuples(_FILTERS, _ORDERS, _PAGES), min_size=1, max_size=4))
+    groups = data.draw(st.lists(st.tuples(_FILTERS, _GROUPS), max_size=2))
     for _ in range(data.draw(st.integers(1, 3))):
         lab.publish("t", *(json.dumps(one) for one in data.draw(_messages(values))))
         if data.draw(st.booleans()):
             lab.open().topic("t").delete(filter="/id < 5")
         lab.clock.tick(data.draw(st.sampled_from([0, 1, 15])))
         _compare(lab, asked)
+        _compare_groups(lab, groups)
 
 
 @settings(max_examples=10, deadline=None)
