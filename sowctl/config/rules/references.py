@@ -41,7 +41,7 @@ def entry_type(node: Node, survey: Survey) -> Iterator[Problem]:
 
 
 def other_types(node: Node, survey: Survey) -> Iterator[Problem]:
-    """What: a transport, journal topic, composite part or replicated topic names an unknown message type.
+    """What: a transport, journal topic, composite part, replicated topic or action names an unknown message type.
 
     Why: the reference leads nowhere.
     Example: ``<MessageType>jsn</MessageType>`` in a Topic of TransactionLog.
@@ -57,6 +57,11 @@ def other_types(node: Node, survey: Survey) -> Iterator[Problem]:
     for message_type in survey.nodes("MessageType"):
         for part in message_type.all("MessageType"):
             yield from _unknown_type(part, survey)
+    for action in survey.nodes("Action"):
+        for step in action.all("On", "If", "Do"):
+            for option in (option for options in step.all("Options") for option in options.all("MessageType")):
+                if "{{" not in option.text:
+                    yield from _unknown_type(option, survey)
 
 
 def _modules_used(survey: Survey) -> Iterator[tuple[Node, frozenset[str]]]:
@@ -122,6 +127,9 @@ def duplicate_names(node: Node, survey: Survey) -> Iterator[Problem]:
         first: dict[str, Node] = {}
         for other in survey.nodes(subject):
             name = other.value("Name")
+            if name and subject == "Function":
+                # Names of functions are written in any letter case.
+                name = name.upper()
             if name and first.setdefault(name, other) is not other:
                 message = f"duplicate {subject} name '{name}' (first at {first[name].place})"
                 yield Problem(other, message, "rename one of them")
