@@ -1,0 +1,145 @@
+"""Texts of options, rows as messages, filters as bounds: what needs no Spark running."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from pyspark.sql import datasource as d
+from pyspark.sql.types import IntegerType, StructType
+
+from sowctl.errors import SowError, UsageError
+from sowctl.messages.types import get_type
+from sowctl.spark.encoding import RowEncoder, message_of
+from sowctl.spark.options import Options
+from sowctl.spark.pushdown import Bounds, Range, bounds_of
+from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl
+
+KNOWN = ("filter", "flag", "count", "size", "at", "now", "list", "word", "pause")
+
+
+def options(**given: str) -> Options:
+    return Options("sow", given, KNOWN)
+
+
+def test_values_are_read() -> None:
+    found = options(FLAG="Yes", count=" 12 ", size="2MB", list="a, b,,c", WORD="One", pause="1500ms", filter="")
+    assert (found.flag("flag"), found.number("count"), found.size("size", 1)) == (True, 12, 2 << 20)
+    assert (found.words("list"), found.choice("word", ("one", "two"), "two")) == (("a", "b", "c"), "one")
+    assert (found.seconds("pause"), found.text("filter"), found.instant("at")) == (1.5, None, None)
+    assert options(now="2026-01-01T00:00:00Z", at="-1s").instant("at") == 1_767_225_599_000_000
+    Options("sow", {"checkpointLocation": "x"}, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "read"),
+    [
+        ("flag", "maybe", lambda o: o.flag("flag")),
+        ("count", "-1", lambda o: o.number("count")),
+        ("count", "0", lambda o: o.number("count", None, 1)),
+        ("size", "many", lambda o: o.size("size", 1)),
+        ("size", "0", lambda o: o.size("size", 1)),
+        ("at", "1767225600", lambda o: o.instant("at")),
+        ("at", "noon", lambda o: o.instant("at")),
+        ("word", "three", lambda o: o.choice("word", ("one",), "one")),
+        ("pause", "long", lambda o: o.seconds("pause")),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(name: str, text: str, read: Any) -> None:
+    with pytest.raises(SowError) as caught:
+        read(options(**{name: text}))
+    assert caught.value.exit_status == 2
+
+
+def test_an_unknown_name_is_refused_with_a_guess() -> None:
+    with pytest.raises(UsageError) as caught:
+        options(filtre="/id = 1")
+    assert (caught.value.code, caught.value.hint) == ("SOW-SPK-010", "did you mean filter?")
+
+
+def test_schemas_as_text() -> None:
+    assert ddl(STORE_COLUMNS, ("payload", "_txid"), None) == "`payload` BINARY, `_txid` BIGINT"
+    assert ddl(STORE_COLUMNS, ("payload",), "a INT") == "`payload` STRUCT<a INT>"
+    assert ddl(STORE_COLUMNS, ("payload",), "struct<a: INT>") == "`payload` struct<a: INT>"
+    assert "_user_key" not in ddl(JOURNAL_COLUMNS, None, None)
+
+
+def test_rows_as_messages() -> None:
+    row = {
+        "text": "ü",
+        "whole": 3,
+        "no": None,
+        "exact": Decimal("1.50"),
+        "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "naive": datetime(2026, 1, 2),
+        "day": date(2026, 1, 2),
+        "list": [1, None, {"a": None, "b": 1}],
+        "map": [("k", 1), ("n", None)],
+        "raw": b"ab",
+        "span": timedelta(seconds=1.5),
+    }
+    assert json.loads(message_of(row, get_type("json")), parse_float=Decimal) == {
+        "text": "ü",
+        "whole": 3,
+        "exact": Decimal("1.50"),
+        "when": "2026-01-02T03:04:05.000000Z",
+        "naive": "2026-01-02T00:00:00.000000Z",
+        "day": "2026-01-02",
+        "list": [1, None, {"b": 1}],
+        "map": {"k": 1},
+        "raw": "ab",
+        "span": Decimal("1.5"),
+    }
+    flat = {"8": "FIX.4.2", "38": Decimal(7), "44": Decimal("1.5"), "52": row["when"], "64": row["day"], "9": None}
+    assert message_of(flat, get_type("nvfix")).split(b"\x01")[:5] == [
+        b"8=FIX.4.2",
+        b"38=7",
+        b"44=1.5",
+        b"52=2026-01-02T03:04:05.000000Z",
+        b"64=2026-01-02",
+    ]
+    with pytest.raises(UsageError, match="field list is a list"):
+        message_of(row | {"when": None}, get_type("nvfix"))
+
+
+def test_rows_of_which_no_message_can_be_made() -> None:
+    for schema in (StructType().add("payload", IntegerType()), StructType().add("_txid", IntegerType())):
+        with pytest.raises(UsageError) as caught:
+            RowEncoder(schema, get_type("json"), keep_stamps=False, by_key=True, own_keys=False)
+        assert caught.value.code == "SOW-SPK-030"
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MICROS = 1_767_268_800_000_000
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([], Bounds()),
+        ([d.EqualTo(("_txid",), 5)], Bounds(txids=Range(5, 5))),
+        ([d.GreaterThan(("_txid",), 5), d.LessThan(("_txid",), 9)], Bounds(txids=Range(5, 10))),
+        ([d.GreaterThanOrEqual(("_txid",), 5), d.LessThanOrEqual(("_txid",), 9)], Bounds(txids=Range(5, 10))),
+        ([d.In(("_sow_key",), (Decimal(7), Decimal(3)))], Bounds(keys=Range(3, 7))),
+        ([d.In(("_sow_key",), ())], Bounds()),
+        ([d.EqualNullSafe(("_timestamp",), NOON)], Bounds(times=Range(MICROS, MICROS))),
+        ([d.EqualTo(("_topic",), "a"), d.In(("_topic",), ("a", "b"))], Bounds(topics=frozenset("a"))),
+        ([d.EqualTo(("_operation",), "delete")], Bounds(operations=frozenset(["delete"]))),
+        ([d.Not(d.EqualTo(("_txid",), 5)), d.IsNotNull(("_txid",)), d.EqualTo(("payload", "id"), 5)], Bounds()),
+        ([d.GreaterThan(("_txid",), None), d.EqualTo(("_topic",), None)], Bounds()),
+    ],
+)
+def test_filters_as_bounds(filters: list[Any], expected: Bounds) -> None:
+    assert bounds_of(filters, Bounds()) == expected
+
+
+def test_bounds_that_exclude_each_other_are_empty() -> None:
+    assert bounds_of([d.EqualTo(("_txid",), 5), d.EqualTo(("_txid",), 6)], Bounds()).empty
+    assert bounds_of([d.EqualTo(("_topic",), "a"), d.EqualTo(("_topic",), "b")], Bounds()).empty
+    assert not Bounds().empty
