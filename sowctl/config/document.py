@@ -184,3 +184,17 @@ class Document:
     """Whether the top element was made up around a fragment."""
     sources: tuple[Source, ...] = ()
     """The texts of its files: the main file first, then each include where it is met."""
+
+    @property
+    def made_up(self) -> frozenset[str]:
+        """The paths of the elements that no file has, made up around the parts that a fragment holds."""
+        if not self.fragment:
+            return frozenset()
+        found: set[str] = set()
+        waiting = [self.top]
+        while waiting:
+            node = waiting.pop()
+            if node.inner < 0:
+                found.add(node.place.element or "")
+                waiting.extend(node.children)
+        return frozenset(found)

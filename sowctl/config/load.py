@@ -250,27 +250,33 @@ class _Reader:
                 self.note("X013", Level.WARNING, part.source, place, message, 'write comment="true" or remove it')
 
     def wrapped(self, part: _Part) -> Node:
-        """AMPSConfig around the top elements, and where none of them is a section, the sections that they belong in."""
+        """AMPSConfig around the top elements, and where none of them is a section, the elements they belong in."""
         sections = any(tag.name in _SECTIONS for tag in (part.tags[number] for number in part.tops))
-        loose: dict[str, list[tuple[_Part, int]]] = {}
+        loose: dict[tuple[str, ...], list[tuple[_Part, int]]] = {}
         for number in part.tops:
             found = self.included(part, number, "/AMPSConfig")
             if found is None:
                 continue
             inner, index = found
-            home = "" if sections else HOMES.get(inner.tags[index].name, "")
+            home = () if sections else _home(inner.tags[index].name)
             loose.setdefault(home, []).append((inner, index))
-        children: list[Node] = []
-        place = part.source.place(0, "/AMPSConfig")
-        for home, members in loose.items():
-            prefix = f"/AMPSConfig/{home}" if home else "/AMPSConfig"
-            nodes = self.siblings(members, prefix)
-            if home:
-                made = part.source.place(0, prefix)
-                children.append(Node(home, "", {}, nodes, made, part.source, -1))
-            else:
-                children.extend(nodes)
-        return Node("AMPSConfig", "", {}, tuple(children), place, part.source, -1)
+        top = self.around(part, loose, ())
+        return Node("AMPSConfig", "", {}, top, part.source.place(0, "/AMPSConfig"), part.source, -1)
+
+    def around(
+        self, part: _Part, loose: dict[tuple[str, ...], list[tuple[_Part, int]]], above: tuple[str, ...]
+    ) -> tuple[Node, ...]:
+        """The loose elements that belong below ``above``, with those made up that are missing in between."""
+        prefix = "/".join(("/AMPSConfig", *above))
+        made: dict[str, tuple[str, ...]] = {}
+        for home in loose:
+            if home[: len(above)] == above and len(home) > len(above):
+                made.setdefault(home[len(above)], (*above, home[len(above)]))
+        nodes = list(self.siblings(loose.get(above, []), prefix))
+        for tag, here in made.items():
+            place = part.source.place(0, f"{prefix}/{tag}")
+            nodes.append(Node(tag, "", {}, self.around(part, loose, here), place, part.source, -1))
+        return tuple(nodes)
 
     def present(self, part: _Part, numbers: list[int], parent: str) -> list[tuple[_Part, int]]:
         """The children of an element, includes replaced; one that cannot be read is left out."""
@@ -328,6 +334,15 @@ class _Reader:
             return self.variables[name]
 
         return re.sub(VARIABLE, value, text)
+
+
+def _home(tag: str) -> tuple[str, ...]:
+    """The elements below AMPSConfig that a part of a configuration belongs in; of several places the most usual."""
+    if tag in HOMES:
+        return (HOMES[tag],)
+    from sowctl.config.elements.homes import home
+
+    return home(tag)
 
 
 def _reason(text: str, outside: bool) -> str:
