@@ -16,13 +16,13 @@ from struct import Struct
 from typing import NamedTuple
 
 from sowctl.errors import DamageError, StorageError
+from sowctl.journal.repair import sync_directory
 from sowctl.seam import Seam
 
 _HEAD = Struct("<II")
 MODE = 0o640
 LOOSE = 1 << 16
 """A file is written anew when it is larger than this and holds less than half as much as it could."""
-MOST = 1 << 30
 
 
 class Block(NamedTuple):
@@ -84,8 +84,10 @@ def append(
             if size > keep:
                 seam.call("file.truncate", os.ftruncate, fd, keep)
             content = _encoded(block)
-            seam.call("file.pwrite", os.pwrite, fd, content, keep)
+            _write(seam, fd, content, keep)
             seam.call("file.sync", os.fsync, fd)
+            if not size:
+                sync_directory(path.parent, seam)
             return keep + len(content)
         finally:
             os.close(fd)
@@ -120,12 +122,21 @@ def _anew(path: Path, content: bytes, seam: Seam) -> int:
     temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
     fd: int = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
     try:
-        seam.call("file.write", os.write, fd, content)
+        _write(seam, fd, content, 0)
         seam.call("file.sync", os.fsync, fd)
     finally:
         os.close(fd)
     seam.call("file.rename", os.rename, temporary, path)
+    sync_directory(path.parent, seam)
     return len(content)
+
+
+def _write(seam: Seam, fd: int, content: bytes, offset: int) -> None:
+    """Write all of ``content``, with one call where the system takes it whole."""
+    rest = memoryview(content)
+    while rest:
+        written: int = seam.call("file.pwrite", os.pwrite, fd, rest, offset)
+        rest, offset = rest[written:], offset + written
 
 
 def _encoded(block: Block) -> bytes:

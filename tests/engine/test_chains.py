@@ -103,7 +103,16 @@ def test_a_failure_anywhere_leaves_no_chain_of_messages_that_are_not_there(
 ) -> None:
     lab = chained(make_lab, logged=logged)
     lab.publish("c", message(id=1))
-    points = ("file.open", "file.sync", "file.pwrite", "file.write", "lmdb.commit", "file.lock", "file.truncate")
+    points = (
+        "file.open",
+        "file.sync",
+        "file.pwrite",
+        "file.write",
+        "lmdb.commit",
+        "file.lock",
+        "file.truncate",
+        "dir.sync",
+    )
     seam = FailAt(call, errno.EIO, points=points)
     with suppress(StorageError):
         lab.open(seam=seam).topic("c").publish([message(id=2, parent=1).encode()])
