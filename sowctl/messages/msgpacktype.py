@@ -51,7 +51,12 @@ class MsgpackType(TreeType):
 
     def encode(self, tree: Tree) -> bytes:
         """MessagePack in its shortest forms."""
-        return cast(bytes, msgpack.packb(tree, use_bin_type=True, default=_extension))
+        try:
+            return cast(bytes, msgpack.packb(tree, default=_extension))
+        except _ReservedCode:
+            packer = msgpack.Packer(autoreset=False)
+            _pack(packer, tree)
+            return cast(bytes, packer.bytes())
 
     def scalar(self, item: object) -> Scalar:
         """The bytes of an extension type, all else as it is."""
@@ -62,10 +67,33 @@ class MsgpackType(TreeType):
         return cast(Scalar, item)
 
 
+class _ReservedCode(Exception):
+    """A code below zero, which the class of the library does not take."""
+
+
 def _extension(item: object) -> ExtType:
     if isinstance(item, Extension):
+        if item.code < 0:
+            raise _ReservedCode
         return ExtType(item.code, item.data)
     raise TypeError(f"a value of kind {type(item).__name__}")
+
+
+def _pack(packer: msgpack.Packer, node: object) -> None:
+    """Pack a tree piece by piece, which is slow but takes extensions of any code."""
+    if isinstance(node, dict):
+        packer.pack_map_header(len(node))
+        for name, child in node.items():
+            packer.pack(name)
+            _pack(packer, child)
+    elif isinstance(node, list):
+        packer.pack_array_header(len(node))
+        for child in node:
+            _pack(packer, child)
+    elif isinstance(node, Extension):
+        packer.pack_ext_type(node.code, node.data)
+    else:
+        packer.pack(node)
 
 
 def _first(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:

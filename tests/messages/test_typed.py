@@ -151,6 +151,15 @@ def test_msgpack_binary_and_extensions_are_strings_and_nil_is_null() -> None:
     )
 
 
+@pytest.mark.parametrize("code", [b"\x05", b"\x7f", b"\x80", b"\xfe"])
+def test_msgpack_extensions_of_every_code_are_carried_along(code: bytes) -> None:
+    extension = b"\xd5" + code + b"ab"
+    payload = b"\x83\xa1a\x01\xa1e\x91" + extension + b"\xa1t\xd6\xff\0\0\0\1"
+    assert one("msgpack", payload, "/e") == b"ab"
+    merged = get_type("msgpack").merge(payload, b"\x81\xa1a\x02")
+    assert merged == payload.replace(b"\xa1a\x01", b"\xa1a\x02")
+
+
 def test_msgpack_members_named_by_bytes_are_carried_along() -> None:
     payload = msgpack.packb({b"raw": 1, "a": 2})
     assert one("msgpack", payload, "/raw") is None
