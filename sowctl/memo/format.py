@@ -109,6 +109,8 @@ class MemoFile:
 
     def section(self, number: int) -> memoryview:
         """The bytes of a section. Raises BadMemo where they are damaged."""
+        if number >= len(self._table):
+            raise BadMemo(f"section {number} is missing")
         if number not in self._known:
             at, size, checksum = self._table[number]
             view = self._view[at : at + size]
