@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.messages.types import get_type
@@ -103,6 +103,7 @@ def test_a_tag_of_eight_bytes_has_its_length_in_front() -> None:
     assert BFLAT.build([(("longtags",), 7)]) == payload
 
 
+@settings(deadline=None)
 @given(fields())
 def test_every_kind_of_field_is_read(drawn: list[tuple[str, int, Any, bool]]) -> None:
     payload = b"".join(field(tag, kind, value, array=array) for tag, kind, value, array in drawn)
@@ -119,6 +120,7 @@ def as_bytes(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
+@settings(deadline=None)
 @given(fields(), TAGS)
 def test_fields_that_are_not_wanted_are_passed_over_exactly(
     drawn: list[tuple[str, int, Any, bool]], wanted: str
@@ -128,6 +130,7 @@ def test_fields_that_are_not_wanted_are_passed_over_exactly(
     assert one(marked, "/end") == 1
 
 
+@settings(deadline=None)
 @given(st.one_of(*[KINDS[kind] for kind in (0, 1, 6, 7, 9)]))
 def test_what_is_written_is_read_again(value: Any) -> None:
     assert one(BFLAT.build([(("a",), value)]), "/a") == (None if value == "" else value)
@@ -187,6 +190,7 @@ def test_damage_is_refused_where_it_is(payload: bytes, offset: int) -> None:
     assert [(refusal.code, refusal.offset) for refusal in refusals] == [("SOW-MSG-002", offset)]
 
 
+@settings(deadline=None)
 @given(fields(), st.data())
 def test_a_message_that_is_cut_off_is_never_read_beyond_its_end(
     drawn: list[tuple[str, int, Any, bool]], data: st.DataObject

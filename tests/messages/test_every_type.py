@@ -216,6 +216,7 @@ def test_a_field_can_be_written_and_removed_again(sample: Sample) -> None:
 
 
 @able("constructible")
+@settings(deadline=None)
 @given(
     value=st.one_of(
         st.booleans(),

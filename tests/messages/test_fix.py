@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import simplefix
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simplefix import errors
 
@@ -75,12 +75,14 @@ def agrees_with_the_library(payload: bytes) -> None:
             assert texts_at(payload, str(tag)) == [value for number, value in pairs if number == tag]
 
 
+@settings(deadline=None)
 @given(MESSAGES)
 @example(b"8=FIX.4.2\x019=12\x0135=D\x0155=IBM\x01448=A\x01448=B\x0110=128\x01")
 def test_fields_are_those_of_an_independent_library(payload: bytes) -> None:
     agrees_with_the_library(payload)
 
 
+@settings(deadline=None)
 @given(
     MESSAGES, st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.binary(max_size=2)), min_size=1, max_size=3)
 )
@@ -115,6 +117,7 @@ def comparable(row: Row) -> list[object]:
 
 
 @pytest.mark.parametrize("kind", ["fix", "nvfix"])
+@settings(deadline=None)
 @given(payloads=st.lists(MESSAGES, max_size=5))
 @example(payloads=[b"1=5\x01", b"1=6\x01", b"1=7\x01"])
 @example(payloads=[b"1=1.5\x01", b"1=6.0\x01"])
@@ -127,6 +130,7 @@ def test_batches_are_read_as_the_slow_reader_reads_each(kind: str, payloads: lis
     assert [comparable(row) for row in rows] == [comparable(row) for row in slow]
 
 
+@settings(deadline=None)
 @given(st.lists(MESSAGES, max_size=4))
 def test_key_texts_are_the_bytes_of_first_values(payloads: list[bytes]) -> None:
     paths = [parse_path(path) for path in ("/55", "/448[1]", "/8/x")]
@@ -207,6 +211,7 @@ def test_the_equals_sign_separates_no_fields() -> None:
     assert (caught.value.code, caught.value.place) == ("SOW-MSG-007", "c.xml:3:1")
 
 
+@settings(deadline=None)
 @given(MESSAGES)
 def test_a_view_has_every_field(payload: bytes) -> None:
     shown = json.loads(get_type("nvfix").view(payload))

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import InputError
@@ -87,6 +87,7 @@ def has_values(tree: Any) -> bool:
     return tree is not None and tree != "" and tree != []
 
 
+@settings(deadline=None)
 @given(OBJECTS, OBJECTS, st.booleans())
 def test_a_merge_follows_the_rules(base: dict[str, Any], delta: dict[str, Any], set_nulls: bool) -> None:
     merged = JSON.merge(json.dumps(base).encode(), json.dumps(delta).encode(), set_nulls=set_nulls)
@@ -122,6 +123,7 @@ def put(tree: dict[str, Any], names: tuple[str, ...], value: Any) -> None:
     tree[names[-1]] = value
 
 
+@settings(deadline=None)
 @given(OBJECTS, st.lists(st.tuples(st.lists(NAMES, min_size=1, max_size=3), SCALARS), max_size=4))
 def test_fields_are_written_where_they_belong(tree: dict[str, Any], fields: list[tuple[list[str], Any]]) -> None:
     writes = [Write(Path(tuple(map(Step, names))), value) for names, value in fields]
