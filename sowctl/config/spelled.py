@@ -74,6 +74,7 @@ _SPELLINGS: Mapping[str, Callable[[Any, Element, str], tuple[Any, str]]] = {
     "expiration:queue": _interval,
     "bytes": _size,
     "count": _count,
+    "byte": _count,
     "switch": _switch,
     "expiration": _expiration,
     "percent": _percent,

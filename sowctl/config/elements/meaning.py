@@ -218,6 +218,7 @@ _LINES = """
 . Destination/Transport/Type: how bytes travel
 . Destination/Transport/InetAddr: an address, in order of preference
 . ReconnectTimeout: how long until the next attempt
+. IpProtocolPrefer: which version of the internet protocol is tried first
 . Authenticator: a module that logs on to the other instance
 . PassThrough: groups whose messages are passed on
 . AckConflationInterval: how often acknowledgments are sent
@@ -235,6 +236,9 @@ _LINES = """
 . Tuning/Queue: settings of queues
 . QueueDeliveryFlushInterval: how long deliveries may be gathered
 . Tuning/Admin: settings of monitoring
+. Statistics: settings of the file of statistics
+. Indexing: its indexes
+. Indexing/Enabled: whether it has indexes
 """
 
 

@@ -118,6 +118,7 @@ REPLICATION = Element(
                         ),
                         Element("InetAddr", "1..n", "address", missing="S007"),
                         Element("ReconnectTimeout", "0..1", "interval"),
+                        Element("IpProtocolPrefer", "0..1", "string"),
                         Element("Authenticator", "0..1", "section", children=MODULE_AND_OPTIONS),
                         *TLS,
                         *CLIENT_TLS,
@@ -131,13 +132,13 @@ REPLICATION = Element(
     ),
 )
 
-_ENABLED = Element("Enabled", "0..1", "switch")
+_INDEXING = Element("Indexing", "0..1", "section", children=(Element("Enabled", "0..1", "switch"),))
 TUNING = Element(
     "Tuning",
     "0..1",
     "open",
     children=(
-        Element("NUMA", "0..1", "section", children=(_ENABLED,)),
+        Element("NUMA", "0..1", "section", children=(Element("Enabled", "0..1", "switch", default="enabled"),)),
         Element("Replication", "0..1", "open", children=(Element("MinSyncDestinations", "0..1", "string"),)),
         Element(
             "Queue",
@@ -147,7 +148,7 @@ TUNING = Element(
                 Element("QueueDeliveryFlushInterval", "0..1", "interval", default="250us", low="1us", bounds="S073"),
             ),
         ),
-        Element("Admin", "0..1", "open"),
+        Element("Admin", "0..1", "open", children=(Element("Statistics", "0..1", "open", children=(_INDEXING,)),)),
     ),
 )
 
