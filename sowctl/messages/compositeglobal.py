@@ -31,6 +31,8 @@ class CompositeGlobalType(CompositeType):
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: the parts of a batch go to their types together."""
+        if sum(kind.filterable for kind in self.parts) == 1:
+            return self._of_one_part(slots)
         refused: Row = (None,) * len(slots)
         plain = [Slot(slot.path, slot.text, True) for slot in slots if _subscript(slot.path) is None]
         readers = [kind.extractor(plain) if plain and kind.filterable else None for kind in self.parts]
@@ -78,6 +80,22 @@ class CompositeGlobalType(CompositeType):
     def build(self, fields: Members) -> bytes:
         """Raises UsageError ``SOW-MSG-005``."""
         raise without_fields(self.name, "to write")
+
+    def _of_one_part(self, slots: Sequence[Slot]) -> Extractor:
+        """The reader where only one part can have fields: that of its type."""
+        number = next(number for number, kind in enumerate(self.parts) if kind.filterable)
+        read = self.parts[number].extractor(slots)
+        nothing: Row = tuple(Values(()) if slot.listed else None for slot in slots)
+        refused: Row = (None,) * len(slots)
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+            taken, refusals = self.taken_apart(payloads)
+            rows, skipped = read([parts[number] for parts in taken])
+            for refusal in skipped:
+                rows[refusal.index] = nothing
+            return with_refused(rows, refusals, refused)
+
+        return extract
 
     def _subscripted(self, slot: Slot) -> Callable[[Sequence[bytes]], Values]:
         """What reads a path with subscripts: the first one counts through all parts, so it says which part is meant."""

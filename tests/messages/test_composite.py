@@ -190,6 +190,16 @@ def test_the_type_of_a_part_must_exist() -> None:
     assert "'both': there is no message type 'jsno'" in caught.value.message
 
 
+@given(
+    st.lists(st.one_of(st.sampled_from([b'{"a":1}', b'{"a":[1,{"b":2}]}', b"{", b"", b"[]"]), st.binary(max_size=9)))
+)
+def test_one_part_with_fields_is_read_as_among_others(parts: list[bytes]) -> None:
+    payloads = [framed(part, b"x") for part in parts] + [b"\0"]
+    slots = [Slot(parse_path(path), listed=listed) for path in ("/a", "/a/b", "/a[1]") for listed in (False, True)]
+    alone = of("composite-global", "json", "binary").extractor(slots)(payloads)
+    assert alone == of("composite-global", "json", "binary", "nvfix").extractor(slots)(payloads)
+
+
 def test_parts_may_be_composite_themselves() -> None:
     inner = TypeDefinition("inner", "composite-local", parts=(TypeDefinition("json", "json"),))
     kind = of("composite-local", inner, "binary")
