@@ -20,6 +20,9 @@ MAX_MESSAGE = 64 << 20
 MAX_DEPTH = 256
 """Containers that may stand inside one another in one message."""
 
+MAX_FIELDS = 1 << 20
+"""Fields that a message of a type without nesting may have: a field costs fifty times its bytes in memory."""
+
 NOT_UTF8 = "SOW-MSG-001"
 MALFORMED = "SOW-MSG-002"
 TOO_DEEP = "SOW-MSG-003"
@@ -29,6 +32,7 @@ UNKNOWN_TYPE = "SOW-MSG-006"
 BAD_DEFINITION = "SOW-MSG-007"
 NO_SUCH_FIELD = "SOW-MSG-008"
 UNWRITABLE = "SOW-MSG-009"
+TOO_MANY = "SOW-MSG-010"
 MISSING_EXTRA = "SOW-MSG-010"
 
 KeyTexts: TypeAlias = tuple[bytes | None, ...]
@@ -157,6 +161,11 @@ def too_large(payload: bytes, max_message: int) -> PayloadRefused | None:
     if len(payload) <= max_message:
         return None
     return PayloadRefused(TOO_LARGE, f"the message has {len(payload):,} bytes, more than {max_message:,}", max_message)
+
+
+def too_many_fields() -> PayloadRefused:
+    """Why a message with more than :data:`MAX_FIELDS` fields is refused."""
+    return PayloadRefused(TOO_MANY, f"the message has more than {MAX_FIELDS:,} fields")
 
 
 def input_error(problem: PayloadRefused, part: str | None = None) -> InputError:

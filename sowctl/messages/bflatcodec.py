@@ -11,7 +11,7 @@ import struct
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sowctl.messages.base import MALFORMED, PayloadRefused
+from sowctl.messages.base import MALFORMED, MAX_FIELDS, PayloadRefused, too_many_fields
 from sowctl.values.fields import Scalar
 from sowctl.values.times import format_milliseconds
 
@@ -44,9 +44,12 @@ class Scanned(NamedTuple):
 def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanned]:
     """The fields in order, all or those of some tags; all are checked. Raises PayloadRefused with the place."""
     fields: list[Scanned] = []
-    position, end, nulls = 0, len(payload), 0
+    position, end, nulls, number = 0, len(payload), 0, 0
     while position < end:
         start = position
+        number += 1
+        if number > MAX_FIELDS:
+            raise too_many_fields()
         head = payload[start]
         size = head & 7
         if wanted is not None and size and head < _SIMPLE and payload[start + 1 : start + 1 + size] not in wanted:

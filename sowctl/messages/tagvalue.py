@@ -1,7 +1,7 @@
 """What fix and nvfix share: messages of ``tag=value`` fields between separators (``sowctl-messages(7)``, fix, nvfix).
 
 The first ``=`` of a field ends its tag; what has none is no field and is carried along; a tag that is repeated is an
-array; an empty value is NULL. So every sequence of bytes is a message, and only its size can be wrong.
+array; an empty value is NULL. So every sequence of bytes is a message, unless it is too large.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.messages.base import (
     BAD_DEFINITION,
+    MAX_FIELDS,
     MAX_MESSAGE,
     NO_SUCH_FIELD,
     UNWRITABLE,
@@ -19,10 +20,11 @@ from sowctl.messages.base import (
     KeyExtractor,
     KeyTexts,
     Members,
+    PayloadRefused,
     SelectList,
     input_error,
-    refuse_large,
     too_large,
+    too_many_fields,
 )
 from sowctl.messages.flatfields import Field, assigned, merged, selected, tag_of
 from sowctl.messages.tagcolumns import Joined, slot_column, text_column
@@ -80,8 +82,8 @@ class TagValueType:
         return extract
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
-        """Only the size can be wrong."""
-        return refuse_large(payloads, self.max_message)
+        """Only the size and the number of fields can be wrong."""
+        return self._readable(payloads)[1]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without the fields that the select list leaves out; every field stays as it is."""
@@ -135,15 +137,25 @@ class TagValueType:
         return bool(tag) and b"=" not in tag and self.separator not in tag
 
     def _readable(self, payloads: Sequence[bytes]) -> tuple[Sequence[bytes], list[Refusal]]:
-        """The payloads with nothing in the place of those that are too large."""
-        if max(map(len, payloads), default=0) <= self.max_message:
+        """The payloads with nothing in the place of those that are too large, and why they are."""
+        if max(map(len, payloads), default=0) <= min(self.max_message, MAX_FIELDS):
             return payloads, []
-        refusals = refuse_large(payloads, self.max_message)
-        return [payload if len(payload) <= self.max_message else b"" for payload in payloads], refusals
+        readable, refusals = list(payloads), []
+        for index, payload in enumerate(payloads):
+            if problem := self._problem(payload):
+                readable[index] = b""
+                refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
+        return readable, refusals
+
+    def _problem(self, payload: bytes) -> PayloadRefused | None:
+        if problem := too_large(payload, self.max_message):
+            return problem
+        many = len(payload) > MAX_FIELDS and payload.count(self.separator) > MAX_FIELDS
+        return too_many_fields() if many else None
 
     def _fields(self, payload: bytes, part: str | None = None) -> tuple[list[Field], bytes]:
         """The fields, and what stands behind the last one: the separator (also without fields) or nothing."""
-        if problem := too_large(payload, self.max_message):
+        if problem := self._problem(payload):
             raise input_error(problem, part)
         pieces = payload.split(self.separator)
         ended = not pieces[-1]

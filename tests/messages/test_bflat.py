@@ -200,3 +200,9 @@ def test_a_message_that_is_cut_off_is_never_read_beyond_its_end(
     cut = data.draw(st.integers(0, len(payload)))
     ends = {0, *(sum(map(len, pieces[: at + 1])) for at in range(len(pieces)))}
     assert (BFLAT.check([payload[:cut]]) == []) == (cut in ends)
+
+
+def test_a_message_of_more_fields_than_memory_should_hold_is_refused() -> None:
+    payload = b"\x01a" * ((1 << 20) + 1)
+    assert [refusal.code for refusal in BFLAT.check([payload])] == ["SOW-MSG-010"]
+    assert BFLAT.check([payload[2:]]) == []

@@ -127,7 +127,7 @@ def test_a_bad_message_costs_its_neighbours_nothing(sample: Sample) -> None:
         assert [refusal.index for refusal in refusals] == [1], payload[:20]
         assert rows[0] == rows[2]
         assert rows[1] == (None, None)
-        assert refusals[0].code.startswith("SOW-MSG-00")
+        assert refusals[0].code.startswith("SOW-MSG-0")
         assert kind.check(batch) == refusals
         texts, refused = kind.key_texts([sample.at("a")])(batch)
         assert (texts[0], texts[1], refused) == (texts[2], (None,), refusals)

@@ -225,3 +225,14 @@ def test_a_view_writes_numbers_only_as_they_were_written() -> None:
     assert get_type("fix").view(b"1=90.50\x012=007\x013= 5\x014=\x015=1\x015=x\x01") == (
         b'{"1":90.50,"2":"007","3":" 5","4":null,"5":[1,"x"]}'
     )
+
+
+def test_a_message_of_more_fields_than_memory_should_hold_is_refused() -> None:
+    kind = get_type("nvfix")
+    most, more = b"\x01" * (1 << 20), b"\x01" * ((1 << 20) + 1)
+    assert [(refusal.index, refusal.code) for refusal in kind.check([most, more])] == [(1, "SOW-MSG-010")]
+    rows, refusals = kind.extractor([Slot(parse_path("/a"))])([b"a=1", more])
+    assert (rows, refusals) == ([(1,), (None,)], kind.check([b"a=1", more]))
+    with pytest.raises(InputError) as caught:
+        kind.merge(more, b"a=1")
+    assert (caught.value.code, caught.value.facts["part"]) == ("SOW-MSG-010", "base")
