@@ -38,7 +38,8 @@ CODES: dict[str, str] = {
     "SOW-EXP-026": "a malformed join",
     "SOW-EXP-027": "a join that attaches nothing",
     "SOW-EXP-028": "a qualifier that names no source of the view",
-    "SOW-EXP-030": "a match that exceeds the step limit; the only one that appears while data is read",
+    "SOW-EXP-030": "a match that exceeds the step limit; found while data is read",
+    "SOW-EXP-031": "a user function that fails or gives what is no value of the language; found while data is read",
 }
 WIDTH = 100
 """Longest part of a line that an excerpt shows, in characters."""
