@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, repeat
 from operator import contains
 from typing import TYPE_CHECKING
 
 from sowctl.engine.targets import Target
-from sowctl.errors import InputError, UsageError
+from sowctl.errors import InputError, SowError, UsageError
 from sowctl.identity.keys import batch_digester, key_bytes, user_key_digest
 from sowctl.store.codec import CORRELATION, USER_KEY, decode, payloads, stamps
 
@@ -155,7 +155,28 @@ class Matcher:
         assert self.environment is not None
         rows = self.rows(keys, values)
         headers = headers_of(keys, values, self.topic) if self.filter.uses_header else None
-        return self.filter.matches(rows, self.environment, headers)
+        try:
+            return self.filter.matches(rows, self.environment, headers)
+        except SowError as error:
+            for place in self._failing(rows, headers, error):
+                number = int.from_bytes(keys[place], "big")
+                error.message = f"record {number}: {error.message}"
+                error.place, error.facts["sow_key"] = self.topic, str(number)
+            raise
+
+    def _failing(self, rows: Sequence[Row], headers: Sequence[Header] | None, error: SowError) -> Iterator[int]:
+        """The first row that an error is about; user functions do not know theirs."""
+        assert self.filter is not None
+        assert self.environment is not None
+        if "index" in error.facts:
+            yield error.facts["index"]
+            return
+        for place, row in enumerate(rows):
+            try:
+                self.filter.matches([row], self.environment, headers and headers[place : place + 1])
+            except SowError:
+                yield place
+                return
 
     def rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[Row]:
         """The filter's slots of every record."""

@@ -14,7 +14,7 @@ import pytest
 from sowctl.engine.keying import KeyTeller
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.targets import find_topic
-from sowctl.errors import ConfigError, InputError
+from sowctl.errors import ConfigError, InputError, LimitError
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.context import Context
 from sowctl.expressions.errors import ExpressionError
@@ -268,6 +268,9 @@ def test_a_function_that_fails_ends_a_query(odd: Lab, filter: str, words: str) -
         odd.query("t", filter)
     assert (caught.value.code, caught.value.exit_status) == ("SOW-EXP-031", 3)
     assert words in caught.value.message
+    record = odd.records("t")[0]
+    assert (caught.value.place, caught.value.facts["sow_key"]) == ("t", str(record.sow_key))
+    assert caught.value.message.startswith(f"record {record.sow_key}: ")
 
 
 def test_a_function_that_fails_refuses_one_message(odd: Lab) -> None:
@@ -325,3 +328,11 @@ def test_a_lookup_that_cannot_be_used(make_lab: MakeLab, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         lab.publish("t", message(id=1))
     assert caught.value.code == "SOW-ENG-062"
+
+
+def test_the_record_that_a_pattern_runs_away_on_is_named(lab: Lab) -> None:
+    lab.publish("t", message(id=1, s="b"), message(id=2, s="a" * 40 + "b"), message(id=3))
+    with pytest.raises(LimitError) as caught:
+        lab.query("t", "/s LIKE '(a+)+$'")
+    bad = lab.records("t", "/id = 2")[0]
+    assert caught.value.message.startswith(f"record {bad.sow_key}: ")
