@@ -31,9 +31,10 @@ class Command(NamedTuple):
 DATA = "Records"
 TIME = "History and upkeep"
 LOOK = "Inspection"
+PIPELINE = "Pipeline on Spark"
 CONFIGURATION = "Configuration"
 SELF = "About sowctl"
-GROUPS = (DATA, TIME, LOOK, CONFIGURATION, SELF)
+GROUPS = (DATA, TIME, LOOK, PIPELINE, CONFIGURATION, SELF)
 
 COMMANDS: tuple[Command, ...] = (
     Command("publish", "publish", "put messages into topics, from files or standard input", DATA),
@@ -52,6 +53,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("journal dump", "journal_dump", "print journal entries", LOOK),
     Command("eval", "eval", "evaluate an expression over messages, or print those that match", LOOK),
     Command("functions", "functions", "list the functions of the expression language", LOOK),
+    Command("pipeline load", "pipeline_load", "load files into a topic, as one group", PIPELINE),
+    Command("pipeline rebuild", "pipeline_rebuild", "build stores anew from the journals", PIPELINE),
+    Command("pipeline snapshot", "pipeline_snapshot", "write a topic's state at an earlier time", PIPELINE),
+    Command("pipeline view", "pipeline_view", "compute projections with grouping and joins", PIPELINE),
+    Command("pipeline export", "pipeline_export", "write topics or journal entries as data sets", PIPELINE),
+    Command("pipeline stream", "pipeline_stream", "follow the journal: to files, to a topic, to the screen", PIPELINE),
+    Command("pipeline submit-args", "pipeline_submit_args", "print the spark-submit line of a job", PIPELINE),
     Command("validate", "validate", "report every error that would stop an instance", CONFIGURATION),
     Command("lint", "lint", "report errors, warnings and advice about configurations", CONFIGURATION),
     Command("config show", "config_show", "print a configuration resolved, with defaults and origins", CONFIGURATION),

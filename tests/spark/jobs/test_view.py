@@ -101,10 +101,8 @@ def test_joins_equal_those_in_one_process(spark: SparkSession, lab: Lab, tmp_pat
     kind = instance.type_of("json")
     rows = list(left_join(joins, records, lambda s, r: kind.key_texts([s.path])([r.payload])[0][0][0] if r else None))
     program = compile_projection(entry.projection, entry.grouping, joined=True)
-    read = {
-        source: [s for s, q in zip(program.slots, program.sources, strict=True) if q[-1] == source[1]]
-        for source in records
-    }
+    asked = list(zip(program.slots, program.sources, strict=True))
+    read = {source: [slot for slot, qualifier in asked if qualifier[-1] == source[1]] for source in records}
     values = []
     for row in rows:
         found = {

@@ -1,0 +1,65 @@
+"""``sowctl pipeline export``: topics or journal entries as data sets, on Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import option
+from sowctl.cli.options import Meta, Summary, Topics
+from sowctl.cli.piping import Conf, Fields, Kind, Master, PartitionBy, Replace, Staging, Where, WriterOptions
+
+EXAMPLES = (
+    "sowctl pipeline export orders --output by-side --partition-by /side",
+    "sowctl pipeline export --journal --from 1 --to 2026-01-05T10:00:00Z --output log --output-format ndjson",
+)
+
+
+def run(
+    invocation: Invocation,
+    output: Where,
+    topics: Topics = None,
+    journal: Annotated[bool, option("--journal", help="journal entries instead of records")] = False,
+    begin: Annotated[
+        str | None, option("--from", help="with --journal: the first txid or time", metavar="WHEN")
+    ] = None,
+    end: Annotated[str | None, option("--to", help="with --journal: the last txid or time", metavar="WHEN")] = None,
+    format: Kind = None,
+    fields: Fields = None,
+    partition_by: PartitionBy = None,
+    meta: Meta = False,
+    writer: WriterOptions = None,
+    force: Replace = False,
+    staging: Staging = None,
+    master: Master = None,
+    conf: Conf = None,
+    summary: Summary = None,
+) -> int:
+    """Write the present records of topics, or journal entries, as data sets with Spark.
+
+    Several topics go into directories of their own. Journal entries become lines of envelopes (ndjson) or columns.
+    """
+    from sowctl.cli import piping
+    from sowctl.cli.lookup import topics as topics_of
+    from sowctl.cli.when import position
+    from sowctl.errors import UsageError
+    from sowctl.spark.session import require_pyspark
+
+    require_pyspark()
+    from sowctl.spark.jobs.export import Entries, export, export_journal
+
+    if (begin or end) and not journal:
+        raise UsageError("SOW-CLI-076", "--from and --to choose journal entries", hint="add --journal")
+    where = piping.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
+    (low, since), (high, until) = position(invocation, begin), position(invocation, end)
+    with invocation.open_instance() as instance:
+        chosen = topics_of(instance, topics or [])
+        with piping.session(invocation, master, conf) as spark:
+            if journal:
+                names = tuple((topic.name, topic.message_type) for topic in chosen) if topics else ()
+                entries = Entries(names, low or 1, high, since, until)
+                report = export_journal(spark, instance, entries, where)
+            else:
+                report = export(spark, instance, chosen, where, staging_directory=piping.directory(staging))
+    piping.show(invocation, report, summary)
+    return 0

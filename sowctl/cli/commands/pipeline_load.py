@@ -1,0 +1,116 @@
+"""``sowctl pipeline load``: files into a topic, on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.cli.options import MessageType, Summary
+from sowctl.cli.piping import Conf, Master, Staging, Topic
+
+if TYPE_CHECKING:
+    from sowctl.engine.options import OnError
+    from sowctl.engine.staging import Operation
+    from sowctl.spark.jobs.load import Format
+
+EXAMPLES = (
+    "sowctl pipeline load orders fills.ndjson",
+    "sowctl pipeline load orders 'o*.ndjson' --on-error skip --rejects bad.ndjson",
+    "sowctl pipeline load orders day.csv --reader inferSchema=true --client loader --sequence 7",
+)
+
+
+def run(
+    invocation: Invocation,
+    topic: Topic,
+    files: Annotated[
+        list[str], Argument("FILE", "files, directories, quoted patterns, or URLs that Spark can read", complete="file")
+    ],
+    message_type: MessageType = None,
+    input_format: Annotated[
+        str | None,
+        option("--input-format", help="default: by the names", choices=("ndjson", "csv", "parquet", "orc")),
+    ] = None,
+    operation: Annotated[
+        str, option("--operation", help="what each message does", choices=("publish", "delta", "delete"))
+    ] = "publish",
+    on_error: Annotated[
+        str,
+        option("--on-error", help="at bad messages: write nothing at all, or skip them", choices=("abort", "skip")),
+    ] = "abort",
+    rejects: Annotated[
+        str | None,
+        option("--rejects", help="append refused messages to FILE, with place and reason", metavar="FILE"),
+    ] = None,
+    max_errors: Annotated[
+        int | None, option("--max-errors", help="with skip: more than so many end the run", metavar="COUNT", minimum=1)
+    ] = None,
+    reader: Annotated[
+        list[str] | None,
+        option("--reader", help="an option of Spark's reader; may be repeated", metavar="NAME=VALUE"),
+    ] = None,
+    expiration: Annotated[
+        str | None, option("--expiration", help="lifetime of the records, such as 30s; 0 for none", metavar="TIME")
+    ] = None,
+    client: Annotated[
+        str | None, option("--client", help="name of the publisher, for duplicate detection", metavar="NAME")
+    ] = None,
+    sequence: Annotated[
+        int | None,
+        option("--sequence", help="the load's number: it is not repeated", metavar="NUMBER", minimum=1),
+    ] = None,
+    timestamp: Annotated[
+        str | None, option("--timestamp", help="time of the messages instead of the clock", metavar="TIME")
+    ] = None,
+    timestamp_field: Annotated[
+        str | None, option("--timestamp-field", help="path of the field that holds each message's time", metavar="PATH")
+    ] = None,
+    allow_null_key: Annotated[
+        bool, option("--allow-null-key", help="accept messages whose key fields are all null")
+    ] = False,
+    staging: Staging = None,
+    master: Master = None,
+    conf: Conf = None,
+    summary: Summary = None,
+) -> int:
+    """Load files into a topic with Spark, all of them as one group, or nothing.
+
+    A line of NDJSON is a message as it stands. Rows of CSV, Parquet and ORC become messages of the topic's type, or
+    give theirs in a column payload. The order is that of the files and of the messages in them, whichever task had
+    them: of several messages with one key the last wins. With --client and --sequence a repeated load is not written
+    again. Ends with status 3 where messages were refused.
+    """
+    from sowctl.cli.piping import directory, pairs, session, show, topic_of
+    from sowctl.cli.when import seconds
+    from sowctl.engine.options import PublishOptions
+    from sowctl.spark.jobs.load import LoadOptions, load
+    from sowctl.spark.session import require_pyspark
+
+    require_pyspark()
+    publish = PublishOptions(
+        on_error=cast("OnError", on_error),
+        max_errors=max_errors,
+        expiration=seconds("--expiration", expiration),
+        client=client,
+        sequence=sequence,
+        timestamp=timestamp,
+        timestamp_field=timestamp_field,
+        allow_null_key=allow_null_key,
+    )
+    options = LoadOptions(
+        cast("Format | None", input_format),
+        publish,
+        cast("Operation", operation),
+        rejects,
+        pairs("--reader", reader),
+    )
+    with invocation.open_instance() as instance:
+        wanted = topic_of(instance, topic, message_type)
+        with session(invocation, master, conf) as spark:
+            report = load(spark, instance, wanted, files, options, staging_directory=directory(staging))
+    if rejects is None:
+        for one in report.details["commit"]["samples"]:
+            invocation.warn(f"[{one['code']}] {one['source']}:byte {one['offset']}: {one['message']}")
+    show(invocation, report, summary)
+    return 3 if report.rejected else 0

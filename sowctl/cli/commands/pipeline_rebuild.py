@@ -1,0 +1,60 @@
+"""``sowctl pipeline rebuild``: stores from journals, on Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import option
+from sowctl.cli.options import Summary, Topics
+from sowctl.cli.piping import Conf, Master, Staging
+
+EXAMPLES = (
+    "sowctl pipeline rebuild",
+    "sowctl pipeline rebuild orders --until 2026-01-05T10:00:00Z --into ten-oclock",
+)
+
+
+def run(
+    invocation: Invocation,
+    topics: Topics = None,
+    until: Annotated[
+        str | None, option("--until", help="only what was written up to this time or txid", metavar="WHEN")
+    ] = None,
+    into: Annotated[
+        str | None, option("--into", help="write new stores into DIR", metavar="DIR", complete="directory")
+    ] = None,
+    journal: Annotated[
+        str | None, option("--journal", help="directory of the journals; default the configured one", metavar="DIR")
+    ] = None,
+    force: Annotated[
+        bool, option("--force", help="rebuild although records would be lost that the journals no longer hold")
+    ] = False,
+    staging: Staging = None,
+    master: Master = None,
+    conf: Conf = None,
+    summary: Summary = None,
+) -> int:
+    """Build stores anew from the journals with Spark, several topics in one pass.
+
+    Executors fold the entries: the last one of every key counts, or all of them where the topic keeps history. The
+    driver writes the result in key order and puts it in place; what was published meanwhile is in it. --until needs
+    --into, because live stores would fall behind their journal.
+    """
+    from sowctl.cli.lookup import topics as topics_of
+    from sowctl.cli.piping import directory, session, show
+    from sowctl.cli.when import position
+    from sowctl.engine.options import ReplayOptions
+    from sowctl.spark.session import require_pyspark
+
+    require_pyspark()
+    from sowctl.spark.jobs.rebuild import rebuild
+
+    txid, time = position(invocation, until)
+    options = ReplayOptions(txid, time, into, journal, force=force)
+    with invocation.open_instance() as instance:
+        wanted = topics_of(instance, topics or [])
+        with session(invocation, master, conf) as spark:
+            report = rebuild(spark, instance, wanted, options, staging_directory=directory(staging))
+    show(invocation, report, summary)
+    return 0

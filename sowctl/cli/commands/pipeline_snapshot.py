@@ -1,0 +1,54 @@
+"""``sowctl pipeline snapshot``: a topic's state at an instant, on Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import option
+from sowctl.cli.options import MessageType, Meta, Summary
+from sowctl.cli.piping import Conf, Fields, Kind, Master, PartitionBy, Replace, Staging, Topic, Where, WriterOptions
+
+EXAMPLES = (
+    "sowctl pipeline snapshot orders --at 2026-01-05T10:00:00Z --output ten.sow",
+    "sowctl pipeline snapshot orders --at -30m --output earlier --output-format ndjson",
+)
+
+
+def run(
+    invocation: Invocation,
+    topic: Topic,
+    output: Where,
+    at: Annotated[str | None, option("--at", help="the time; default the present", metavar="WHEN")] = None,
+    format: Kind = None,
+    fields: Fields = None,
+    partition_by: PartitionBy = None,
+    meta: Meta = False,
+    writer: WriterOptions = None,
+    force: Replace = False,
+    message_type: MessageType = None,
+    staging: Staging = None,
+    master: Master = None,
+    conf: Conf = None,
+    summary: Summary = None,
+) -> int:
+    """Write the state of a topic as of a time with Spark: a data set, or a new .sow file.
+
+    Answered as sowctl snapshot answers: from retained history, else by folding the journals; an error names the first
+    instant that can be answered.
+    """
+    from sowctl.cli import piping
+    from sowctl.cli.when import instant
+    from sowctl.spark.session import require_pyspark
+
+    require_pyspark()
+    from sowctl.spark.jobs.snapshot import snapshot
+
+    where = piping.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
+    time = instant(invocation, at)
+    with invocation.open_instance() as instance:
+        wanted = piping.topic_of(instance, topic, message_type)
+        with piping.session(invocation, master, conf) as spark:
+            report = snapshot(spark, instance, wanted, time, where, staging_directory=piping.directory(staging))
+    piping.show(invocation, report, summary)
+    return 0

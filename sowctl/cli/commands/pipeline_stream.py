@@ -1,0 +1,85 @@
+"""``sowctl pipeline stream``: journal entries as they are committed, on Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.cli.options import MessageType, Summary
+from sowctl.cli.piping import Conf, Master
+
+EXAMPLES = (
+    "sowctl pipeline stream orders --console --available-now",
+    "sowctl pipeline stream orders --output log --checkpoint log.state --available-now",
+)
+
+
+def run(
+    invocation: Invocation,
+    topic: Annotated[str | None, Argument("TOPIC", "the topic; default all that the journal has")] = None,
+    output: Annotated[
+        str | None,
+        option("--output", help="append to Parquet files in DIR", metavar="DIR", complete="directory"),
+    ] = None,
+    into: Annotated[str | None, option("--into", help="publish to this topic", metavar="TOPIC")] = None,
+    console: Annotated[bool, option("--console", help="print the messages, one a line")] = False,
+    checkpoint: Annotated[
+        str | None,
+        option("--checkpoint", help="where the stream keeps its place", metavar="DIR", complete="directory"),
+    ] = None,
+    client: Annotated[str | None, option("--client", help="with --into: name of the publisher", metavar="NAME")] = None,
+    operation: Annotated[
+        str, option("--operation", help="which entries", choices=("publish", "delete", "all"))
+    ] = "all",
+    available_now: Annotated[
+        bool, option("--available-now", help="end when what is there has been dealt with")
+    ] = False,
+    latest: Annotated[bool, option("--latest", help="begin behind what is there, not at the beginning")] = False,
+    max_entries: Annotated[
+        int | None, option("--max-entries", help="entries in a batch, at most", metavar="COUNT", minimum=1)
+    ] = None,
+    interval: Annotated[
+        str | None, option("--interval", help="time between two batches, such as '5 seconds'", metavar="TIME")
+    ] = None,
+    message_type: MessageType = None,
+    master: Master = None,
+    conf: Conf = None,
+    summary: Summary = None,
+) -> int:
+    """Follow the journal with Spark: into Parquet files, into another topic, or to standard output.
+
+    The checkpoint says what has been dealt with; a stream that is started again goes on there, and what comes twice is
+    written once. Without --available-now it goes on until it is interrupted. Deletions go to another topic only where
+    it makes the same keys.
+    """
+    from sowctl.cli import piping
+    from sowctl.spark.session import require_pyspark
+
+    require_pyspark()
+    from sowctl.spark.jobs.stream import StreamOptions, stream
+
+    out = invocation.streams.stdout
+
+    def printed(rows: list[tuple[str, bytes | None, int]]) -> None:
+        out.write(b"".join((b"null" if payload is None else payload) + b"\n" for _, payload, _ in rows))
+        out.flush()
+
+    with invocation.open_instance() as instance:
+        wanted = piping.topic_of(instance, topic, message_type) if topic is not None else None
+        options = StreamOptions(
+            checkpoint=None if checkpoint is None else str(piping.directory(checkpoint)),
+            output=None if output is None else str(piping.directory(output)),
+            into=piping.topic_of(instance, into) if into is not None else None,
+            client=client,
+            show=printed if console else None,
+            operation=operation,
+            available_now=available_now,
+            latest=latest,
+            max_entries=max_entries,
+            interval=interval,
+        )
+        with piping.session(invocation, master, conf) as spark:
+            report = stream(spark, instance, wanted, options)
+    piping.show(invocation, report, summary)
+    return 0

@@ -1,0 +1,41 @@
+"""``sowctl pipeline submit-args``: the line that runs a job on a cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.cli.piping import Conf, Master
+
+EXAMPLES = (
+    "sowctl pipeline submit-args --master yarn --archive sowctl.zip -- rebuild orders --staging /shared/staging",
+)
+
+
+def run(
+    invocation: Invocation,
+    job: Annotated[list[str], Argument("JOB", "the job, its operands and, behind --, its options")],
+    archive: Annotated[
+        str,
+        option("--archive", help="write this package to FILE for the executors", metavar="FILE", complete="file"),
+    ] = "sowctl.zip",
+    master: Master = None,
+    conf: Conf = None,
+) -> int:
+    """Print the spark-submit line for a job, and write the archive that it sends to the executors.
+
+    The libraries that sowctl needs must be installed where executors run, and journals, stores and the staging
+    directory must have the same paths there.
+    """
+    from pathlib import Path
+
+    from sowctl.cli.piping import pairs
+    from sowctl.spark.submit import command_line, write_archive
+
+    path = Path(archive).absolute()
+    write_archive(path)
+    line = command_line(path, job, master or "yarn", pairs("--conf", conf), invocation.settings.config)
+    invocation.streams.stdout.write(line.encode() + b"\n")
+    invocation.streams.stdout.flush()
+    return 0

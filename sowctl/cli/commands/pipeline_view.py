@@ -1,0 +1,76 @@
+"""``sowctl pipeline view``: projections with grouping and joins, on Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.cli.options import Filter, MessageType, Summary
+from sowctl.cli.piping import Conf, Fields, Kind, Master, PartitionBy, Replace, Staging, Where, WriterOptions
+
+EXAMPLES = (
+    "sowctl pipeline view orders --projection '/symbol, SUM(/qty) AS /qty' --grouping /symbol --output sums.sow",
+    "sowctl pipeline view --join '[orders]./customerId = [customers]./customerId'"
+    " --projection '[customers]./name AS /name, SUM([orders]./qty) AS /qty' --grouping '[customers]./name'"
+    " --output by-name --output-format ndjson",
+)
+
+
+def run(
+    invocation: Invocation,
+    output: Where,
+    source: Annotated[str | None, Argument("VIEW", "a view of the configuration, or a topic to project")] = None,
+    projection: Annotated[
+        list[str] | None,
+        option("--projection", help="the fields of the result; may be repeated", metavar="FIELDS"),
+    ] = None,
+    grouping: Annotated[
+        list[str] | None, option("--grouping", help="what makes a group; may be repeated", metavar="FIELDS")
+    ] = None,
+    join: Annotated[
+        list[str] | None,
+        option("--join", help="such as '[a]./x = [b]./y', instead of a topic; may be repeated", metavar="JOIN"),
+    ] = None,
+    filter: Filter = None,
+    format: Kind = None,
+    fields: Fields = None,
+    partition_by: PartitionBy = None,
+    writer: WriterOptions = None,
+    force: Replace = False,
+    message_type: MessageType = None,
+    staging: Staging = None,
+    master: Master = None,
+    conf: Conf = None,
+    summary: Summary = None,
+) -> int:
+    """Compute a view over the present records of its topics with Spark: a data set, or a new .sow file.
+
+    The view is one of the configuration, or made of --projection and --grouping over a topic or over joined topics.
+    Fields, joins and aggregates mean what they mean in a view.
+    """
+    from sowctl.cli import piping
+    from sowctl.errors import UsageError
+    from sowctl.spark.session import require_pyspark
+
+    require_pyspark()
+    from sowctl.config.derived import View
+    from sowctl.spark.jobs.view import AdHoc, view
+
+    where = piping.output(output, format, partition_by, fields, writer=writer, force=force)
+    with invocation.open_instance() as instance:
+        found = instance.config.find(source, message_type) if instance.config is not None and source else ()
+        wanted: View | AdHoc
+        if len(found) == 1 and isinstance(found[0], View):
+            if projection or grouping or join or filter:
+                raise UsageError("SOW-CLI-077", f"{source!r} is a view: it has its own projection and filter")
+            wanted = found[0]
+        elif projection and grouping:
+            wanted = AdHoc(source, tuple(projection), tuple(grouping), tuple(join or ()), filter, message_type)
+        else:
+            what = f"{source!r} is no view" if source else "no view is named"
+            raise UsageError("SOW-CLI-077", what, hint="give --projection and --grouping, or name a view")
+        with piping.session(invocation, master, conf) as spark:
+            report = view(spark, instance, wanted, where, staging_directory=piping.directory(staging))
+    piping.show(invocation, report, summary)
+    return 0

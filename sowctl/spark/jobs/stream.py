@@ -1,0 +1,180 @@
+"""stream: journal entries as they are committed, to a data set, to a function, or into another topic
+(``sowctl-pipeline-stream(1)``).
+
+Every batch is written exactly once: Spark's checkpoint says which entries were read, the data set's log or the topic's
+journal which were written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from sowctl.errors import ConfigError, UsageError
+from sowctl.spark.errors import translated
+from sowctl.spark.jobs.report import JobReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+
+Show = Callable[[list[tuple[str, bytes | None, int]]], None]
+"""Takes rows of operation, payload and txid, in txid order."""
+LOOK = 0.2
+"""Seconds between two looks at how far it is; Spark takes fractions, whatever it declares."""
+COLUMNS = "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_user_key,_correlation_id"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What to follow and how. Exactly one of ``output`` (a directory of Parquet files), ``into`` and ``show``.
+
+    ``checkpoint`` is where the stream remembers how far it has come; needed but for ``show``. ``client`` names the
+    publisher of ``into``. ``available_now``: end when what is there now has been dealt with. ``latest``: begin behind
+    what is there. ``max_entries`` bounds a batch; ``interval`` (such as ``5 seconds``) is the time between two.
+    """
+
+    checkpoint: str | None = None
+    output: str | None = None
+    into: TopicConfig | None = None
+    client: str | None = None
+    show: Show | None = None
+    operation: str = "all"
+    available_now: bool = False
+    latest: bool = False
+    max_entries: int | None = None
+    interval: str | None = None
+
+
+def stream(
+    spark: SparkSession,
+    instance: Instance,
+    topic: TopicConfig | None,
+    options: StreamOptions,
+    *,
+    stop: Callable[[], bool] = bool,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> JobReport:
+    """Follow the journal's entries of ``topic`` (None: of all) until ``stop`` says so, or what is there is dealt with.
+
+    Raises UsageError ``SOW-SPK-068``, ConfigError without a TransactionLog, and what reading and writing raise.
+    """
+    started = monotonic()
+    _check(instance, topic, options)
+    frame = _read(spark, instance, topic, options)
+    query = _write(frame, instance, topic, options)
+    seen: dict[int, Any] = {}
+    try:
+        with translated():
+            while not query.awaitTermination(cast(int, LOOK)):
+                _note(query, seen)
+                if stop():
+                    query.stop()
+                    break
+    finally:
+        if query.isActive:
+            query.stop()
+    _note(query, seen)
+    names = (topic.name,) if topic is not None else ()
+    report = JobReport("stream", names, options.output or (options.into.name if options.into is not None else None))
+    report.read = report.records = sum(int(one["numInputRows"]) for one in seen.values())
+    report.partitions = len(seen)
+    report.details = {"batches": len(seen)}
+    report.seconds = monotonic() - started
+    return report
+
+
+def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions) -> None:
+    sinks = [one for one in (options.output, options.into, options.show) if one is not None]
+    if len(sinks) != 1:
+        raise UsageError("SOW-SPK-068", "a stream has one destination", hint="an output, a topic, or standard output")
+    if instance.log is None or instance.config is None:
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    if options.checkpoint is None and options.show is None:
+        raise UsageError(
+            "SOW-SPK-068", "a stream that writes needs a directory for its checkpoint", hint="--checkpoint"
+        )
+    if options.into is not None and (topic is None or topic == options.into):
+        raise UsageError("SOW-SPK-068", "a stream into a topic reads another one", hint="name the topic to follow")
+    if options.into is not None and options.client is None:
+        raise UsageError("SOW-SPK-068", "a stream into a topic is a publisher with a name", hint="--client NAME")
+
+
+def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, options: StreamOptions) -> DataFrame:
+    assert instance.log is not None
+    assert instance.config is not None
+    reader = spark.readStream.format("sow-journal")
+    reader = reader.option("path", str(instance.log.directory)).option("instance", instance.config.name)
+    reader = reader.option("columns", COLUMNS).option("start", "latest" if options.latest else "earliest")
+    reader = reader.option("operation", _operation(topic, options))
+    if topic is not None:
+        reader = reader.option("topic", topic.name).option("messageType", topic.message_type)
+    if options.max_entries is not None:
+        reader = reader.option("maxEntries", str(options.max_entries))
+    return reader.load()
+
+
+def _operation(topic: TopicConfig | None, options: StreamOptions) -> str:
+    """Deletions go to another topic only where its keys are the same: they name nothing but a key."""
+    into = options.into
+    if into is None or topic is None or options.operation != "all":
+        return options.operation
+    same = (into.key_mode, into.key_domain, into.keys) == (topic.key_mode, topic.key_domain, topic.keys)
+    return "all" if same else "publish"
+
+
+def _write(frame: DataFrame, instance: Instance, topic: TopicConfig | None, options: StreamOptions) -> StreamingQuery:
+    writer: DataStreamWriter
+    if options.into is not None:
+        assert instance.config is not None
+        assert options.client is not None
+        chosen = ["payload", "_operation", "_sow_key", "_user_key", "_correlation_id"]
+        writer = frame.select(*chosen).writeStream.format("sow").queryName(options.client)
+        given = {
+            "config": str(instance.config.path),
+            "root": str(instance.config.root),
+            "topic": options.into.name,
+            "messageType": options.into.message_type,
+            "queryName": options.client,
+        }
+        for name, value in given.items():
+            writer = writer.option(name, value)
+    elif options.show is not None:
+        writer = frame.writeStream.foreachBatch(_Showing(options.show))
+    else:
+        writer = frame.writeStream.format("parquet").option("path", options.output)
+    if options.checkpoint is not None:
+        writer = writer.option("checkpointLocation", options.checkpoint)
+    if options.available_now:
+        writer = writer.trigger(availableNow=True)
+    elif options.interval is not None:
+        writer = writer.trigger(processingTime=options.interval)
+    with translated():
+        return writer.outputMode("append").start()
+
+
+class _Showing:
+    """Hands every batch on, on the driver."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        # partitions are stretches of the journal in their order; to sort them would read them twice
+        rows = batch.select("_operation", "payload", "_txid").toLocalIterator()
+        found = [(row[0], None if row[1] is None else bytes(row[1]), int(row[2])) for row in rows]
+        if found:
+            self._show(found)
+
+
+def _note(query: StreamingQuery, seen: dict[int, Any]) -> None:
+    """Remember the progress of every batch that had something."""
+    for one in query.recentProgress:
+        if one["numInputRows"]:
+            seen[int(one["batchId"])] = one

@@ -1,0 +1,177 @@
+"""The commands: every example in one session, then a few in processes of their own: statuses, streams, no Java left."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sowctl.cli.dispatch import load
+from sowctl.cli.main import main
+from sowctl.cli.table import COMMANDS, PIPELINE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[3]
+NOW = "2026-01-05T11:40:00Z"
+EXAMPLES = [
+    line
+    for command in COMMANDS
+    if command.group == PIPELINE and "submit" not in command.name
+    for line in load(command).examples
+]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("pipeline") / "demo"
+    command = [sys.executable, "-m", "sowctl", "demo", str(place)]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=120)
+    (place / "fills.ndjson").write_text('{"orderId":10001,"status":"filled"}\n')
+    (place / "day.csv").write_text("orderId,qty,status\n1,10,new\n2,,new\n")
+    (place / "bad.ndjson.in").write_text('{"orderId":1}\nnonsense\n')
+    return place
+
+
+def here(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = shutil.copytree(demo, tmp_path / "here")
+    monkeypatch.chdir(place)
+    return place
+
+
+def call(line: str) -> tuple[int, bytes, str]:
+    out, err = io.BytesIO(), io.BytesIO()
+    environ = {**os.environ, "SOWCTL_CONFIG": "sowctl.xml", "SOWCTL_NOW": NOW}
+    status = main(shlex.split(line)[1:], environ=environ, stdin=io.BytesIO(), stdout=out, stderr=err)
+    return status, out.getvalue(), err.getvalue().decode()
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_an_example_does_what_it_says(
+    spark: SparkSession, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    place = here(demo, tmp_path, monkeypatch)
+    status, out, said = call(line + " --summary json")
+    assert status == 0, said
+    report = json.loads(out.splitlines()[-1])
+    assert report["records"] > 0
+    assert report["seconds"] > 0
+    assert not list(place.rglob("*.staging"))
+
+
+def test_statuses_of_one_process_each(
+    spark: SparkSession, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = here(demo, tmp_path, monkeypatch)
+    bad = "sowctl pipeline load orders bad.ndjson.in --input-format ndjson"
+    status, _, said = call(bad)
+    assert (status, "Nothing was published" in said) == (3, True)
+    status, _, said = call(bad + " --on-error skip --rejects bad")
+    assert (status, len((place / "bad").read_text().splitlines())) == (3, 1)
+    assert "1 records, 1 rejected" in said
+    for line, expected in (
+        ("load orders nothing.ndjson", 10),
+        ("load orders bad.ndjson.in", 2),
+        ("load nobody fills.ndjson", 10),
+        ("rebuild --until 5", 2),
+        ("snapshot orders --output sow", 8),
+        ("snapshot orders --at 2020-01-01T00:00:00Z --output x", 0),
+        ("snapshot orders --at 5 --output y", 2),
+        ("view orders --output z", 2),
+        ("export --from 5 --output z", 2),
+        ("export orders --output z --conf nonsense", 2),
+        ("stream orders --output z", 2),
+        ("load orders fills.ndjson --reader a", 2),
+    ):
+        status, _, said = call(f"sowctl pipeline {line}")
+        assert status == expected, (line, said)
+        assert "Traceback" not in said
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SOWCTL")}
+    return kept | {"PYTHONPATH": str(ROOT), "SOWCTL_NOW": NOW, "SOWCTL_CONFIG": "sowctl.xml"}
+
+
+def machines() -> set[int]:
+    """The Java processes below this one."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if b"SOWCTL_TEST_MARK=commands" in path.read_bytes() and "java" in (path.parent / "comm").read_text():
+                found.add(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_process_is_quiet_and_leaves_no_java(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = here(demo, tmp_path, monkeypatch)
+    command = [sys.executable, "-m", "sowctl", "pipeline", "export", "orders", "--output", "o", "--master", "local[1]"]
+    marked = environment() | {"SOWCTL_TEST_MARK": "commands"}
+    done = subprocess.run(command, cwd=place, env=marked, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == b""
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("export orders: ")
+    assert not machines()
+
+
+def test_an_interrupt_ends_java_and_leaves_nothing(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = here(demo, tmp_path, monkeypatch)
+    command = [sys.executable, "-m", "sowctl", "pipeline", "stream", "orders", "--console", "--master", "local[1]"]
+    marked = environment() | {"SOWCTL_TEST_MARK": "commands"}
+    running = subprocess.Popen(command, cwd=place, env=marked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith(b"{")
+        running.send_signal(signal.SIGINT)
+        running.stdout.close()
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert running.returncode == 130, said.decode()
+    assert b"Traceback" not in said
+    assert said.strip() == b"interrupted"
+    for _ in range(50):
+        if not machines():
+            break
+        time.sleep(0.1)
+    assert not machines()
+
+
+def test_without_pyspark(demo: Path) -> None:
+    hidden = "import sys; sys.modules['pyspark'] = None\nfrom sowctl.cli.main import run\nrun()"
+    for job in ("load orders fills.ndjson", "export orders --output x"):
+        command = [sys.executable, "-c", hidden, "pipeline", *job.split()]
+        done = subprocess.run(command, cwd=demo, env=environment(), capture_output=True, timeout=60)
+        assert done.returncode == 2, done.stderr.decode()
+        assert b"error[SOW-SPK-001]" in done.stderr
+        assert b"pip install 'sowctl[spark]'" in done.stderr
+
+
+def test_submit_args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = call("sowctl pipeline submit-args --master yarn --conf a=b -- rebuild orders --staging /shared")
+    assert status == 0
+    words = shlex.split(out.decode())
+    assert words[:5] == ["spark-submit", "--master", "yarn", "--deploy-mode", "client"]
+    assert words[words.index("--py-files") + 1] == str(tmp_path / "sowctl.zip")
+    assert words[-5:] == ["pipeline", "rebuild", "orders", "--staging", "/shared"]
+    script = words[words.index("--py-files") + 2]
+    assert Path(script).is_file()
+    probe = [sys.executable, "-c", "import sowctl.engine.staged, sowctl; print(sowctl.__file__)"]
+    done = subprocess.run(probe, env={"PYTHONPATH": str(tmp_path / "sowctl.zip")}, cwd="/", capture_output=True)
+    assert b"sowctl.zip" in done.stdout, done.stderr.decode()
+    assert call("sowctl pipeline submit-args nothing")[0] == 2

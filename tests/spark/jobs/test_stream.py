@@ -1,0 +1,95 @@
+"""stream: every entry once, across restarts, to files, to a function, into another topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sowctl.engine.delete import delete
+from sowctl.engine.options import DeleteOptions
+from sowctl.engine.targets import Target
+from sowctl.errors import UsageError
+from sowctl.spark.jobs.stream import StreamOptions, stream
+from sowctl.spark.jobs.table import JOBS, find
+from tests.support.instances import Lab, config_xml, message, topic_xml, verified
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAME = "<KeyDomain>one</KeyDomain>"
+XML = config_xml(topic_xml("a", SAME) + topic_xml("b", SAME) + topic_xml("c"), ("a", "b", "c"))
+
+
+def test_into_another_topic_and_again(spark: SparkSession, tmp_path: Path) -> None:
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        instance = lab.open()
+        source, same, other = (instance.topic(name).config for name in "abc")
+        lab.publish("a", *[message(id=n, v=0) for n in range(20)])
+        lab.publish("a", message(id=3, v=1))
+        into = StreamOptions(str(tmp_path / "to-b"), into=same, client="copy", available_now=True, max_entries=15)
+        assert stream(spark, instance, source, into).records == 21
+        assert lab.query("b") == lab.query("a")
+        delete(instance, [Target(topic=source)], DeleteOptions(filter="/id < 5"))
+        lab.publish("a", message(id=99))
+        stream(spark, instance, source, into)
+        assert lab.query("b") == lab.query("a")
+        last = lab.open().topic("b").digest()
+        # the checkpoint is lost: all batches come again, and are recognised
+        again = replace(into, checkpoint=str(tmp_path / "lost"), max_entries=None)
+        stream(spark, instance, source, replace(again, max_entries=15))
+        assert lab.open().topic("b").digest().records == last.records
+        to_c = StreamOptions(str(tmp_path / "to-c"), into=other, client="to c", available_now=True)
+        stream(spark, instance, source, to_c)
+        assert len(lab.query("c")) == 21  # other keys: deletions do not travel
+
+
+def test_to_files_and_to_a_function(spark: SparkSession, tmp_path: Path) -> None:
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        instance = lab.open()
+        lab.publish("a", *[message(id=n) for n in range(10)])
+        lab.publish("c", message(id=1))
+        files = StreamOptions(str(tmp_path / "check"), output=str(tmp_path / "out"), available_now=True)
+        assert stream(spark, instance, None, files).records == 11
+        lab.publish("c", message(id=2))
+        assert stream(spark, instance, None, files).records == 1
+        rows = spark.read.parquet(str(tmp_path / "out")).collect()
+        assert sorted((row["_txid"], row["_topic"]) for row in rows) == [
+            *((n, "a") for n in range(1, 11)),
+            (11, "c"),
+            (12, "c"),
+        ]
+        seen: list[tuple[str, bytes | None, int]] = []
+        told = stream(spark, instance, instance.topic("c").config, StreamOptions(show=seen.extend, available_now=True))
+        assert seen == [("publish", b'{"id":1}', 11), ("publish", b'{"id":2}', 12)]
+        assert told.records == 2
+
+
+def test_a_stream_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        instance = lab.open()
+        lab.publish("a", message(id=1))
+        seen: list[tuple[str, bytes | None, int]] = []
+        stream(spark, instance, None, StreamOptions(show=seen.extend), stop=lambda: bool(seen))
+        assert len(seen) == 1
+        assert not spark.streams.active
+
+
+def test_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
+    instance = Lab(tmp_path / "lab", XML).open()
+    source, other = (instance.topic(name).config for name in "ac")
+    for options in (
+        StreamOptions(),
+        StreamOptions(output="x"),
+        StreamOptions("c", into=source, client="x"),
+        StreamOptions("c", into=other),
+        StreamOptions("c", output="x", into=other, client="x"),
+    ):
+        with pytest.raises(UsageError):
+            stream(spark, instance, source, options)
+
+
+def test_the_table_of_jobs() -> None:
+    assert [find(job.name).load().__name__ for job in JOBS] == [job.function for job in JOBS]
