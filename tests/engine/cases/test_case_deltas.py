@@ -221,3 +221,21 @@ def test_versions_of_a_topic_with_history_are_merged_messages(lab: Lab) -> None:
     assert lab.query("past", at=START + 30 * SECOND) == [message(id=1, a=1)]
     reports = [lab.open().topic("past").replay(verify=True)]
     assert [report.action for report in reports] == ["verified"]
+
+
+def test_a_delta_is_never_merged_into_a_record_of_another_key(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest is bent: the key is the first digit of the id alone. Section 11, 5."""
+    import xxhash
+
+    def bent(data: bytes) -> bytes:
+        return data[-2:-1].rjust(8, b"k") + data[-2:].rjust(8, b"c")
+
+    monkeypatch.setattr(xxhash, "xxh3_128_digest", bent)
+    lab.publish("t", message(id=11, a=1))
+    rows = [message(id=12, b=2), message(id=11, c=3), message(id=21), message(id=22, d=4), message(id=21, e=5)]
+    report = lab.publish("t", *rows, delta=True, on_error="skip")
+    assert (report.rejected, report.updated, report.inserted) == (2, 2, 1)
+    assert sorted(lab.query("t")) == [message(id=11, a=1, c=3), message(id=21, e=5)]
+    with pytest.raises(InputError) as caught:
+        lab.publish("t", message(id=12), delta=True)
+    assert caught.value.code == "SOW-PUB-007"
