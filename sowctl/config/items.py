@@ -14,7 +14,7 @@ from sowctl.config.document import Document, Node
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
-from sowctl.config.kinds import CONTAINERS
+from sowctl.config.kinds import CONTAINERS, out_of_bounds
 from sowctl.config.matching import is_pattern
 from sowctl.config.problems import as_error
 from sowctl.config.spelled import read
@@ -125,7 +125,7 @@ def _defaults(row: Element, children: list[Item]) -> list[Item]:
         if not absent or (row.tag, below.tag) in _CONDITIONAL:
             continue
         text = _default(below, row, given)
-        if text is not None:
+        if text is not None and out_of_bounds(below, text) is None:
             value, spelled = read(below, text)
             item = Item(below.tag, below, None, value, spelled, ())
             given[below.tag] = item

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Hashable
+from operator import attrgetter
 from typing import Any
 
 from sowctl.config.items import Item
@@ -70,9 +71,8 @@ def fingerprint(item: Item) -> Hashable:
     parts = [fingerprint(child) for child in item.children if not empty(child)]
     if item.tag in SEQUENCES:
         return (item.tag, tuple(parts))
-    ordered = tuple(
-        fingerprint(child) for child in item.children if (item.tag, child.tag) in ORDERED and not empty(child)
-    )
+    listed = [child for child in item.children if (item.tag, child.tag) in ORDERED and not empty(child)]
+    ordered = tuple(fingerprint(child) for child in sorted(listed, key=attrgetter("tag")))
     return (item.tag, ordered, frozenset(Counter(parts).items()))
 
 
