@@ -6,14 +6,15 @@ records that changed since it was built always are.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sowctl.engine.memos import LEAST, Memos, open_memos
 from sowctl.errors import SowError
 from sowctl.memo import places as p
 from sowctl.memo.format import BadMemo
-from sowctl.store.codec import payloads
+from sowctl.store.codec import payloads, stamps
 from sowctl.values.fields import Row, Slot, SlotValue
 
 if TYPE_CHECKING:
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
     from sowctl.expressions.actions import OrderKey
     from sowctl.memo.column import Hits
 
+Columns: TypeAlias = "tuple[dict[Slot, Any], Any, Any]"
+"""Columns by slot, txids, times."""
+Stamped: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
+"""Rows, and txid and time of their records."""
 _ROWS = 10_000
+_GAIN = 8
+"""How many times a row costs what looking at a place does."""
 MOST = 0.3
 """Where more of the records than this share are left, reading all of them in order is faster."""
 
@@ -117,11 +124,8 @@ class Found:
             return None
         return keys, values
 
-    def rows(self, slots: Sequence[Slot]) -> Iterator[tuple[list[Row], list[tuple[int, int]]]] | None:
-        """The fields of the records that match and have not changed, with their stamps; None where indexes do not know.
-
-        Then :meth:`changed_pairs` are the others.
-        """
+    def rows(self, slots: Sequence[Slot]) -> Iterator[Stamped] | None:
+        """The fields of the records that match, in key order, with their stamps; None where indexes do not know."""
         columns = [self._memos.columns.get(slot) for slot in slots]
         if self.residual or self.source.hides or None in columns:
             return None
@@ -130,29 +134,42 @@ class Found:
             values = [column.values() for column in columns if column is not None]
         except BadMemo:
             return None
-        gone = self._memos.changed_places()
-        return self._rows(values, stamped, gone)
-
-    def _rows(
-        self, columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], gone: set[int]
-    ) -> Iterator[tuple[list[Row], list[tuple[int, int]]]]:
         places: Sequence[int] = range(self._memos.records) if self._places is None else self._places
-        if gone:
-            places = [place for place in places if place not in gone]
-        for start in range(0, len(places), _ROWS):
-            part = places[start : start + _ROWS]
-            if isinstance(part, range):
-                chosen = [column[part.start : part.stop] for column in columns]
-                stamps = stamped[part.start : part.stop]
-            else:
-                chosen = [[column[place] for place in part] for column in columns]
-                stamps = [stamped[place] for place in part]
-            yield list(zip(*chosen, strict=True)) if chosen else [()] * len(part), stamps
+        if not self._memos.changed:
+            return _gathered(values, stamped, places)
+        keys, fresh = self.source.lookup(sorted(self._memos.changed))
+        chosen = self._matcher.places(keys, fresh)
+        keys, fresh = [keys[place] for place in chosen], [fresh[place] for place in chosen]
+        rows, refused = self._matcher.type.extractor(slots)(payloads(fresh))
+        if refused:
+            return None
+        gone = self._memos.changed_places()
+        places = [place for place in places if place not in gone]
+        stops = [bisect_left(places, self._memos.rank(key)) for key in keys]
+        changed = zip(stops, rows, map(stamps, fresh), strict=True)
+        return _woven(_gathered(values, stamped, places), list(changed))
 
-    def changed_pairs(self) -> Pairs:
-        """Keys and values of the records that match and have changed since the indexes were built."""
-        found = self._changed()
-        return list(found), [value for value in found.values() if value is not None]
+    def columns(self, slots: Sequence[Slot]) -> Columns | None:
+        """The same on columns, where there are enough records for that: columns by slot, txids, times."""
+        left = self._memos.records if self._places is None else len(self._places)
+        numpy = p.numpy_for(left * _GAIN)
+        memos = [self._memos.columns.get(slot) for slot in slots]
+        if numpy is None or self.residual or self.source.hides or self._memos.changed:
+            return None
+        from sowctl.engine.memocolumns import column_from
+
+        places = self._places
+        chosen = None if places is None else numpy.array(places, numpy.int64)
+        try:
+            txids, times = self._memos.stamp_columns(numpy)
+            found = {
+                slot: column_from(memo, chosen) for slot, memo in zip(slots, memos, strict=True) if memo is not None
+            }
+        except BadMemo:
+            return None
+        if len(found) < len(memos):
+            return None
+        return found, *((txids, times) if chosen is None else (txids[chosen], times[chosen]))
 
     def _changed(self) -> dict[bytes, bytes | None]:
         if not self._memos.changed:
@@ -172,6 +189,37 @@ class Found:
                 keys, values = [keys[place] for place in chosen], [values[place] for place in chosen]
             if keys:
                 yield keys, values
+
+
+def _gathered(
+    columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], places: Sequence[int]
+) -> Iterator[Stamped]:
+    """Rows and stamps at some places."""
+    for start in range(0, len(places), _ROWS):
+        part = places[start : start + _ROWS]
+        if isinstance(part, range):
+            chosen = [column[part.start : part.stop] for column in columns]
+            times = stamped[part.start : part.stop]
+        else:
+            chosen = [[column[place] for place in part] for column in columns]
+            times = [stamped[place] for place in part]
+        yield list(zip(*chosen, strict=True)) if chosen else [()] * len(part), times
+
+
+def _woven(parts: Iterator[Stamped], more: list[tuple[int, Row, tuple[int, int]]]) -> Iterator[Stamped]:
+    """Rows with others between them; each of ``more`` stands before the row of its number."""
+    at = 0
+    more.reverse()
+    for rows, times in parts:
+        while more and more[-1][0] <= at + len(rows):
+            stop, row, stamp = more.pop()
+            yield rows[: stop - at], times[: stop - at]
+            yield [row], [stamp]
+            rows, times, at = rows[stop - at :], times[stop - at :], stop
+        yield rows, times
+        at += len(rows)
+    for _, row, stamp in reversed(more):
+        yield [row], [stamp]
 
 
 def order_slot(key: OrderKey) -> Slot:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from sowctl.engine.reading import headers_of
 from sowctl.errors import InputError, UsageError
@@ -16,15 +16,14 @@ from sowctl.identity.keys import batch_digester
 from sowctl.store.codec import encode, payloads, stamps
 
 if TYPE_CHECKING:
+    from sowctl.engine.access import Columns, Stamped
     from sowctl.engine.sources import Pairs
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
     from sowctl.expressions.projection import Group, GroupKey
     from sowctl.messages.base import MessageType
-    from sowctl.values.fields import Row, Slot
+    from sowctl.values.fields import Slot
 
-Stamped: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
-"""Rows, and txid and time of their records."""
 MOST_TEXT = 64 << 10
 """Bytes that the text of a projection may have."""
 READ = 1000
@@ -62,13 +61,21 @@ class Aggregation:
         """The fields of a record that it reads, if they are all it reads."""
         return () if self.program.uses_header else self.program.slots
 
-    def results(self, found: Iterable[Pairs], known: Iterable[Stamped] = ()) -> Iterator[Pairs]:
+    def results(
+        self, found: Iterable[Pairs], known: Iterable[Stamped] = (), columns: Columns | None = None
+    ) -> Iterator[Pairs]:
         """Keys and stored values, as records have them, of one message per group, by key.
 
-        ``known``: fields and stamps of records that are not in ``found``. The key is that of the grouping texts, txid
-        and time are the highest of the group. Raises InputError ``SOW-QRY-004`` for a payload that cannot be read.
+        ``known`` and ``columns``: fields and stamps of records that are not in ``found``. The key is that of the
+        grouping texts, txid and time are the highest of the group. Raises InputError ``SOW-QRY-004`` for a payload that
+        cannot be read.
         """
         groups: dict[GroupKey, Group] = {}
+        if columns is not None:
+            from sowctl.expressions.columns.grouping import add_columns
+
+            fields, txids, times = columns
+            add_columns(self.program, groups, fields, len(txids), self._environment, txids, times)
         for some, stamped in known:
             self.program.add(groups, some, self._environment, None, stamped)
         extract = self._kind.extractor(self.program.slots)

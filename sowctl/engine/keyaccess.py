@@ -55,9 +55,8 @@ class Named:
     def rows(self, slots: Sequence[Slot]) -> None:
         """Not known here."""
 
-    def changed_pairs(self) -> Pairs:
-        """Nothing: see :meth:`rows`."""
-        return [], []
+    def columns(self, slots: Sequence[Slot]) -> None:
+        """Not known here."""
 
     def first(self, key: OrderKey, wanted: int) -> Pairs | None:
         """Not known here."""

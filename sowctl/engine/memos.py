@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sowctl.memo.column import Column
 from sowctl.memo.directory import MemoDirectory
@@ -48,15 +48,21 @@ class Memos:
             zip(self._file.section(2).cast("Q").tolist(), self._file.section(3).cast("q").tolist(), strict=True)
         )
 
+    def stamp_columns(self, numpy: Any) -> tuple[Any, Any]:
+        """The same as two arrays. Raises BadMemo."""
+        return numpy.frombuffer(self._file.section(2), "<u8"), numpy.frombuffer(self._file.section(3), "<i8")
+
+    def rank(self, key: bytes) -> int:
+        """The place of a key, or of the first one after it."""
+        keys = self._keys
+        return bisect_left(
+            range(self.records), key, key=lambda at: bytes(keys[KEY_SIZE * at : KEY_SIZE * at + KEY_SIZE])
+        )
+
     def changed_places(self) -> set[int]:
         """The places of those changed keys that there were."""
-        found = set()
-        keys, records = self._keys, range(self.records)
-        for key in self.changed:
-            place = bisect_left(records, key, key=lambda at: bytes(keys[KEY_SIZE * at : KEY_SIZE * at + KEY_SIZE]))
-            if place < self.records and keys[KEY_SIZE * place : KEY_SIZE * place + KEY_SIZE] == key:
-                found.add(place)
-        return found
+        ranks = {key: self.rank(key) for key in self.changed}
+        return {place for key, place in ranks.items() if place < self.records and self.keys((place,)) == [key]}
 
 
 def open_memos(instance: Instance, source: CurrentSource, slots: Sequence[Slot], *, least: int = LEAST) -> Memos | None:

@@ -183,11 +183,13 @@ class _Run:
 
     def _aggregated(self, source: Source, matcher: Matcher, scan: Scan, numbers: QueryStatistics) -> Iterator[Pairs]:
         aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
-        rows = scan.found.rows(aggregation.slots) if scan.found is not None and aggregation.slots else None
-        if rows is None or scan.found is None:
+        way, slots = scan.found, aggregation.slots
+        columns = way.columns(slots) if way is not None and slots else None
+        rows = way.rows(slots) if way is not None and slots and columns is None else None
+        if way is None or (rows is None and columns is None):
             return aggregation.results(scan.matching(matcher, self._options.batch_size, numbers))
-        numbers.examined, numbers.matched = cast(CurrentSource, source).visible_records(), scan.found.count() or 0
-        return aggregation.results([scan.found.changed_pairs()], rows)
+        numbers.examined, numbers.matched = cast(CurrentSource, source).visible_records(), way.count() or 0
+        return aggregation.results((), rows or (), columns)
 
     def _compiled(self, topic: str, message_type: str) -> Aggregation:
         from sowctl.engine.aggregate import Aggregation

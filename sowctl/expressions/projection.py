@@ -14,7 +14,7 @@ from sowctl.expressions.actions import FieldDefinition
 from sowctl.expressions.aggregates import aggregate
 from sowctl.expressions.check import NO_FUNCTIONS, check
 from sowctl.expressions.code import Operand, finish
-from sowctl.expressions.compile import Tuples
+from sowctl.expressions.compile import Tuples, Value
 from sowctl.expressions.context import Context
 from sowctl.expressions.emit import Emitter
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
@@ -63,7 +63,8 @@ class Group:
 class Projection:
     """A compiled projection.
 
-    ``slots``, ``sources`` and ``uses_header`` as in compiled values; ``destinations`` are the places of the fields.
+    ``slots``, ``sources`` and ``uses_header`` as in compiled values; ``destinations`` are the places of the fields,
+    ``width`` is the number of grouping fields.
     """
 
     def __init__(
@@ -77,12 +78,24 @@ class Projection:
         read = _tuple(reader, [*grouping, *(call.argument for call in self.aggregates)])
         made = _tuple(maker, [*outer, *delimiters])
         self._needs = _shared_slots(reader, maker)
-        self._keys = len(grouping)
+        self._parts = [*grouping, *(call.argument for call in self.aggregates)]
+        self._extra = extra
+        self.width = len(grouping)
         self._read = Tuples("", None, reader, read)
         self._make = Tuples("", None, maker, made)
         self.slots: tuple[Slot, ...] = self._read.slots
         self.sources = self._read.sources
         self.uses_header = self._read.uses_header or self._make.uses_header
+
+    def parts(self) -> list[Value]:
+        """What is computed of each message, one by one: the grouping fields, then the inputs of the aggregates."""
+        found = []
+        for part in self._parts:
+            emitter = Emitter(part.text, self._extra)
+            operand: Operand = finish(emitter.value(part.node, True))
+            final = f"append({emitter.as_scalar(operand).code})"
+            found.append(Value(part.text, part.node, emitter, final))
+        return found
 
     def add(
         self,
@@ -98,11 +111,11 @@ class Projection:
         LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
         for position, values in enumerate(self._read.values(rows, env, headers)):
-            key = tuple(text_of(value) for value in values[: self._keys])
+            key = tuple(text_of(value) for value in values[: self.width])
             group = groups.get(key)
             if group is None:
                 group = groups[key] = Group(len(self.aggregates))
-            for inputs, value in zip(group.inputs, values[self._keys :], strict=True):
+            for inputs, value in zip(group.inputs, values[self.width :], strict=True):
                 if value is not None:
                     inputs.append(value)  # type: ignore[arg-type]
             group.count += 1
@@ -119,7 +132,7 @@ class Projection:
 
         Raises LimitError as :meth:`add`.
         """
-        return [tuple(map(text_of, values[: self._keys])) for values in self._read.values(rows, env, headers)]
+        return [tuple(map(text_of, values[: self.width])) for values in self._read.values(rows, env, headers)]
 
     def fields(self, group: Group, env: Environment) -> list[SlotValue]:
         """The values of a group's fields, in the order of ``destinations``."""

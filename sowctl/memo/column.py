@@ -90,7 +90,7 @@ class Numbers(_Column):
         super().__init__(file)
         self.nulls = file.head.count
         self.data = file.section(1).cast("q" if file.head.flags & INTEGERS else "d")
-        self._all = file.head.flags & (INTEGERS | DOUBLES)
+        self.kinds = file.head.flags & (INTEGERS | DOUBLES)
 
     @property
     def marks(self) -> memoryview:
@@ -143,11 +143,11 @@ class Numbers(_Column):
     def values(self) -> list[SlotValue]:
         """See :class:`Column`."""
         found: list[Any] = self.data.tolist()
-        if self.nulls or not self._all:
+        if self.nulls or not self.kinds:
             for place, mark in enumerate(bytes(self.marks)):
                 if mark & NULL:
                     found[place] = None
-                elif mark & INTEGER and not self._all:
+                elif mark & INTEGER and not self.kinds:
                     found[place] = int(found[place])
         return found
 

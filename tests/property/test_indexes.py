@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from sowctl.engine import access
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.query import query
 from sowctl.engine.targets import resolve
+from sowctl.memo import places
 from tests.support.instances import Lab, config_xml, topic_xml
 
 _SCALAR = st.one_of(
@@ -116,6 +118,8 @@ _GROUPS = st.sampled_from(
         ("MIN(/v) AS /low, MAX(/n * 2) AS /high, /v AS /last", "/s, /n"),
         ("COUNT(1) AS /c", "/v"),
         ("LAST_UPDATED() AS /at, /s", "/s"),
+        ("GROUP_CONCAT(/s) AS /all, ANY(/v) AS /any, UNIQUE(/n) AS /one, AVG(/n) AS /mean, /n", "/n"),
+        ("SUM(/n * /id) AS /p, COUNT_DISTINCT(/v) AS /d, /v/deep AS /deep", "/s, /v"),
     ]
 )
 
@@ -124,7 +128,10 @@ def _compare_groups(lab: Lab, asked: list[tuple[str, tuple[str, str]]]) -> None:
     for text, (projection, grouping) in asked:
         options = QueryOptions(filter=text, projection=projection, grouping=grouping, index_from=None)
         expected = _outcome(lab, options)
-        assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection)
+        for gain in (0, 1 << 40):  # by rows, and on columns
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(places, "numpy_for", lambda _, gain=gain: numpy if gain else None)
+                assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection, gain)
 
 
 def _compare(lab: Lab, asked: list[tuple[str, str | None, tuple[int | None, int | None]]]) -> None:

@@ -1,0 +1,155 @@
+"""Grouping on columns: the same groups as :meth:`Projection.add` makes row by row, from many messages at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from sowctl.expressions.columns.batch import Batch
+from sowctl.expressions.columns.column import Array, Column, Kind
+from sowctl.expressions.columns.program import ColumnProgram
+from sowctl.expressions.environment import Environment
+from sowctl.expressions.projection import Group, GroupKey, Projection
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Row, Slot
+
+_MOST_CODES = 1 << 40
+_WHOLE = (Kind.BOOL, Kind.I64, Kind.U64)
+
+
+class ColumnBatch(Batch):
+    """A batch whose columns are there already."""
+
+    def __init__(self, columns: Sequence[Column], size: int) -> None:
+        super().__init__([], size)
+        self._columns = {(False, place): column for place, column in enumerate(columns)}
+
+    def rows(self) -> list[Row]:
+        """The messages as rows."""
+        columns = [column.repeated(self.size) for column in self._columns.values()]
+        return list(zip(*columns, strict=True)) if columns else [()] * self.size
+
+
+def add_columns(
+    projection: Projection,
+    groups: dict[GroupKey, Group],
+    columns: dict[Slot, Column],
+    size: int,
+    env: Environment,
+    txids: Array,
+    times: Array,
+) -> None:
+    """Process ``size`` messages, of which ``columns`` holds every slot of the projection; stamps are txid and time.
+
+    Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
+    """
+    if not size:
+        return
+    values = [_evaluated(part, columns, size, env) for part in projection.parts()]
+    keys, inputs = values[: projection.width], values[projection.width :]
+    codes = np.zeros(size, np.int64)
+    for column in keys:
+        codes = _combined(codes, _codes(column, size))
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order[0]] - 1))
+    bounds = [*starts.tolist(), size]
+    taken = [_Taken(column, size, order) for column in inputs]
+    texts = [_Taken(column, size, order) for column in keys]
+    for start, stop in pairwise(bounds):
+        key = tuple(text_of(one.at(start)) for one in texts)
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = Group(len(projection.aggregates))
+        for gathered, values_in_order in zip(group.inputs, taken, strict=True):
+            gathered += values_in_order.between(start, stop)
+        group.count += stop - start
+        places = order[start:stop]
+        last = int(places[np.argmax(txids[places])])
+        stamp = int(txids[last]), int(times[last])
+        if stamp >= group.stamp:
+            group.stamp = stamp
+            group.row = tuple([_value(columns[slot], last) for slot in projection.slots])
+
+
+def _evaluated(value: Any, columns: dict[Slot, Column], size: int, env: Environment) -> Column:
+    batch = ColumnBatch([columns[_like(slot, columns)] for slot in value.slots], size)
+    return ColumnProgram(value).column(batch, env)
+
+
+def _like(slot: Slot, columns: dict[Slot, Column]) -> Slot:
+    """The slot of the whole projection that covers one of a part of it."""
+    return next(known for known in columns if known.path == slot.path)
+
+
+def _combined(codes: Array, more: Array) -> Array:
+    """One code for each pair of codes."""
+    wide = int(more.max()) + 1
+    if (int(codes.max()) + 1) * wide > _MOST_CODES:
+        codes = np.unique(codes, return_inverse=True)[1]
+    found: Array = codes * wide + more
+    return found
+
+
+def _codes(column: Column, size: int) -> Array:
+    """Codes that differ where the texts of the values differ."""
+    if column.constant or column.kind is Kind.NULL:
+        return np.zeros(size, np.int64)
+    if column.kind is Kind.STRING:
+        return column.data.astype(np.int64)
+    if column.kind is Kind.ROWS:
+        known: dict[Any, int] = {}
+        texts = map(text_of, column.values())
+        return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
+    bits = column.data.astype(np.int64) if column.kind in _WHOLE else column.data.view(np.int64)
+    found = np.unique(bits, return_inverse=True)[1].astype(np.int64)
+    if column.ints is not None:
+        found = found * 2 + column.ints
+    if column.nulls is not None:
+        found = np.where(column.nulls, 0, found + 1)
+    return found
+
+
+class _Taken:
+    """The values of a column in another order, NULLs left out where several are asked for."""
+
+    def __init__(self, column: Column, size: int, order: Array) -> None:
+        self._order = order
+        self._plain = column.array is not None and column.kind is not Kind.STRING and not column.constant
+        self._plain = self._plain and column.ints is None and column.source is None
+        if self._plain:
+            self._data = column.data[order]
+            self._nulls = None if column.nulls is None else column.nulls[order]
+        else:
+            self._values = column.repeated(size)
+
+    def at(self, place: int) -> Any:
+        """One value."""
+        if not self._plain:
+            return self._values[int(self._order[place])]
+        return None if self._nulls is not None and self._nulls[place] else self._data[place].item()
+
+    def between(self, start: int, stop: int) -> list[Any]:
+        """The values that are not NULL."""
+        if not self._plain:
+            found = map(self._values.__getitem__, self._order[start:stop].tolist())
+            return [value for value in found if value is not None]
+        data = self._data[start:stop]
+        if self._nulls is not None:
+            data = data[~self._nulls[start:stop]]
+        values: list[Any] = data.tolist()
+        return values
+
+
+def _value(column: Column, place: int) -> Any:
+    """One slot value of a column."""
+    if column.source is not None:
+        return column.source[place]
+    if column.kind is Kind.NULL or (column.nulls is not None and column.nulls[place]):
+        return None
+    if column.kind is Kind.STRING:
+        return column.words[int(column.data[place])]
+    value = column.data[place].item()
+    return int(value) if column.ints is not None and column.ints[place] else value
