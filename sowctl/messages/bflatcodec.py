@@ -63,16 +63,7 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
             if position <= end:
                 continue
             # Cut off, or a long text: the code below knows all cases.
-        kind = (head >> 3) & 15
-        position = start + 1
-        if kind > LEB128:
-            raise PayloadRefused(MALFORMED, f"there is no type {kind} of fields", start)
-        if not size:
-            size, position = _length(payload, position)
-        tag = payload[position : position + size]
-        position += size
-        if position > end:
-            raise PayloadRefused(MALFORMED, "the message ends inside a tag", start)
+        kind, tag, position = _named(payload, start)
         count = 1
         if head & _ARRAY:
             count, position = _length(payload, position)
@@ -87,6 +78,19 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
         if position > end:
             raise PayloadRefused(MALFORMED, f"the message ends inside a value of type {_NAMES[kind]}", start)
     return fields
+
+
+def _named(payload: bytes, start: int) -> tuple[int, bytes, int]:
+    """Type and tag of the field that begins at ``start``, and the position behind them."""
+    kind = (payload[start] >> 3) & 15
+    size, position = payload[start] & 7, start + 1
+    if kind > LEB128:
+        raise PayloadRefused(MALFORMED, f"there is no type {kind} of fields", start)
+    if not size:
+        size, position = _length(payload, position)
+    if position + size > len(payload):
+        raise PayloadRefused(MALFORMED, "the message ends inside a tag", start)
+    return kind, payload[position : position + size], position + size
 
 
 def _length(payload: bytes, position: int) -> tuple[int, int]:
