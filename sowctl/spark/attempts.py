@@ -58,8 +58,14 @@ class Staging:
         return self.directory
 
     def remove(self) -> None:
-        """Remove everything that was staged, winners and others."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        """Remove everything that was staged, winners and others.
+
+        A task that has not noticed yet that its run is over finds no directory to write to, and cannot make it again.
+        """
+        gone = self.directory.with_name(f"{self.directory.name}-{os.urandom(4).hex()}")
+        with suppress(OSError):
+            self.directory.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
         with suppress(OSError):
             self.directory.parent.rmdir()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
@@ -97,15 +98,15 @@ def _column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
     import pyarrow as pa
     import pyarrow.types as t
 
+    if t.is_struct(kind) and not kind.num_fields:
+        return pa.array([None if value is None else {} for value in values], kind)
     if t.is_struct(kind):
-        absent = pa.array([value is None for value in values], pa.bool_())
-        children = [
-            _column([None if value is None else getattr(value, f"f{place}") for value in values], field.type)
-            for place, field in enumerate(kind)
-        ]
-        if not children:
-            return pa.array([None if value is None else {} for value in values], kind)
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=absent)
+        mask = None
+        if None in values:
+            mask = pa.array([value is None for value in values], pa.bool_())
+            values = [_NOTHING if value is None else value for value in values]
+        children = [_column(list(map(attrgetter(f"f{place}"), values)), field.type) for place, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if t.is_list(kind):
         offsets, absent = _offsets(values)
         inner = _column([item for value in values if value is not None for item in value], kind.value_type)
@@ -125,6 +126,16 @@ def _offsets(values: Sequence[Any]) -> tuple[pyarrow.Array, pyarrow.Array]:
 
     ends = accumulate((0 if value is None else len(value) for value in values), initial=0)
     return pa.array(list(ends), pa.int32()), pa.array([value is None for value in values], pa.bool_())
+
+
+class _Nothing:
+    """Stands for an object that is not there: every field of it is None."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+_NOTHING = _Nothing()
 
 
 class _Fields:

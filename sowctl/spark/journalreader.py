@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sowctl.spark.decoding import StructDecoder
     from sowctl.spark.origin import Origin
 
-PARTITION_BYTES = 16 << 20
+PARTITION_BYTES = 8 << 20
 FULL = 8192
 """Rows from which on a batch is handed on; smaller blocks are put together."""
 _OPERATIONS = {"publish": PUBLISH, "delete": DELETE}

@@ -92,7 +92,9 @@ class WriteRequest:
 
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
-        self.staging.open()
+        if self.client is not None:
+            # the directory of a stream goes with every batch; that of a batch write was made by its driver
+            self.staging.open()
         with _Attempt(self, number) as attempt:
             encoder = self.encoder(schema)
             for batch in batches:
@@ -166,6 +168,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._schema = schema
         request.check()
         request.encoder(schema)
+        request.staging.open()
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""

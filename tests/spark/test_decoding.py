@@ -28,7 +28,8 @@ TYPE = pa.struct(
         ("s", pa.list_(pa.struct([("q", pa.bool_())]))),
     ]
 )
-SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=4)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | FLOATS | st.text(max_size=4)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abmsxlq"), inner, max_size=4),
@@ -83,6 +84,10 @@ def test_what_fits_is_taken_and_the_rest_is_null(text: bytes, expected: dict[str
     nothing = dict.fromkeys(("a", "b", "m", "s"))
     assert decoded(TYPE, text) == [nothing | expected]
     assert decoded(TYPE, b'{"a":3}', text, b"[1]") == [nothing | {"a": 3}, nothing | expected, None]
+
+
+def test_a_struct_without_fields() -> None:
+    assert decoded(pa.struct([]), b"{}", None, b'{"a":1}', b"[]") == [{}, None, {}, None]
 
 
 def test_times_decimals_and_bytes() -> None:

@@ -228,7 +228,9 @@ def request(lab: Lab, topic: str = "orders") -> WriteRequest:
     """A write as its driver plans it."""
     given = {"config": str(lab.config), "topic": topic, "now": format_time(lab.clock.at)}
     origin = find_origin(Options("sow", given, tuple(given)))
-    return WriteRequest(origin, find_staging(origin, None, None), PublishOptions(on_error="abort"), None)
+    staging = find_staging(origin, None, None)
+    staging.open()
+    return WriteRequest(origin, staging, PublishOptions(on_error="abort"), None)
 
 
 def test_of_two_attempts_at_one_task_only_the_one_that_spark_counts_is_published(lab: Lab, spark: SparkSession) -> None:
