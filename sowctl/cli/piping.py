@@ -79,11 +79,26 @@ def session(invocation: Invocation, master: str | None, conf: Sequence[str] | No
     verbose = invocation.settings.verbose > 0
     app = f"sowctl {invocation.command}"
     with (
+        _silent(verbose),
         open_session(master or LOCAL, environment=invocation.environ, conf=wanted, app=app, verbose=verbose) as spark,
         _progress(invocation, spark),
         in_plain_words(),
     ):
         yield spark
+
+
+@contextmanager
+def _silent(verbose: bool) -> Iterator[None]:
+    """Python's side of Spark logs what happens to calls that an interrupt breaks off; nobody asked for that."""
+    import logging
+
+    root, nobody = logging.getLogger(), logging.NullHandler()
+    if not verbose:
+        root.addHandler(nobody)
+    try:
+        yield
+    finally:
+        root.removeHandler(nobody)
 
 
 def pairs(name: str, texts: Sequence[str] | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Segment files: prepared messages of one task attempt, staged for a commit (``sow-journal(5)``, "Staged segments").
+"""Segment files: prepared messages of one task attempt, staged for a commit (``sowctl-pipeline(1)``, STAGING).
 
 A segment is temporary: written once by a task, read by the commit of the run it belongs to, removed with it. It is a
 row of blocks like a journal's, columns and payloads apart, each block with checksums, so that a commit reads columns

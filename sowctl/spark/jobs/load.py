@@ -140,10 +140,10 @@ def _stage_rows(
 
     given = {"header": "true", **reader} if kind == "csv" else dict(reader)
     if kind == "ndjson":
-        frame = spark.read.option("lineSep", "\n").text(list(files))
+        frame = spark.read.option("lineSep", "\n").text(list(map(_path_of, files)))
         frame = frame.select(f.col("value").cast("binary").alias(PAYLOAD), "_metadata")
     else:
-        frame = spark.read.format(kind).options(**given).load(list(files)).select("*", "_metadata")
+        frame = spark.read.format(kind).options(**given).load(list(map(_path_of, files))).select("*", "_metadata")
     frame = frame.withColumn(_FILE, f.col("_metadata.file_path"))
     frame = frame.withColumn(_BLOCK, f.col("_metadata.file_block_start")).drop("_metadata")
     describe(spark, what)
