@@ -15,6 +15,11 @@ from sowctl.config.matching import is_pattern
 from sowctl.config.reading import options_of
 from sowctl.findings import Place
 
+CHAINING = "id_chaining_key_generator"
+"""A module whose Library has this in its name is the chaining key generator, which is built in."""
+KEY_GENERATORS = "sowctl.key_generators"
+"""The group of entry points under which Python packages register key generators (``sowctl-plugins(7)``)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModuleConfig:

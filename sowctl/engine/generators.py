@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from sowctl.config.actions import CHAINING, KEY_GENERATORS
 from sowctl.engine.keys import KeyMaker, Keys
-from sowctl.engine.plugins import KEY_GENERATORS, Options, entry_point, is_library, modules
+from sowctl.engine.plugins import Options, entry_point, is_library, modules
 from sowctl.errors import ConfigError, SowError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.values.fields import Refusal
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.messages.envelope import Envelope
 
-CHAINING = "id_chaining_key_generator"
-"""A library of this name is the chaining generator."""
 NO_KEY = "SOW-PUB-016"
 
 

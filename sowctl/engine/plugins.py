@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from sowctl.config.actions import ModuleConfig
     from sowctl.engine.instance import Instance
 
-KEY_GENERATORS = "sowctl.key_generators"
 FUNCTIONS = "sowctl.functions"
 
 Options = tuple[tuple[str, str], ...]

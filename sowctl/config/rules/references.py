@@ -99,6 +99,27 @@ def undefined_module(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(module, f"module '{name}' is not defined in Modules", hint)
 
 
+def generator_not_registered(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a KeyGenerator whose module is neither built in nor registered by an installed Python package.
+
+    Why: a Library is never loaded; without something that stands in for it nothing can be published to the topic here.
+    Example: ``<Library>libkeys.so</Library>`` for a module that only a server knows.
+    Instead: install a package that registers the module's Name in ``sowctl.key_generators``; see sowctl-plugins(7).
+    """
+    from importlib.metadata import entry_points
+
+    from sowctl.config.actions import CHAINING, KEY_GENERATORS
+
+    libraries = {module.value("Name"): module.value("Library") or "" for module in survey.nodes("Module")}
+    for generator in node.all("KeyGenerator"):
+        for module in generator.all("Module"):
+            name = module.text
+            built_in = CHAINING in libraries.get(name, "").rpartition("/")[2]
+            if name in libraries and not built_in and not entry_points(group=KEY_GENERATORS, name=name):
+                message = f"nothing here stands in for the key generator '{name}': its Library is never loaded"
+                yield Problem(module, message, f"install a Python package that registers '{name}' in {KEY_GENERATORS}")
+
+
 def undefined_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: a Transport names a Protocol that is neither built in nor defined.
 

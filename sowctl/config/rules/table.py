@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from sowctl.config.problems import TOO_DEEP, TOO_LARGE, TOO_MANY, UNKNOWN_WORD, UNREADABLE, UNUSED_WORD, code_of
+from sowctl.config.problems import (
+    NO_STAND_IN,
+    TOO_DEEP,
+    TOO_LARGE,
+    TOO_MANY,
+    UNKNOWN_WORD,
+    UNREADABLE,
+    UNUSED_WORD,
+    code_of,
+)
 from sowctl.config.rules.at_load import LOADING
 from sowctl.config.rules.rule import Rule
 from sowctl.config.rules.table_advice import ADVICE
@@ -290,8 +299,16 @@ LIMITS: tuple[Rule, ...] = (
     Rule(UNREADABLE, _E, "file-unreadable", "the file"),
     Rule(UNKNOWN_WORD, _W, "unknown-suppression", "a comment for lint"),
     Rule(UNUSED_WORD, _I, "unused-suppression", "a comment for lint"),
+    Rule(
+        NO_STAND_IN,
+        _I,
+        "generator-not-registered",
+        "SOW/Topic/KeyGenerator/Module",
+        (("Topic", "references.generator_not_registered"),),
+    ),
 )
-"""Reasons that have a code and no published number: limits of this program, unreadable files, comments for lint."""
+"""What has a code and no published number: limits of this program, unreadable files, comments for lint, modules that
+nothing stands in for."""
 
 RULES: tuple[Rule, ...] = (
     *_XML,
