@@ -76,28 +76,67 @@ def load_duckdb(path: str) -> None:
     database.close()
 
 
-def write(rows: Iterable[tuple[str]]) -> None:
-    """Payloads to standard output."""
-    for row in rows:
-        sys.stdout.buffer.write(row[0].encode() + b"\n")
+TYPED = """
+    create table typed as
+    select k, cast(v->>'$.price' as double) as price, cast(v->>'$.qty' as bigint) as qty, v->>'$.region' as region,
+           v->>'$.symbol' as symbol, v->>'$.trader.name' as trader_name, v
+    from orders order by k"""
+INDEXES = (
+    "create index by_price on orders (json_extract(v, '$.price'))",
+    "create index by_symbol on orders (json_extract(v, '$.symbol'))",
+)
+
+
+def write(columns: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Payloads to standard output; rows of several columns as JSON."""
+    if len(columns) == 1:
+        for row in rows:
+            sys.stdout.buffer.write(str(row[0]).encode() + b"\n")
+    else:
+        import json
+
+        for row in rows:
+            sys.stdout.buffer.write(json.dumps(dict(zip(columns, row, strict=True))).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 
-def main(what: str, path: str) -> None:
+def ask_sqlite(path: str, text: str) -> None:
+    """Print what a query gives."""
+    cursor = sqlite_connect(path).execute(text)
+    write([column[0] for column in cursor.description], cursor)
+
+
+def ask_duckdb(path: str, text: str) -> None:
+    """Print what a query gives."""
+    cursor = duckdb_connect(path).execute(text)
+    write([column[0] for column in cursor.description], cursor.fetchall())
+
+
+def load(what: str, path: str) -> None:
+    """Fill a new database from standard input."""
+    for end in ("", "-wal", "-shm"):
+        Path(path + end).unlink(missing_ok=True)
+    if what.startswith("duckdb"):
+        load_duckdb(path)
+        if what == "duckdb-typed":
+            duckdb_connect(path).execute(TYPED)
+        return
+    load_sqlite(path, 1000 if what == "sqlite-batches" else None)
+    if what == "sqlite-index":
+        for text in INDEXES:
+            sqlite_connect(path).execute(text)
+
+
+def main(what: str, path: str, *more: str) -> None:
     """Do what the first argument says."""
     engine, _, task = what.partition("-")
-    if what == "duckdb":
-        Path(path).unlink(missing_ok=True)
-        load_duckdb(path)
-    elif what in ("sqlite-one", "sqlite-batches"):
-        for end in ("", "-wal", "-shm"):
-            Path(path + end).unlink(missing_ok=True)
-        load_sqlite(path, 1000 if task == "batches" else None)
-    elif engine == "sqlite":
-        write(sqlite_connect(path).execute(SQLITE_FILTER if task == "filter" else "select v from orders"))
+    if task in ("filter", "all", "sql"):
+        ask = ask_sqlite if engine == "sqlite" else ask_duckdb
+        known = SQLITE_FILTER if engine == "sqlite" else DUCKDB_FILTER
+        ask(path, more[0] if task == "sql" else known if task == "filter" else "select v from orders")
     else:
-        write(duckdb_connect(path).execute(DUCKDB_FILTER if task == "filter" else "select v from orders").fetchall())
+        load(what, path)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])

@@ -22,7 +22,7 @@ def run(place: Place, rounds: int) -> None:
     instance = place.loaded()
     kinds = {SQLITE: "sqlite-one"} | ({DUCKDB: "duckdb"} if find_spec("duckdb") is not None else {})
     paths = {name: str(place.database(kind)) for name, kind in kinds.items()}
-    commands = {OURS: instance.command("query", "orders", FILTER)}
+    commands = {OURS: instance.command("query", "orders", FILTER, "--no-index")}
     for name, path in paths.items():
         commands[name] = [*PEERS, f"{kinds[name].partition('-')[0]}-filter", path]
     wanted = of_output(output_of(commands[OURS]))
@@ -39,7 +39,7 @@ def run(place: Place, rounds: int) -> None:
     opened = sowctl.open(instance.config)
     topic = opened.topic("orders")
     calls: dict[str, Callable[[], list[bytes]]] = {
-        OURS: lambda: [record.payload for batch in topic.query(FILTER) for record in batch.records]
+        OURS: lambda: [record.payload for batch in topic.query(FILTER, index_from=None) for record in batch.records]
     }
     database = peers.sqlite_connect(paths[SQLITE])
     calls[SQLITE] = lambda: [row[0].encode() for row in database.execute(peers.SQLITE_FILTER)]
