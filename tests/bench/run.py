@@ -13,7 +13,7 @@ from tests.bench.facts import facts
 from tests.bench.place import Place
 from tests.bench.rounds import Wrong
 
-NAMES = ("publish", "replay", "scan", "query", "startup", "idle", "memory", "messages", "spark")
+NAMES = ("publish", "replay", "scan", "query", "indexes", "startup", "idle", "memory", "messages", "spark")
 
 
 def main() -> int:
