@@ -50,7 +50,10 @@ def plan_position(origin: Origin) -> Position | None:
     if path is None or not path.exists():
         return None
     instance = origin.instance()
-    with Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait) as store:
+    with (
+        naming_replay(origin.topic),
+        Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait) as store,
+    ):
         meta = store.meta()
     until = None
     if origin.topic is not None and origin.topic.journalled and _has_journal(instance):

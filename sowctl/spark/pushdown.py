@@ -1,7 +1,8 @@
 """Filters that Spark hands down, as bounds on what has to be read (sowctl-spark(7), FILTERS).
 
 Only columns of the record's own stamps count. Bounds leave out what cannot match and never more, and every filter goes
-back to Spark, which applies it again: a result is the same with push-down and without.
+back to Spark, which applies it again. Spark 4.3 uses the bounds of one scan for others of the same DataFrame, which is
+why push-down has to be asked for.
 """
 
 from __future__ import annotations

@@ -152,6 +152,11 @@ def _variables(java: Java, master: str, environment: Mapping[str, str]) -> dict[
     variables = {"JAVA_HOME": str(java.home)}
     if is_local(master) and "PYSPARK_PYTHON" not in environment:
         variables["PYSPARK_PYTHON"] = sys.executable
+    here = Path(__file__).parents[2]
+    if is_local(master) and here.name not in ("site-packages", "dist-packages"):
+        # workers are processes of their own, and must find a package that is not installed where this one found it
+        paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+        variables["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*paths, str(here)]))
     if "SPARK_LOCAL_IP" not in environment and is_local(master):
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     return variables

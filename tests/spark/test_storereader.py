@@ -16,7 +16,7 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.query import query
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.targets import Target
-from sowctl.errors import LockedError, MissingError, UsageError
+from sowctl.errors import DamageError, LockedError, MissingError, UsageError
 from sowctl.spark.errors import CarriedError, unpacked
 from sowctl.spark.storereader import KeyRange
 from sowctl.values.times import EPOCH, format_time
@@ -250,3 +250,15 @@ def test_an_error_keeps_its_class_and_hint_through_spark(stocked: Lab, spark: Sp
     assert caught.value.hint == "did you mean orders?"
     with pytest.raises(UsageError), translated():
         spark.read.format("sow").options(config=str(stocked.config), topic="orders", filter="(").load().count()
+
+
+def test_a_damaged_store_names_the_command_that_helps(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", *[message(id=i, text="x" * 100) for i in range(50)])
+    raw = bytearray(lab.store("orders").read_bytes())
+    for place in range(4096 * 3, len(raw), 500):
+        raw[place] ^= 0x55
+    lab.store("orders").write_bytes(raw)
+    with pytest.raises(CarriedError) as caught:
+        read(source(lab, topic="orders"), spark)
+    error = unpacked(str(caught.value))
+    assert isinstance(error, DamageError) and "sowctl replay orders" in (error.hint or "")
