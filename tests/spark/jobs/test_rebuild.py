@@ -1,0 +1,157 @@
+"""rebuild: any history folded on Spark gives the stores that a replay in one process gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from sowctl.engine.delete import delete
+from sowctl.engine.options import DeleteOptions, ReplayOptions
+from sowctl.engine.replay import replay
+from sowctl.engine.targets import Target
+from sowctl.errors import RefusedError, UsageError
+from sowctl.spark.jobs import folding
+from sowctl.spark.jobs.rebuild import rebuild
+from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = ("log", "past", "brief", "own")
+TOPICS = (
+    topic_xml("log"),
+    topic_xml("past", "<History><Window>40s</Window><Granularity>3s</Granularity></History>"),
+    topic_xml("brief", "<Expiration>30s</Expiration>"),
+    topic_xml("own", key=None),
+    topic_xml("alone"),
+)
+XML = config_xml("".join(TOPICS), NAMES)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(NAMES),
+        st.sampled_from(["publish", "publish", "publish", "delete", "tick"]),
+        st.integers(0, 30),
+        st.integers(1, 25),
+    ),
+    min_size=10,
+    max_size=40,
+)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many stretches and buckets though there is little."""
+    monkeypatch.setattr(folding, "LEAST_BYTES", 1)
+    monkeypatch.setattr(folding, "STRETCH_BYTES", 2000)
+    monkeypatch.setattr(folding, "BUCKET_BYTES", 6000)
+
+
+def play(lab: Lab, steps: list[tuple[str, str, int, int]]) -> None:
+    """A history, in journals of several files."""
+    for number, (topic, kind, first, count) in enumerate(steps):
+        if kind == "tick":
+            lab.clock.tick(count / 2)
+        elif kind == "delete":
+            target = Target(topic=lab.open().topic(topic).config)
+            if topic != "own":
+                delete(lab.open(), [target], DeleteOptions(filter=f"/id >= {first} AND /id < {first + count // 3}"))
+        elif topic == "own":
+            lab.publish(topic, message(n=number), sow_key=f"k{first}")
+        else:
+            lab.publish(topic, *[message(id=n, v=number, pad="x" * n) for n in range(first, first + count)])
+
+
+def digests(lab: Lab) -> dict[str, str]:
+    found = {}
+    for name in NAMES:
+        if lab.store(name).exists():
+            found[name] = lab.digest(name)
+    return found
+
+
+@given(STEPS)
+@settings(
+    max_examples=3,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],  # to shrink would take minutes
+    suppress_health_check=list(HealthCheck),
+)
+def test_equals_a_replay(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int, int]]
+) -> None:
+    directory = tmp_path_factory.mktemp("rebuild")
+    with verified(Lab(directory, XML, journal_size=6000)) as lab:
+        lab.publish("log", *[message(id=n, v="first") for n in range(50)])
+        play(lab, steps)
+        wanted = digests(lab)
+        instance = lab.open()
+        told = rebuild(spark, instance, instance.topics)
+        found = digests(lab)
+        assert {name: found[name] for name in wanted} == wanted
+        assert told.read == instance_entries(lab)
+        for name in NAMES:
+            assert lab.open().topic(name).replay().action in ("current", "skipped")
+        until = told.read // 2
+        for place, job in (("spark", rebuild), ("here", None)):
+            options = ReplayOptions(until_txid=until, into=str(directory / place))
+            topics = [instance.topic("log").config, instance.topic("past").config]
+            if job is None:
+                replay(instance, topics, options)
+            else:
+                rebuild(spark, instance, topics, options)
+        for name in ("log", "past"):
+            files = [directory / place / f"{name}.json.sow" for place in ("spark", "here")]
+            one, other = (lab_digest(lab, path) for path in files)
+            assert one == other
+        assert not list(directory.rglob("*.staging*"))
+
+
+def instance_entries(lab: Lab) -> int:
+    from sowctl.engine.journals import EntryFilter, dump
+
+    return sum(len(batch.records) for batch in dump(lab.open(), EntryFilter()))
+
+
+def lab_digest(lab: Lab, path: Path) -> tuple[str, int, int]:
+    from sowctl.engine.digest import digest
+
+    found = digest(replace(lab.open(), config=None), Target(path=path))
+    return found.digest, found.records, found.txid
+
+
+def test_until_an_instant(spark: SparkSession, tmp_path: Path) -> None:
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        for second in range(4):
+            lab.publish("log", *[message(id=n, v=second) for n in range(second, 20)])
+            lab.clock.tick(1)
+        instance = lab.open()
+        topic = instance.topic("log").config
+        at = START + 1_500_000
+        rebuild(spark, instance, [topic], ReplayOptions(until_time=at, into=str(tmp_path / "a")))
+        replay(instance, [topic], ReplayOptions(until_time=at, into=str(tmp_path / "b")))
+        assert lab_digest(lab, tmp_path / "a" / "log.json.sow") == lab_digest(lab, tmp_path / "b" / "log.json.sow")
+
+
+def test_what_a_replay_refuses_is_refused_before_the_work(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", XML, journal_size=2000)
+    for start in range(0, 200, 20):
+        lab.publish("log", *[message(id=n % 5, v=n, pad="x" * 20) for n in range(start, start + 20)])
+    instance = lab.open()
+    with pytest.raises(UsageError):
+        rebuild(spark, instance, instance.topics, ReplayOptions(until_txid=5))
+    with pytest.raises(UsageError):
+        rebuild(spark, instance, instance.topics, ReplayOptions(verify=True))
+    before = lab.digest("log")
+    lab.journals()[0].unlink()
+    with pytest.raises(RefusedError) as caught:
+        rebuild(spark, instance, [instance.topic("log").config])
+    assert caught.value.code == "SOW-RPL-002"
+    assert lab.digest("log") == before
+    assert not list(lab.directory.rglob("*.staging*"))
+    told = rebuild(spark, instance, [instance.topic("alone").config])
+    assert told.details["topics"][0]["action"] == "skipped"
