@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 from sowctl.engine.targets import Target
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.identity.keys import batch_digester, key_bytes, user_key_digest
-from sowctl.store.codec import CORRELATION, USER_KEY, decode, payloads, stamps
+from sowctl.store.codec import OPTIONAL_PARTS, decode, payloads, stamps
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources import CurrentSource, Source
     from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
-    from sowctl.messages.base import MessageType
+    from sowctl.messages.base import Extractor, MessageType
     from sowctl.values.fields import Row
 
 _NUMBER = re.compile(r"\d{1,20}")
@@ -29,7 +30,11 @@ _COMMON = 0.75
 
 
 def open_source(instance: Instance, target: Target, at: int | None) -> Source:
-    """The state of a target now, or as of ``at`` (microseconds UTC)."""
+    """The state of a target now, or as of ``at`` (microseconds UTC); of a Pattern topic, the logical topics meant."""
+    if target.topic is not None and target.topic.logical is not None:
+        from sowctl.engine.logical import narrowed
+
+        return narrowed(open_source(instance, Target(topic=target.topic.whole), at), target.topic)
     if at is None:
         return open_now(instance, target)
     from sowctl.engine.asof import open_at, open_file_at
@@ -41,7 +46,7 @@ def open_source(instance: Instance, target: Target, at: int | None) -> Source:
 
 
 def open_now(instance: Instance, target: Target) -> CurrentSource:
-    """The present state of a target."""
+    """The present state of a target; of a Pattern topic, all logical topics."""
     from sowctl.engine.sources import open_current, open_file
 
     if target.topic is not None:
@@ -64,6 +69,19 @@ def key_of(text: str, key_mode: str) -> bytes:
         f"{text!r} is not a SOW key",
         hint="SOW keys are whole numbers from 0 to 18446744073709551615, as query --meta shows them",
     )
+
+
+def keys_of(texts: Sequence[str], topic: TopicConfig) -> list[bytes]:
+    """The 8-byte keys that clients' texts name in a topic. Raises as :func:`key_of`.
+
+    UsageError ``SOW-ENG-032`` where publishers choose the keys and no logical topic is named.
+    """
+    if topic.pattern is not None and topic.key_mode == "user":
+        from sowctl.engine.logical import domain_of, user_key_of
+
+        name = domain_of(topic)
+        return [user_key_of(name, text) for text in texts]
+    return [key_of(text, topic.key_mode) for text in texts]
 
 
 def key_of_fields(texts: Sequence[str], key_domain: str, fields: int) -> bytes:
@@ -96,6 +114,7 @@ class Matcher:
         self.environment = environment
         self.functions = functions or {}
         self._words: list[bytes] = []
+        self._extract: Extractor | None = None
         if text is not None and text.strip():
             from sowctl.expressions.compile import compile_filter
 
@@ -104,7 +123,6 @@ class Matcher:
                 raise UsageError(
                     "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"
                 )
-            self._extract = self.type.extractor(self.filter.slots) if self.filter.slots else None
             if seen and kind.kind == "json":
                 from sowctl.engine.words import needed_words
 
@@ -180,8 +198,12 @@ class Matcher:
 
     def rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[Row]:
         """The filter's slots of every record."""
-        if self._extract is None:
+        assert self.filter is not None
+        if not self.filter.slots:
             return [()] * len(values)
+        if self._extract is None:
+            # Not before it is needed: a filter that indexes answer reads no message.
+            self._extract = self.type.extractor(self.filter.slots)
         rows, refused = self._extract(payloads(values))
         if refused:
             first = refused[0]
@@ -203,11 +225,12 @@ def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> li
     headers = []
     for key, value in zip(keys, values, strict=True):
         hashed = str(int.from_bytes(key, "big"))
-        record = decode(key, value) if value[0] & (USER_KEY | CORRELATION) else None
+        record = decode(key, value) if value[0] & OPTIONAL_PARTS else None
+        logical = record.logical_topic if record is not None else None
         chosen = record.user_key.decode() if record is not None and record.user_key is not None else hashed
         headers.append(
             Header(
-                topic=topic,
+                topic=topic if logical is None else logical.decode("utf-8", "replace"),
                 sow_key=chosen,
                 sow_key_hash=hashed,
                 correlation_id=record.correlation_id if record is not None else None,
