@@ -32,11 +32,13 @@ class Choice(NamedTuple):
 class Sink:
     """Where records go. Made before a store is opened, so that a wrong option costs nothing.
 
+    ``front`` names the columns of metadata, if not the usual ones.
+
     Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` for options that exclude each other and what
     ``output.options`` and ``output.formats`` raise; :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011``.
     """
 
-    def __init__(self, invocation: Invocation, choice: Choice) -> None:
+    def __init__(self, invocation: Invocation, choice: Choice, front: tuple[str, ...] | None = None) -> None:
         self.invocation = invocation
         self.path = Path(choice.output) if choice.output not in (None, "-") else None
         self.force = choice.force
@@ -54,6 +56,8 @@ class Sink:
             template=choice.template,
             terminal=terminal,
         )
+        if front is not None:
+            self.options = self.options._replace(front=front)
         self.renderer = formats.make(self.format, self.options)
 
     def write(self, batches: Iterable[Batch]) -> int:

@@ -34,7 +34,9 @@ LiteralTopic: TypeAlias = Annotated[
     bool, option("--literal-topic", help="the target is a name, never a regular expression")
 ]
 Regex: TypeAlias = Annotated[bool, option("--regex", help="the target is a regular expression; lists what it matches")]
-At: TypeAlias = Annotated[str | None, option("--at", help="the state as of this time", metavar="WHEN")]
+At: TypeAlias = Annotated[
+    str | None, option("--at", help="the state as of a time, a bookmark or a txid", metavar="WHEN")
+]
 Format: TypeAlias = Annotated[
     str | None,
     option(

@@ -43,6 +43,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("delete", "delete", "delete records by filter, by SOW key or by matching messages", DATA),
     Command("replay", "replay", "rebuild stores from the journals, or verify them against the journals", TIME),
     Command("expire", "expire", "remove the records whose lifetime is over", TIME),
+    Command("history", "history", "print the versions that records had, and until when", TIME),
     Command("snapshot", "snapshot", "write the state of a topic at an earlier time", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
     Command("info", "info", "list topics: type, records, size, position, lag behind the journal", LOOK),

@@ -3,34 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
 from sowctl.values.times import Micros, parse_time
 from sowctl.values.units import parse_interval, parse_size
 
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
 
 class Position(NamedTuple):
-    """A place in the log: a txid or an instant; the other is None, or both are."""
+    """A place in the log: a txid or an instant; the other is None, or both are. ``bookmark`` is yet to be looked up."""
 
     txid: int | None = None
     time: Micros | None = None
+    bookmark: str | None = None
+
+    def found(self, instance: Instance, directory: str | None = None) -> Position:
+        """With the txid of the bookmark's entry, in the journals of the instance or in ``directory``.
+
+        Nothing for NOW. Raises MissingError ``SOW-ENG-070``.
+        """
+        if self.bookmark is None:
+            return self
+        from sowctl.engine.moments import find_place
+
+        place = find_place(instance, self.bookmark, Path(directory) if directory is not None else None)
+        return Position() if place is None else Position(txid=place.txid)
 
 
-def instant(invocation: Invocation, text: str | None) -> Micros | None:
-    """The instant of ``--at``. Raises UsageError; ``SOW-CLI-021`` for a bare number, which could be anything."""
-    if text is not None and text.strip().isdecimal():
-        raise UsageError(
-            "SOW-CLI-021", f"{text} names no time", hint=f"with a unit it does: {text}s or {text}ms since 1970"
-        )
-    return None if text is None else parse_time(text, invocation.clock)
+class Moment(NamedTuple):
+    """What ``--at`` says: an instant, or an entry of the log whose time is yet to be looked up, or neither: now."""
+
+    time: Micros | None = None
+    entry: str | None = None
+
+    def of(self, instance: Instance) -> Micros | None:
+        """The instant, None for the present. Raises MissingError ``SOW-ENG-070`` for an entry that is not there."""
+        if self.entry is None:
+            return self.time
+        from sowctl.engine.moments import find_place
+
+        place = find_place(instance, self.entry)
+        return None if place is None else place.time
+
+
+def moment(invocation: Invocation, text: str | None) -> Moment:
+    """What ``--at`` means: a time, a bookmark, or a bare number: the txid of an entry. Raises UsageError."""
+    if text is None:
+        return Moment()
+    if "|" in text:
+        from sowctl.identity.bookmarks import parse_bookmark
+
+        parse_bookmark(text)
+        return Moment(entry=text)
+    if text.strip().isdecimal():
+        return Moment(entry=text)
+    return Moment(parse_time(text, invocation.clock))
 
 
 def position(invocation: Invocation, text: str | None) -> Position:
-    """A txid (a bare number) or an instant. Raises UsageError."""
+    """A txid (a bare number), a bookmark or an instant. Raises UsageError."""
     if text is None:
         return Position()
+    if "|" in text:
+        from sowctl.identity.bookmarks import parse_bookmark
+
+        parse_bookmark(text)
+        return Position(bookmark=text)
     if text.strip().isdecimal():
         return Position(txid=int(text))
     return Position(time=parse_time(text, invocation.clock))

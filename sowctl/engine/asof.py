@@ -34,7 +34,7 @@ class VersionsSource:
     """The versions that were current at ``at``; ``updates`` are the changes behind the store, per key."""
 
     def __init__(self, base: CurrentSource, topic: TopicConfig | None, at: int) -> None:
-        self.topic, self.message_type = base.topic, base.message_type
+        self.topic, self.message_type, self.meta = base.topic, base.message_type, base.meta
         self._base, self._at = base, at
         self._config = topic
         self._rule = retention(topic.history) if topic is not None else None
@@ -149,10 +149,13 @@ class Nothing:
 def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
     """A configured topic as of ``at`` (microseconds UTC, inclusive); an instant in the future is the present.
 
+    Instant 0 is EPOCH: with History the oldest state within the window (``semantics`` 3.6).
+
     Raises MissingError ``SOW-ENG-050``, with the first instant that can be answered, and what reading raises.
     """
     now = instance.now
     if topic.history is not None:
+        at = at or now - topic.history.window_us
         if at < now - topic.history.window_us:
             open_current(instance, topic, now=now).close()
             return Nothing(topic.name, topic.message_type)

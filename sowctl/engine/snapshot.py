@@ -35,11 +35,16 @@ class SnapshotReport:
     digest: str
 
 
-def snapshot_file(instance: Instance, target: Target, at: int, path: Path, *, force: bool = False) -> SnapshotReport:
-    """Write the state of a target as of ``at`` into a new store file: the records alone, no versions, no journal.
+def snapshot_file(
+    instance: Instance, target: Target, at: int | None, path: Path, *, force: bool = False
+) -> SnapshotReport:
+    """Write the state of a target as of ``at`` (None: now) into a new store file.
+
+    It holds the records alone, no versions, and follows no journal.
 
     Raises RefusedError ``SOW-SNP-001`` where ``path`` exists (unless ``force``), and what reading the past raises.
     """
+    then = instance.now if at is None else at
     if path.exists() and not force:
         raise RefusedError("SOW-SNP-001", "there is a file already", place=str(path), hint="--force replaces it")
     source = open_source(instance, target, at)
@@ -63,7 +68,7 @@ def snapshot_file(instance: Instance, target: Target, at: int, path: Path, *, fo
         builder.put_in_place(wait=instance.lock_wait)
         meta = builder.meta
     return SnapshotReport(
-        source.topic, source.message_type, str(path), meta.records, meta.payload_bytes, at, f"{meta.digest:032x}"
+        source.topic, source.message_type, str(path), meta.records, meta.payload_bytes, then, f"{meta.digest:032x}"
     )
 
 

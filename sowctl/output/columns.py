@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sowctl.output.members import as_text, at, members
 from sowctl.output.options import NAMES, Column, OutputOptions
-from sowctl.output.records import METADATA, Batch, metadata
+from sowctl.output.records import Batch, metadata
 from sowctl.values.paths import Path, Step
 
 SAMPLE = 1_000
@@ -84,7 +84,7 @@ def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Colu
         names.update(dict.fromkeys(row.members))
         if len(sample) == SAMPLE:
             break
-    front: tuple[Column, ...] = METADATA if options.meta else ()
+    front: tuple[Column, ...] = options.front if options.meta else ()
     found = Columns([*front, *(Path((Step(name),)) for name in names)], chosen=False, facts=options.facts)
     return found, chain(sample, rows)
 

@@ -32,11 +32,12 @@ class Terminal(NamedTuple):
 class OutputOptions(NamedTuple):
     """What a renderer is made with.
 
-    ``facts``: rows that are no records, so that no column is metadata. ``terminal`` is None where the output goes
-    anywhere else: then nothing depends on widths or encodings.
+    ``front`` are the columns of metadata. ``facts``: rows that are no records, so that no column is metadata.
+    ``terminal`` is None where the output goes anywhere else: then nothing depends on widths or encodings.
     """
 
     meta: bool = False
+    front: tuple[str, ...] = METADATA
     columns: tuple[Column, ...] = ()
     delimiter: bytes = b"\n"
     length_prefix: bool = False

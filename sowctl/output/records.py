@@ -33,7 +33,8 @@ class Record(Protocol):
     def correlation_id(self) -> str | None: ...
     @property
     def extra(self) -> Mapping[str, Any] | None:
-        """More metadata: ``client``, ``sequence``, ``operation``; ``user_key``, the key that its publisher chose."""
+        """More metadata: ``client``, ``sequence``, ``operation``; ``user_key``, the key that its publisher chose;
+        ``topic``, where that is another one than the batch's."""
         ...
 
 
@@ -83,16 +84,20 @@ METADATA = (
     "correlation_id",
 )
 """The metadata that every envelope has, in its order."""
-MORE_METADATA = ("client", "sequence", "operation")
-"""Metadata that an envelope has only where a record has it."""
+_REPLACING = ("user_key", "topic")
+MORE_METADATA = ("client", "sequence", "operation", "until", "lossy")
+"""Metadata that an envelope has only where a record has it; the last two are of versions."""
 
 
 def metadata(batch: Batch, record: Record) -> dict[str, Any]:
     """The metadata of a record as plain JSON values: keys as decimal text
-    or as their publisher chose them, times as ISO-8601 with Z, absent = None."""
+    or as their publisher chose them, times as ISO-8601 with Z, absent = None.
+
+    A batch may say which of them are ``shown``.
+    """
     extra = record.extra or {}
     row: dict[str, Any] = {
-        "topic": batch.topic,
+        "topic": extra.get("topic") or batch.topic,
         "message_type": batch.message_type,
         "sow_key": extra.get("user_key") or str(record.sow_key),
         "timestamp": format_time(record.timestamp),
@@ -101,5 +106,6 @@ def metadata(batch: Batch, record: Record) -> dict[str, Any]:
         "bookmark": record.bookmark,
         "correlation_id": record.correlation_id,
     }
-    row.update((name, value) for name, value in extra.items() if value is not None and name != "user_key")
-    return row
+    row.update((name, value) for name, value in extra.items() if value is not None and name not in _REPLACING)
+    shown: Sequence[str] | None = getattr(batch, "shown", None)
+    return row if shown is None else {name: row[name] for name in shown if name in row}

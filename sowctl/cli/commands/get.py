@@ -55,12 +55,13 @@ def run(
     """
     from sowctl.cli.emit import Choice, Sink
     from sowctl.cli.lookup import one, records
-    from sowctl.cli.when import instant
+    from sowctl.cli.when import moment
 
+    when = moment(invocation, at)
     sink = Sink(invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force))
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         where = one(instance, target, message_type)
-        batch, missing = records(instance, where, keys, instant(invocation, at), fields=fields)
+        batch, missing = records(instance, where, keys, when.of(instance), fields=fields)
         sink.write([batch])
     for key in missing:
         invocation.note(f"{display(target)}: no record with key {display(key)}")

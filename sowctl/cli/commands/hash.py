@@ -32,11 +32,12 @@ def run(
     """
     wanted = _expected(expect) if expect is not None else None
     from sowctl.cli.lookup import one
-    from sowctl.cli.when import instant
+    from sowctl.cli.when import moment
     from sowctl.engine.digest import digest
 
+    when = moment(invocation, at)
     with invocation.open_instance(target) as instance:
-        found = digest(instance, one(instance, target, message_type), instant(invocation, at))
+        found = digest(instance, one(instance, target, message_type), when.of(instance))
     invocation.streams.stdout.write(f"{found.digest}  {display(target)}\n".encode())
     if found.note is not None:
         invocation.note(f"{display(target)}: {found.note}")

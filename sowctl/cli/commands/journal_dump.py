@@ -26,8 +26,8 @@ def run(
         list[str] | None, option("--key", help="only entries with this SOW key; may be repeated", metavar="KEY")
     ] = None,
     client: Annotated[str | None, option("--client", help="only entries of this publisher", metavar="NAME")] = None,
-    first: Annotated[str | None, option("--from", help="begin at this time or txid", metavar="WHEN")] = None,
-    last: Annotated[str | None, option("--to", help="end at this time or txid", metavar="WHEN")] = None,
+    first: Annotated[str | None, option("--from", help="begin at this time, txid or bookmark", metavar="WHEN")] = None,
+    last: Annotated[str | None, option("--to", help="end at this time, txid or bookmark", metavar="WHEN")] = None,
     txid: Annotated[str | None, option("--txid", help="only these txids: N or N:M", metavar="RANGE")] = None,
     limit: Annotated[
         str | None,
@@ -53,22 +53,23 @@ def run(
     from sowctl.engine.journals import EntryFilter, dump
     from sowctl.engine.targets import split_target
 
-    begin, end = position(invocation, first), position(invocation, last)
+    opening, closing = position(invocation, first), position(invocation, last)
     sink = Sink(invocation, Choice(format, meta=True, columns=columns, output=output, force=force))
     name, message_type = split_target(topic) if topic is not None else (None, None)
-    wanted = EntryFilter(
-        topic=name,
-        message_type=message_type,
-        keys=frozenset(map(_key, keys)) if keys else None,
-        client=client,
-        from_time=begin.time,
-        to_time=end.time,
-        from_txid=max((txids[0] if txids else 0), begin.txid or 0) or None,
-        to_txid=min((bound for bound in (txids and txids[1], end.txid) if bound is not None), default=None),
-        limit=entries[1] if entries else None,
-    )
     where = Path(directory) if directory is not None else None
     with invocation.open_instance(fix_names=fix_names) as instance:
+        begin, end = opening.found(instance, directory), closing.found(instance, directory)
+        wanted = EntryFilter(
+            topic=name,
+            message_type=message_type,
+            keys=frozenset(map(_key, keys)) if keys else None,
+            client=client,
+            from_time=begin.time,
+            to_time=end.time,
+            from_txid=max((txids[0] if txids else 0), begin.txid or 0) or None,
+            to_txid=min((bound for bound in (txids and txids[1], end.txid) if bound is not None), default=None),
+            limit=entries[1] if entries else None,
+        )
         batches = dump(instance, wanted, data=not no_data, directory=where)
         sink.write(entries_of(batches, skip=entries[0] - 1 if entries else 0))
     return 0

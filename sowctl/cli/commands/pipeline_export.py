@@ -21,9 +21,11 @@ def run(
     topics: Topics = None,
     journal: Annotated[bool, option("--journal", help="journal entries instead of records")] = False,
     begin: Annotated[
-        str | None, option("--from", help="with --journal: the first txid or time", metavar="WHEN")
+        str | None, option("--from", help="with --journal: the first txid, time or bookmark", metavar="WHEN")
     ] = None,
-    end: Annotated[str | None, option("--to", help="with --journal: the last txid or time", metavar="WHEN")] = None,
+    end: Annotated[
+        str | None, option("--to", help="with --journal: the last txid, time or bookmark", metavar="WHEN")
+    ] = None,
     format: Kind = None,
     fields: Fields = None,
     partition_by: PartitionBy = None,
@@ -51,8 +53,9 @@ def run(
     if (begin or end) and not journal:
         raise UsageError("SOW-CLI-076", "--from and --to choose journal entries", hint="add --journal")
     where = piping.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
-    (low, since), (high, until) = position(invocation, begin), position(invocation, end)
+    first, last = position(invocation, begin), position(invocation, end)
     with invocation.open_instance() as instance:
+        (low, since, _), (high, until, _) = first.found(instance), last.found(instance)
         chosen = topics_of(instance, topics or [])
         with piping.session(invocation, master, conf) as spark:
             if journal:

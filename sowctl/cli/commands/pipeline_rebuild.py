@@ -19,7 +19,7 @@ def run(
     invocation: Invocation,
     topics: Topics = None,
     until: Annotated[
-        str | None, option("--until", help="only what was written up to this time or txid", metavar="WHEN")
+        str | None, option("--until", help="only what was written up to this time, txid or bookmark", metavar="WHEN")
     ] = None,
     into: Annotated[
         str | None, option("--into", help="write new stores into DIR", metavar="DIR", complete="directory")
@@ -50,9 +50,10 @@ def run(
     require_pyspark()
     from sowctl.spark.jobs.rebuild import rebuild
 
-    txid, time = position(invocation, until)
-    options = ReplayOptions(txid, time, into, journal, force=force)
+    end = position(invocation, until)
     with invocation.open_instance() as instance:
+        txid, time, _ = end.found(instance, journal)
+        options = ReplayOptions(txid, time, into, journal, force=force)
         wanted = topics_of(instance, topics or [])
         with session(invocation, master, conf) as spark:
             report = rebuild(spark, instance, wanted, options, staging_directory=directory(staging))

@@ -19,7 +19,7 @@ def run(
     invocation: Invocation,
     topic: Topic,
     output: Where,
-    at: Annotated[str | None, option("--at", help="the time; default the present", metavar="WHEN")] = None,
+    at: Annotated[str | None, option("--at", help="the time, bookmark or txid; default now", metavar="WHEN")] = None,
     format: Kind = None,
     fields: Fields = None,
     partition_by: PartitionBy = None,
@@ -38,17 +38,19 @@ def run(
     instant that can be answered.
     """
     from sowctl.cli import piping
-    from sowctl.cli.when import instant
+    from sowctl.cli.when import moment
     from sowctl.spark.session import require_pyspark
 
     require_pyspark()
     from sowctl.spark.jobs.snapshot import snapshot
 
     where = piping.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
-    time = instant(invocation, at)
+    when = moment(invocation, at)
     with invocation.open_instance() as instance:
         wanted = piping.topic_of(instance, topic, message_type)
         with piping.session(invocation, master, conf) as spark:
-            report = snapshot(spark, instance, wanted, time, where, staging_directory=piping.directory(staging))
+            report = snapshot(
+                spark, instance, wanted, when.of(instance), where, staging_directory=piping.directory(staging)
+            )
     piping.show(invocation, report, summary)
     return 0

@@ -78,13 +78,16 @@ def run(
 
     A record whose lifetime is over at the clock is not printed. The filter language is described in
     sowctl-expressions(7).
+
+    --at takes a time, a bookmark or a txid (a bare number): the state as of that entry's time. EPOCH or 0 is the oldest
+    state that can be answered for, 0|1| the present.
     """
     from contextlib import closing
     from dataclasses import replace
 
     from sowctl.cli.emit import Choice, Sink
     from sowctl.cli.reporting import show_statistics
-    from sowctl.cli.when import instant, size
+    from sowctl.cli.when import moment, size
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.optiontext import with_option_text
     from sowctl.engine.query import query
@@ -94,13 +97,14 @@ def run(
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     if analyze and not explain:
         raise UsageError("SOW-CLI-031", "--analyze goes with --explain", hint="add --explain")
+    when = moment(invocation, at)
     asked = QueryOptions(
         filter=filter if filter is not None else expression,
         order_by=order_by,
         top_n=top_n,
         skip_n=skip_n,
         sow_keys=tuple(sow_key) if sow_key else None,
-        at=instant(invocation, at),
+        at=when.time,
         select=select,
         batch_size=batch_size,
         sort_memory=size("--sort-memory", sort_memory) or 0,
@@ -119,18 +123,20 @@ def run(
 
         with invocation.open_instance(target) as instance:
             targets = resolve(instance, target, message_type, literal=literal_topic)
+            asked = replace(asked, at=when.of(instance))
             return show_plans(invocation, instance, targets, asked, analyze=analyze, format=format)
     sink = Sink(invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force))
-    with (
-        invocation.open_instance(target, fix_names=fix_names) as instance,
-        closing(query(instance, resolve(instance, target, message_type, literal=literal_topic), asked)) as result,
-    ):
-        if count:
-            total = result.count()
-            invocation.streams.stdout.write(b"%d\n" % total)
-        else:
-            sink.write(result)
-            total = sum(numbers.returned for numbers in result.statistics)
+    with invocation.open_instance(target, fix_names=fix_names) as instance:
+        targets = resolve(instance, target, message_type, literal=literal_topic)
+        if when.entry is not None:
+            asked = replace(asked, at=when.of(instance))
+        with closing(query(instance, targets, asked)) as result:
+            if count:
+                total = result.count()
+                invocation.streams.stdout.write(b"%d\n" % total)
+            else:
+                sink.write(result)
+                total = sum(numbers.returned for numbers in result.statistics)
     if statistics:
         show_statistics(invocation, result.statistics)
     return 1 if exit_status and not total else 0

@@ -20,7 +20,7 @@ def run(
     invocation: Invocation,
     topics: Topics = None,
     until: Annotated[
-        str | None, option("--until", help="only what was written up to this time or txid", metavar="WHEN")
+        str | None, option("--until", help="only what was written up to this time, txid or bookmark", metavar="WHEN")
     ] = None,
     into: Annotated[
         str | None, option("--into", help="write new stores into DIR", metavar="DIR", complete="directory")
@@ -57,9 +57,10 @@ def run(
     from sowctl.engine.options import ReplayOptions
     from sowctl.engine.replay import replay
 
-    txid, time = position(invocation, until)
-    options = ReplayOptions(txid, time, into, journal, verify, rebuild, force, dry_run)
+    end = position(invocation, until)
     with invocation.open_instance() as instance:
+        txid, time, _ = end.found(instance, journal)
+        options = ReplayOptions(txid, time, into, journal, verify, rebuild, force, dry_run)
         reports = replay(instance, topics_of(instance, topics or []), options)
     for report in reports:
         show_report(invocation, report, summary)

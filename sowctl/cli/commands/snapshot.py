@@ -17,7 +17,7 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     target: Target,
-    at: Annotated[str, option("--at", help="the time", metavar="WHEN")],
+    at: Annotated[str, option("--at", help="the time, a bookmark or a txid", metavar="WHEN")],
     output: Annotated[
         str | None,
         option("--output", help="a new store if FILE ends in .sow, else as --format says", metavar="FILE"),
@@ -30,7 +30,7 @@ def run(
     fix_names: FixNames = False,
     summary: Summary = None,
 ) -> int:
-    """Write the state of a topic as of a time.
+    """Write the state of a topic as of a time, or as of the time of the entry that a bookmark or a txid names.
 
     From the history that the store retains where it reaches that far, else from the journals; an error names the first
     instant that can be answered. A new .sow file can be queried by its path without a configuration.
@@ -42,22 +42,25 @@ def run(
     from sowctl.cli.lookup import one
     from sowctl.cli.outfile import refuse_existing
     from sowctl.cli.reporting import show_report
-    from sowctl.cli.when import instant
+    from sowctl.cli.when import moment
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.query import query
     from sowctl.engine.snapshot import snapshot_file
 
-    time = instant(invocation, at) or 0
+    when = moment(invocation, at)
     if output is None or not output.endswith(".sow"):
         sink = Sink(invocation, Choice(format, meta, columns, output=output, force=force))
         with (
             invocation.open_instance(target, fix_names=fix_names) as instance,
-            closing(query(instance, [one(instance, target, message_type)], QueryOptions(at=time))) as result,
+            closing(
+                query(instance, [one(instance, target, message_type)], QueryOptions(at=when.of(instance)))
+            ) as result,
         ):
             sink.write(result)
         return 0
     refuse_existing(Path(output), force=force)
     with invocation.open_instance(target) as instance:
-        report = snapshot_file(instance, one(instance, target, message_type), time, Path(output), force=force)
+        where = one(instance, target, message_type)
+        report = snapshot_file(instance, where, when.of(instance), Path(output), force=force)
     show_report(invocation, report, summary)
     return 0

@@ -1,0 +1,75 @@
+"""``sowctl history``: the versions of records."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Argument, option
+from sowctl.cli.options import (
+    Columns,
+    Delimiter,
+    FixNames,
+    Force,
+    Format,
+    Lengths,
+    MessageType,
+    Meta,
+    Null,
+    Output,
+    Target,
+    Template,
+)
+from sowctl.output.display import display
+
+EXAMPLES = (
+    "sowctl history customers C0042",
+    "sowctl history orders 10417 --journal",
+    "sowctl history orders 10417 10418 --journal --meta",
+)
+
+
+def run(
+    invocation: Invocation,
+    target: Target,
+    keys: Annotated[list[str], Argument("KEY", "SOW keys, or the values of the key fields joined by commas")],
+    fields: Annotated[bool, option("--fields", help="KEYs are never SOW keys, always key-field values")] = False,
+    journal: Annotated[
+        bool, option("--journal", help="every entry that the journals hold, also for topics without History")
+    ] = False,
+    message_type: MessageType = None,
+    format: Format = None,
+    meta: Meta = False,
+    columns: Columns = None,
+    fix_names: FixNames = False,
+    delimiter: Delimiter = None,
+    null: Null = False,
+    length_prefix: Lengths = False,
+    template: Template = None,
+    output: Output = None,
+    force: Force = False,
+) -> int:
+    """Print the versions of records, key after key as asked for, oldest first.
+
+    Each version says when it was published, until when it was current (nothing: it still is), its txid and whether it
+    is a deletion, which has no message. A topic with History shows what it retains within its window; lossy means that
+    versions between this one and the next were not retained. With --journal the journals answer, with all that they
+    hold; a record that expired was current until its stamp. --meta adds what envelopes of records have. Ends with
+    status 1 where nothing is known of a key.
+    """
+    from dataclasses import replace
+
+    from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.lookup import one
+    from sowctl.engine.versions import SHORT, versions
+
+    choice = Choice(format, True, columns, delimiter, null, length_prefix, template, output, force)
+    sink = Sink(invocation, choice, front=None if meta else SHORT)
+    with invocation.open_instance(target, fix_names=fix_names) as instance:
+        batch, missing = versions(instance, one(instance, target, message_type), keys, fields=fields, journal=journal)
+        if not (meta or columns or template):
+            batch = replace(batch, shown=SHORT)
+        sink.write([batch])
+    for key in missing:
+        invocation.note(f"{display(target)}: nothing is known of key {display(key)}")
+    return 1 if missing else 0

@@ -1,0 +1,84 @@
+"""Places in the log as instants: bookmarks and txids that name a moment of a topic's past (``semantics`` 3.6, 4.6).
+
+The command line asks here for what a clock alone cannot answer; times are read in ``values.times``. EPOCH is instant 0
+and means the oldest state that can be answered for (``engine.asof``); NOW is no instant at all but the present state.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sowctl.engine.positions import open_log
+from sowctl.errors import MissingError
+from sowctl.identity.bookmarks import EPOCH, NOW, parse_bookmark
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.values.times import Micros
+
+
+class Place(NamedTuple):
+    """An entry of the log: its txid, and its time in microseconds UTC."""
+
+    txid: int
+    time: Micros
+
+
+BEGINNING = Place(0, 0)
+"""Before every entry: the bookmark EPOCH."""
+
+
+def is_place(text: str) -> bool:
+    """Whether a text is a bookmark or a txid rather than a time."""
+    word = text.strip()
+    return "|" in word or word.isdecimal() or word.upper() == "EPOCH"
+
+
+def find_place(instance: Instance, text: str, directory: Path | None = None) -> Place | None:
+    """The entry that a bookmark or a txid names; :data:`BEGINNING` for EPOCH, None for NOW, the present.
+
+    ``directory`` is another place of the journals than the configured one. Of several entries with one bookmark, as
+    a Spark commit makes them, the last. Raises UsageError ``SOW-IDN-001`` for what is neither, MissingError
+    ``SOW-ENG-070`` for an entry that the journals do not hold, and what opening them raises.
+    """
+    word = text.strip()
+    if word.upper() == "EPOCH":
+        return BEGINNING
+    if word.isdecimal():
+        return _of_txid(instance, int(word), directory) if int(word) else BEGINNING
+    bookmark = parse_bookmark(word)
+    if bookmark == NOW:
+        return None
+    if bookmark == EPOCH:
+        return BEGINNING
+    found: Place | None = None
+    with open_log(instance, directory=directory) as log:
+        for block in log.blocks():
+            if all(row.hash != bookmark.publisher for row in block.map.publishers):
+                continue
+            for entry in block.entries():
+                if (entry.publisher, entry.sequence) == (bookmark.publisher, bookmark.sequence):
+                    found = Place(entry.txid, entry.time)
+    if found is None:
+        raise MissingError(
+            "SOW-ENG-070",
+            f"the journals hold no entry with bookmark {bookmark}",
+            hint="sowctl journal dump shows the bookmarks of entries whose publishers are known",
+        )
+    return found
+
+
+def _of_txid(instance: Instance, txid: int, directory: Path | None) -> Place:
+    with open_log(instance, directory=directory) as log:
+        last = log.last_txid()
+        if log.first_txid <= txid <= last:
+            for block in log.blocks(after=txid - 1, until=txid):
+                for entry in block.entries():
+                    if entry.txid == txid:
+                        return Place(txid, entry.time)
+        raise MissingError(
+            "SOW-ENG-070",
+            f"the journals hold no entry with txid {txid}; they go from {log.first_txid} to {last}",
+            hint=f"a time needs a unit: {txid}s or {txid}ms since 1970",
+        )
