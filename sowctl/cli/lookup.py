@@ -21,18 +21,21 @@ if TYPE_CHECKING:
 
 
 def topics(instance: Instance, names: Sequence[str], *, regex: bool = False) -> list[TopicConfig]:
-    """The topics of these names, all where there are none; patterns only with ``regex``. Raises as ``resolve`` does."""
+    """The topics of these names, all where there are none; patterns only with ``regex``. Raises as ``resolve`` does.
+
+    The name of a logical topic stands for the Pattern topic that has its records.
+    """
     if not names:
         return list(instance.topics)
     found = [target for name in names for target in resolve(instance, name, literal=not regex)]
-    return list(dict.fromkeys(_topic(target) for target in found))
+    return list(dict.fromkeys(_topic(target).whole for target in found))
 
 
 def one(instance: Instance, text: str, message_type: str | None) -> Target:
     """The one target of this name. Raises UsageError ``SOW-CLI-023`` where a pattern matches several."""
     found = resolve(instance, text, message_type)
     if len(found) > 1:
-        names = ", ".join(target.topic.name for target in found if target.topic is not None)
+        names = ", ".join(target.topic.label for target in found if target.topic is not None)
         raise UsageError("SOW-CLI-023", f"{text!r} matches several topics: {names}", hint="name one of them")
     return found[0]
 

@@ -7,12 +7,12 @@ so. Equal are two values that mean the same, wherever they were written. Ruled b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sowctl.config.document import Document, Node
-from sowctl.config.matching import topic_matches
+from sowctl.config.matching import search_of, topic_matches
 from sowctl.findings import Place
 from sowctl.values.paths import Path as FieldPath
 
@@ -47,15 +47,30 @@ class KeyGenerator:
 
 
 @dataclass(frozen=True, slots=True)
+class Logical:
+    """Some of the logical topics of a Pattern topic: the one of this name or, with ``regex``, all that it matches."""
+
+    text: str
+    regex: bool = False
+
+    def takes(self, name: str) -> bool:
+        """Whether the logical topic ``name`` is among them. Raises ConfigError as ``topic_matches`` does."""
+        return search_of(self.text)(name) if self.regex else name == self.text
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A SOW topic. ``key_domain`` is the Name where none is set, ``file`` None for a transient topic."""
+    """A SOW topic. ``key_domain`` is the Name where none is set, ``file`` None for a transient topic.
+
+    ``logical`` is set where only a part of a Pattern topic is meant, ``key_mode`` none where no store keeps records.
+    """
 
     name: str
     message_type: str
     keys: tuple[FieldPath, ...]
     key_domain: str
     key_generator: KeyGenerator | None
-    key_mode: Literal["fields", "user", "module"]
+    key_mode: Literal["fields", "user", "module", "none"]
     file: Path | None
     file_name: str | None
     durability: Literal["persistent", "transient"]
@@ -73,8 +88,29 @@ class TopicConfig:
     journalled: bool
     place: Place = field(compare=False)
     node: Node = field(repr=False, compare=False)
+    logical: Logical | None = None
 
     kind = "Topic"
+
+    @property
+    def whole(self) -> TopicConfig:
+        """The topic with all its logical topics."""
+        return self if self.logical is None else replace(self, logical=None)
+
+    @property
+    def logical_name(self) -> str | None:
+        """The one logical topic that is meant, None where that is not one."""
+        return self.logical.text if self.logical is not None and not self.logical.regex else None
+
+    @property
+    def label(self) -> str:
+        """What people call it: the name of the one logical topic, else the topic's."""
+        return self.logical_name or self.name
+
+    @property
+    def shares_domain(self) -> bool:
+        """Whether a KeyDomain is set, so that keys do not depend on the name of the topic."""
+        return bool(self.node.value("KeyDomain"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import TopicCounts
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_USER_KEY, INSERTED, NO_PUBLISHER, PUBLISH
+from sowctl.journal.format import (
+    HAS_CORRELATION_ID,
+    HAS_LOGICAL_TOPIC,
+    HAS_USER_KEY,
+    INSERTED,
+    NO_PUBLISHER,
+    PUBLISH,
+)
 from sowctl.journal.group import Group
 from sowctl.store.codec import HEADER_SIZE, OVERHEAD, encode, encode_plain, has_payload
 from sowctl.values.fields import Refusal
@@ -43,6 +50,7 @@ class Entries:
     statuses: list[str] = field(default_factory=list)
     user_keys: list[bytes | None] | None = None
     correlation_ids: list[bytes | None] | None = None
+    logicals: list[bytes | None] | None = None
     counts: TopicCounts = field(default_factory=lambda: TopicCounts("", ""))
     chains: Chains | None = None
 
@@ -72,6 +80,7 @@ _COLUMNS = (
     "statuses",
     "user_keys",
     "correlation_ids",
+    "logicals",
 )
 
 
@@ -139,6 +148,9 @@ def _settled(
     for status in _STATUSES:
         setattr(counts, status, statuses.count(status))
     user = HAS_USER_KEY if ready.user_keys is not None else 0
+    if ready.logicals is not None:
+        entries.logicals = list(pick(ready.logicals))
+        user |= HAS_LOGICAL_TOPIC
     entries.flags = [INSERTED | user if status == "inserted" else user for status in statuses]
     if ready.user_keys is not None:
         entries.user_keys = pick(ready.user_keys)
@@ -308,6 +320,7 @@ def group_of(parts: list[Entries], publisher: Publisher | None) -> tuple[Group, 
         payloads=columns.payloads,
         user_keys=columns.user_keys,
         correlation_ids=columns.correlation_ids,
+        logical_topics=columns.logicals,
     )
     return group, ranks
 
@@ -320,7 +333,7 @@ def _merged(parts: list[Entries]) -> tuple[Entries, list[int] | int, list[Sequen
     for name in ("places", "payloads", "keys", "checks", "times", "expirations", "flags"):
         columns = [getattr(part, name) for part in parts]
         setattr(whole, name, [columns[number][index] for _, number, index in order])
-    for name in ("user_keys", "correlation_ids"):
+    for name in ("user_keys", "correlation_ids", "logicals"):
         columns = [getattr(part, name) for part in parts]
         if any(column is not None for column in columns):
             full = [[None] * len(p) if column is None else column for p, column in zip(parts, columns, strict=True)]
@@ -333,7 +346,7 @@ def _merged(parts: list[Entries]) -> tuple[Entries, list[int] | int, list[Sequen
 
 def values_from(entries: Entries, txids: Sequence[int]) -> list[bytes]:
     """The stored values of entries under the txids that they got."""
-    if entries.user_keys is None and entries.correlation_ids is None:
+    if entries.user_keys is None and entries.correlation_ids is None and entries.logicals is None:
         stamps = entries.times, entries.expirations
         return encode_plain(entries.keys, entries.checks, txids, *stamps, entries.payloads)
     empty: list[bytes | None] = [None] * len(entries)
@@ -346,10 +359,11 @@ def values_from(entries: Entries, txids: Sequence[int]) -> list[bytes]:
         entries.payloads,
         entries.user_keys or empty,
         entries.correlation_ids or empty,
+        entries.logicals or empty,
     )
     return [
-        encode(key, check, txid, time, expiration, 0, payload, user_key, correlation)
-        for key, check, txid, time, expiration, payload, user_key, correlation in zip(*columns, strict=True)
+        encode(key, check, txid, time, expiration, 0, payload, user_key, correlation, logical)
+        for key, check, txid, time, expiration, payload, user_key, correlation, logical in zip(*columns, strict=True)
     ]
 
 

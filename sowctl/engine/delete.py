@@ -10,17 +10,19 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from sowctl.engine.commit import CHECK
+from sowctl.engine.logical import chosen, narrowed
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.overlay import tombstone
 from sowctl.engine.prepare import Preparer
-from sowctl.engine.reading import Matcher, environment_of, key_of, open_now
+from sowctl.engine.reading import Matcher, environment_of, keys_of, open_now
 from sowctl.engine.reports import DeleteReport
 from sowctl.engine.scanning import way_of
 from sowctl.engine.session import WriteSession
 from sowctl.engine.targets import Target
 from sowctl.errors import InputError, UsageError
-from sowctl.journal.format import DELETE, NO_PUBLISHER
+from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER
 from sowctl.journal.group import Group
+from sowctl.store.codec import logical_topic
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
@@ -66,91 +68,100 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
         for topic, matcher in zip(topics, matchers, strict=True):
             writer = session.topic(topic)
             with session.batch([writer]):
-                reports.append(_delete(session, writer, matcher, options))
+                reports.append(_delete(session, writer, topic, matcher, options))
                 session.apply(force=True)
         return reports
 
 
 def _look(instance: Instance, topic: TopicConfig, matcher: Matcher, options: DeleteOptions) -> DeleteReport:
-    report = DeleteReport(topic.name, topic.message_type, dry_run=True)
+    report = DeleteReport(topic.label, topic.message_type, dry_run=True)
     with closing(open_now(instance, Target(topic=topic))) as source:
         if options.filter is not None:
-            for keys, _ in _matching(instance, source, matcher, report):
+            for keys, _ in _matching(instance, source, topic, matcher, report):
                 report.matched += len(keys)
         else:
-            keys, _ = source.lookup(_named(topic, options, instance))
+            keys, _ = narrowed(source, topic).lookup(_named(topic, options, instance))
             report.examined = report.matched = len(keys)
     return report
 
 
-def _matching(instance: Instance, source: CurrentSource, matcher: Matcher, report: DeleteReport) -> Iterator[Pairs]:
+def _matching(
+    instance: Instance, source: CurrentSource, topic: TopicConfig, matcher: Matcher, report: DeleteReport
+) -> Iterator[Pairs]:
     """The records that the filter selects, by the way that a query would take."""
-    way = way_of(instance, source, matcher)
+    way = way_of(instance, source, matcher) if topic.logical is None else None
     if way is not None:
         report.examined += source.visible_records()
         yield from way.matching(SCAN_BATCH)
         return
-    for keys, values in source.batches(SCAN_BATCH):
+    for keys, values in narrowed(source, topic).batches(SCAN_BATCH):
         report.examined += len(keys)
         places = matcher.places(keys, values)
         yield [keys[place] for place in places], [values[place] for place in places]
 
 
-def _delete(session: WriteSession, writer: TopicWriter, matcher: Matcher, options: DeleteOptions) -> DeleteReport:
+def _delete(
+    session: WriteSession, writer: TopicWriter, topic: TopicConfig, matcher: Matcher, options: DeleteOptions
+) -> DeleteReport:
     """Select and delete under the locks of one batch, so that what was compared is what is deleted."""
     instance = session.instance
-    report = DeleteReport(*writer.ref)
+    report = DeleteReport(topic.label, topic.message_type)
     now = instance.now
     found: list[tuple[bytes, bytes]] = []
     if options.filter is not None:
         with writer.source(now) as source:
-            for keys, values in _matching(instance, source, matcher, report):
+            for keys, values in _matching(instance, source, topic, matcher, report):
                 found.extend(zip(keys, values, strict=True))
-        keys_and_checks = [(key, value[CHECK]) for key, value in found]
     else:
-        stored = writer.stored(_named(writer.config, options, instance), now)
-        keys_and_checks = [(key, stored[key][CHECK]) for key in sorted(stored)]
-        report.examined = len(stored)
-    report.matched = len(keys_and_checks)
-    if not keys_and_checks:
+        stored = writer.stored(_named(topic, options, instance), now)
+        found = [(key, stored[key]) for key in sorted(stored)]
+        if topic.logical is not None and found:
+            keys, values = chosen(topic.logical)(([key for key, _ in found], [value for _, value in found]))
+            found = list(zip(keys, values, strict=True))
+        report.examined = len(found)
+    report.matched = len(found)
+    if not found:
         return report
     at = max(now, writer.last_time)
     with session.noting():
         if writer.journalled:
-            first = session.append(_group(writer, keys_and_checks, at), now)
+            first = session.append(_group(writer, found, at), now)
         else:
             first = writer.last_txid + 1
-        for offset, (key, check) in enumerate(keys_and_checks):
-            writer.overlay.delete(key, tombstone(key, check, first + offset, at))
+        for offset, (key, value) in enumerate(found):
+            writer.overlay.delete(key, tombstone(key, value[CHECK], first + offset, at))
     writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
     if not writer.journalled:
         writer.apply(NO_LINEAGE, writer.last_txid)
-    report.deleted = len(keys_and_checks)
+    report.deleted = len(found)
     return report
 
 
-def _group(writer: TopicWriter, keys_and_checks: list[tuple[bytes, bytes]], at: int) -> Group:
-    count = len(keys_and_checks)
+def _group(writer: TopicWriter, found: list[tuple[bytes, bytes]], at: int) -> Group:
+    """The deletions of records; each has the logical topic of its record."""
+    count = len(found)
+    logicals = [logical_topic(value) for _, value in found] if writer.config.pattern is not None else None
     return Group(
         topics=[writer.ref],
         publishers=[],
         operations=bytes((DELETE,)) * count,
         topic=0,
-        keys=b"".join(key for key, _ in keys_and_checks),
-        checks=b"".join(check for _, check in keys_and_checks),
+        keys=b"".join(key for key, _ in found),
+        checks=b"".join(value[CHECK] for _, value in found),
         times=at,
         expirations=0,
         publisher=NO_PUBLISHER,
         sequences=None,
-        flags=0,
+        flags=HAS_LOGICAL_TOPIC if logicals is not None else 0,
         payloads=[b""] * count,
+        logical_topics=logicals,
     )
 
 
 def _named(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> list[bytes]:
     """The keys that SOW keys or messages name. Raises InputError ``SOW-DEL-004`` for a message without a key."""
     if options.sow_keys is not None:
-        return [key_of(text, topic.key_mode) for text in options.sow_keys]
+        return keys_of(options.sow_keys, topic)
     assert options.data is not None
     if topic.key_mode == "user":
         raise UsageError("SOW-DEL-005", f"topic {topic.name!r} takes no keys from messages", hint="use --sow-key")

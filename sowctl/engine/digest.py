@@ -40,8 +40,11 @@ class Digest:
 
 
 def digest(instance: Instance, target: Target, at: int | None = None) -> Digest:
-    """The digest of a target now, or of the records as of ``at`` (microseconds UTC; versions do not count then)."""
-    if at is not None:
+    """The digest of a target now, or of the records as of ``at`` (microseconds UTC; versions do not count then).
+
+    A logical topic's is that of its records alone.
+    """
+    if at is not None or (target.topic is not None and target.topic.logical is not None):
         return _of_records(instance, target, at)
     source = open_now(instance, target)
     with closing(source), naming_replay(target.topic):
@@ -99,7 +102,7 @@ def _with_versions(source: CurrentSource, target: Target, now: int) -> tuple[int
     return total, records, versions
 
 
-def _of_records(instance: Instance, target: Target, at: int) -> Digest:
+def _of_records(instance: Instance, target: Target, at: int | None) -> Digest:
     source = open_source(instance, target, at)
     total = records = txid = 0
     with closing(source):

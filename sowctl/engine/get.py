@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sowctl.engine.reading import key_of, key_of_fields, open_source
+from sowctl.engine.reading import key_of, key_of_fields, keys_of, open_source
 from sowctl.engine.records import RecordBatch, batch_of
 from sowctl.engine.targets import Target
 from sowctl.errors import UsageError
@@ -27,7 +27,10 @@ def get(
     """
     source = open_source(instance, target, at)
     with closing(source):
-        wanted = [_key(source, target, text, fields) for text in keys]
+        if target.topic is not None and not fields:
+            wanted = keys_of(keys, target.topic)
+        else:
+            wanted = [_key(source, target, text, fields) for text in keys]
         found = dict(zip(*source.lookup(wanted), strict=True))
         present = [key for key in wanted if key in found]
         missing = [text for text, key in zip(keys, wanted, strict=True) if key not in found]
@@ -39,9 +42,20 @@ def _key(source: Source, target: Target, text: str, fields: bool) -> bytes:
     if target.topic is not None:
         topic = target.topic
         mode, domain, count = topic.key_mode, topic.key_domain, len(topic.keys)
+        if topic.pattern is not None:
+            from sowctl.engine.logical import domain_of
+
+            domain = domain_of(topic)
     else:
         definition: Definition = source.meta.definition  # type: ignore[attr-defined]
         mode, domain, count = definition.key_mode, definition.key_domain or "", len(definition.key_fields)  # type: ignore[assignment]
+    of_logical = target.topic is None and domain == ""
+    if of_logical and (fields or mode == "user"):
+        raise UsageError(
+            "SOW-QRY-018",
+            "the keys of this file belong to the logical topics of its records",
+            hint="give SOW keys as query --meta shows them, or a configuration and the name of a logical topic",
+        )
     if not fields:
         return key_of(text, mode)
     if mode != "fields":

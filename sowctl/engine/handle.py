@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sowctl.engine.query import QueryResult
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, ReplayReport, TopicInfo
+    from sowctl.engine.versions import VersionRecord
 
 
 class TopicHandle:
@@ -28,8 +29,8 @@ class TopicHandle:
 
     @property
     def name(self) -> str:
-        """The topic's name."""
-        return self.config.name
+        """The topic's name, or the logical topic's."""
+        return self.config.label
 
     def publish(
         self, messages: Iterable[bytes], options: PublishOptions | None = None, **changes: Any
@@ -56,6 +57,13 @@ class TopicHandle:
         from sowctl.engine.get import get
 
         batch, _ = get(self.instance, self.target, keys, fields=fields, at=at)
+        return iter(batch.records)
+
+    def versions(self, *keys: str, fields: bool = False, journal: bool = False) -> Iterator[VersionRecord]:
+        """The versions of the records of SOW keys or key field texts, each key's oldest first."""
+        from sowctl.engine.versions import versions
+
+        batch, _ = versions(self.instance, self.target, keys, fields=fields, journal=journal)
         return iter(batch.records)
 
     def delete(

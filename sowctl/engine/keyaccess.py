@@ -68,7 +68,8 @@ def named(source: CurrentSource, matcher: Matcher) -> Named | None:
     from sowctl.expressions.bounds import key_bound
 
     config, definition = source.config, source.meta.definition
-    if matcher.filter is None or (config is not None and config.pattern is not None):
+    of_logical_topics = definition.key_domain == "" or (config is not None and config.pattern is not None)
+    if matcher.filter is None or of_logical_topics:
         return None
     # A bare file does not tell whether its keys belong to one topic.
     fields = definition.key_fields if definition.key_mode == "fields" and config is not None else ()

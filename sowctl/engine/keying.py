@@ -40,7 +40,8 @@ class KeyTeller:
 
     def __init__(self, instance: Instance, topic: TopicConfig, options: PublishOptions) -> None:
         self._preparer = Preparer(instance, topic, options)
-        self._domain = None if topic.key_mode == "user" else topic.key_domain
+        named = None if topic.shares_domain else topic.logical_name
+        self._domain = named or (None if topic.key_mode == "user" else topic.key_domain)
         self._instance = instance
         self._topic = topic
         self._writer: Rehearsal | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from sowctl.errors import UsageError
+from sowctl.errors import ConfigError, UsageError
 from sowctl.identity.keys import batch_digester, is_user_key, user_key_digest
 from sowctl.messages.base import KeyTexts
 from sowctl.values.fields import Refusal
@@ -109,7 +109,7 @@ def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options
     """What makes the keys of a topic.
 
     Raises UsageError ``SOW-PUB-011`` for a given SOW key where the topic makes its own, ConfigError ``SOW-PUB-010`` for
-    a key generator that is not there.
+    a key generator that is not there, ``SOW-PUB-023`` for one that needs a topic of its own.
     """
     if topic.key_mode == "user":
         return UserKeys(options.sow_key)
@@ -124,4 +124,12 @@ def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options
         return FieldKeys(topic, kind, null=options.allow_null_key)
     from sowctl.engine.generators import generated_keys
 
-    return generated_keys(instance, topic, kind)
+    maker = generated_keys(instance, topic, kind)
+    if maker.chains is not None and topic.pattern is not None:
+        raise ConfigError(
+            "SOW-PUB-023",
+            f"topic {topic.name!r} has a Pattern, and a chaining generator knows one topic only",
+            place=str(topic.place),
+            hint="define the topics that need chains by their own names, before the Pattern topic",
+        )
+    return maker

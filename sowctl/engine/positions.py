@@ -37,8 +37,15 @@ def definition_of(instance_name: str, topic: TopicConfig) -> Definition:
         message_type=topic.message_type,
         key_mode=topic.key_mode,
         key_fields=tuple(str(path) for path in topic.keys),
-        key_domain=topic.key_domain if topic.key_mode == "fields" else None,
+        key_domain=_domain(topic),
     )
+
+
+def _domain(topic: TopicConfig) -> str | None:
+    """What a store notes as its key domain: nothing stands for none, an empty text for each record's logical topic."""
+    if topic.pattern is not None and not topic.shares_domain:
+        return ""
+    return topic.key_domain if topic.key_mode == "fields" else None
 
 
 def open_log(instance: Instance, *, acknowledged: int = 0, directory: Path | None = None) -> Journal:

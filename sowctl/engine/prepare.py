@@ -41,6 +41,7 @@ class Prepared:
     ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;
     ``lifetimes`` are seconds or, as ``("at", micros)``, instants. ``deltas`` says which messages are deltas, None for
     none. ``texts`` are the field texts of the keys, where there are any; digests of chains are empty until then.
+    ``logicals`` are the logical topics of messages for a Pattern topic.
     """
 
     places: list[int]
@@ -53,6 +54,7 @@ class Prepared:
     deltas: list[bool] | None = None
     texts: list[KeyTexts] | None = None
     clients: list[str | None] | None = None
+    logicals: list[bytes] | None = None
 
 
 class Preparer:
@@ -82,15 +84,28 @@ class Preparer:
         )
 
     def prepare(
-        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, logicals: list[bytes] | None = None
     ) -> tuple[Prepared, list[Refusal]]:
-        """Good messages and refusals; indexes count in ``payloads``."""
+        """Good messages and refusals; indexes count in ``payloads``.
+
+        ``logicals``: their logical topics, where those are known already. Raises UsageError
+        ``SOW-ENG-032`` where nothing names them.
+        """
         refused: dict[int, Refusal] = {}
+        if logicals is None and self.topic.pattern is not None:
+            from sowctl.engine.logical import names_for
+
+            logicals = names_for(self.topic, len(payloads), envelopes, refused)
         if self.preprocessing is not None:
             payloads = self._preprocessed(self.preprocessing, payloads, envelopes, refused)
         if max(map(len, payloads), default=0) > self.max_payload:
             self._refuse_large(payloads, refused)
-        digests, user_keys, texts = self.keys.make(payloads, envelopes, refused)
+        made = self.keys.make(payloads, envelopes, refused)
+        digests, user_keys, texts = made
+        if logicals is not None:
+            from sowctl.engine.logical import logical_keys
+
+            digests = logical_keys(self.topic, made, logicals)
         deltas = self._deltas(len(payloads), envelopes, refused)
         times = self._times(payloads, envelopes, refused)
         lifetimes = self._lifetimes(envelopes, refused)
@@ -109,6 +124,7 @@ class Preparer:
             _chosen(deltas, places),
             _chosen(texts, places),
             _chosen([e.client for e in envelopes], places) if envelopes and self.enrichment is not None else None,
+            _chosen(logicals, places),
         )
         return ready, sorted(refused.values(), key=lambda refusal: refusal.index)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.queryterms import after_of, check_options, order_of, select_of
 from sowctl.engine.ranking import FieldRanks, TimeRanks
-from sowctl.engine.reading import Matcher, environment_of, key_of, open_source
+from sowctl.engine.reading import Matcher, environment_of, key_of, keys_of, open_source
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.scanning import Scan, filtered, scanning
@@ -246,8 +246,10 @@ class _Run:
         return scan.first(key, wanted, numbers) if key is not None and wanted is not None else None
 
     def _looked_up(self, source: Source, target: Target) -> Pairs:
-        mode = target.topic.key_mode if target.topic is not None else _mode_of(source)
-        return source.lookup([key_of(text, mode) for text in self._options.sow_keys or ()])
+        texts = self._options.sow_keys or ()
+        if target.topic is not None:
+            return source.lookup(keys_of(texts, target.topic))
+        return source.lookup([key_of(text, _mode_of(source)) for text in texts])
 
     def _limited(self) -> Iterator[RecordBatch]:
         skip = self._options.skip_n or 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.reading import key_of
+from sowctl.engine.reading import key_of, keys_of
 from sowctl.engine.targets import Target
 from sowctl.errors import UsageError
 
@@ -68,4 +68,4 @@ def after_of(options: QueryOptions, targets: Sequence[Target]) -> bytes | None:
         hint = "leave out --order-by, or page with --top-n and --skip-n"
         raise UsageError("SOW-QRY-016", f"going on after a key needs {reason}", hint=hint)
     topic = targets[0].topic
-    return key_of(options.after_key, topic.key_mode if topic is not None else "fields")
+    return key_of(options.after_key, "fields") if topic is None else keys_of((options.after_key,), topic)[0]

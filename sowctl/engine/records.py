@@ -10,10 +10,12 @@ from sowctl.store.codec import (
     CORRELATION,
     CRC_SIZE,
     HEADER_SIZE,
+    LOGICAL_TOPIC,
     USER_KEY,
     decode,
     expiration_of,
     extra_length,
+    logical_topic,
     payloads,
     stamps,
 )
@@ -71,9 +73,17 @@ class StoredRecord:
         return self._text(CORRELATION)
 
     @property
+    def logical_topic(self) -> str | None:
+        """The logical topic that it was published to, None where its topic has none."""
+        name = logical_topic(self.value) if self.value[0] & LOGICAL_TOPIC else None
+        return None if name is None else name.decode("utf-8", "replace")
+
+    @property
     def extra(self) -> Mapping[str, Any] | None:
-        """The publisher's key, where it chose one."""
-        return {"user_key": self.user_key} if self.value[0] & USER_KEY else None
+        """The publisher's key, where it chose one, and the logical topic, where there is one."""
+        if not self.value[0] & (USER_KEY | LOGICAL_TOPIC):
+            return None
+        return {"user_key": self.user_key, "topic": self.logical_topic}
 
     def _text(self, flag: int) -> str | None:
         if not self.value[0] & flag:

@@ -14,6 +14,7 @@ from sowctl.errors import SowError, UsageError
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.intake import Batch
     from sowctl.engine.session import WriteSession
     from sowctl.engine.writer import TopicWriter
@@ -53,22 +54,34 @@ class Router:
         self._default = default
         self._options = options
         self._before_opening = before_opening
-        self._opened: dict[Ref, tuple[TopicWriter, Preparer]] = {}
+        self._opened: dict[Ref, tuple[TopicWriter, Preparer, bytes | None]] = {}
+        self._topics: dict[tuple[str, str], tuple[TopicWriter, Preparer]] = {}
         self._publisher: Publisher | None = None
 
-    def target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer]:
-        """The topic of a message, opened when first met. Raises UsageError ``SOW-PUB-015`` where none is named."""
+    def target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer, bytes | None]:
+        """The topic of a message, opened when first met, and its logical topic where that is one.
+
+        Raises UsageError ``SOW-PUB-015`` where none is named.
+        """
         found = self._opened.get((name, message_type))
         if found is None:
             if name is None:
                 raise UsageError(
                     "SOW-PUB-015", "no topic is given", hint="name it, or publish envelopes that carry a topic"
                 )
-            instance = self._session.instance
-            config = find_publishable(instance, name, message_type)
-            preparer = Preparer(instance, config, self._options)
+            config = find_publishable(self._session.instance, name, message_type)
+            logical = config.logical_name
+            found = *self._topic(config.whole), None if logical is None else logical.encode()
+            self._opened[name, message_type] = found
+        return found
+
+    def _topic(self, config: TopicConfig) -> tuple[TopicWriter, Preparer]:
+        ref = config.name, config.message_type
+        found = self._topics.get(ref)
+        if found is None:
+            preparer = Preparer(self._session.instance, config, self._options)
             self._before_opening()
-            found = self._opened[name, message_type] = self._session.topic(config), preparer
+            found = self._topics[ref] = self._session.topic(config), preparer
         return found
 
     def split(self, batch: Batch) -> tuple[list[Share], list[Refusal]]:
@@ -76,46 +89,57 @@ class Router:
         if batch.envelopes is None:
             if not batch.payloads:
                 return [], []
-            writer, preparer = self.target(*self._default)
-            ready, refusals = preparer.prepare(batch.payloads, None)
+            writer, preparer, logical = self.target(*self._default)
+            names = None if logical is None else [logical] * len(batch.payloads)
+            ready, refusals = preparer.prepare(batch.payloads, None, names)
             return [Share(writer, preparer, ready)], refusals
         shares: list[Share] = []
         refusals = self._strangers(batch)
         strangers = {refusal.index for refusal in refusals}
-        for name, places in self._by_topic(batch, strangers, refusals).items():
-            writer, preparer = self._opened[name]
+        for ref, (places, names) in self._by_topic(batch, strangers, refusals).items():
+            writer, preparer = self._topics[ref]
             envelopes = [batch.envelopes[place] for place in places]
-            ready, refused = preparer.prepare([batch.payloads[place] for place in places], envelopes)
+            ready, refused = preparer.prepare([batch.payloads[place] for place in places], envelopes, names or None)
             ready.places = [places[index] for index in ready.places]
             refusals.extend(Refusal(places[r.index], r.code, r.message, r.offset) for r in refused)
             shares.append(Share(writer, preparer, ready))
         return shares, refusals
 
-    def _by_topic(self, batch: Batch, without: set[int], refusals: list[Refusal]) -> dict[Ref, list[int]]:
-        """Indexes of the batch by the topic that their envelopes (or the command) name; some are left out."""
-        found: dict[Ref, list[int]] = {}
+    def _by_topic(
+        self, batch: Batch, without: set[int], refusals: list[Refusal]
+    ) -> dict[tuple[str, str], tuple[list[int], list[bytes]]]:
+        """Indexes of the batch by the topic that their envelopes (or the command) mean; some are left out.
+
+        Messages of one Pattern topic stay together, with the name of each one's logical topic.
+        """
+        found: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
+        opened: dict[Ref, tuple[TopicWriter, Preparer, bytes | None]] = {}
         bad: dict[Ref, SowError] = {}
         for place, envelope in enumerate(batch.envelopes or ()):
             if place in without:
                 continue
             named = envelope.topic is not None and self._default[0] is None
             ref = (envelope.topic, envelope.message_type) if named else self._default
-            if ref not in found and ref not in bad:
+            if ref not in opened and ref not in bad:
                 try:
-                    self.target(*ref)
+                    opened[ref] = self.target(*ref)
                 except SowError as error:
                     if error.exit_status not in (2, 10):
                         raise
                     bad[ref] = error
             if ref in bad:
                 refusals.append(Refusal(place, bad[ref].code, bad[ref].message))
-            else:
-                found.setdefault(ref, []).append(place)
+                continue
+            writer, _, logical = opened[ref]
+            places, names = found.setdefault(writer.ref, ([], []))
+            places.append(place)
+            if logical is not None:
+                names.append(logical)
         return found
 
     def save_chains(self) -> None:
         """Put what journalled topics have learnt of chains into their files; without a journal that is done before."""
-        for writer, preparer in self._opened.values():
+        for writer, preparer in self._topics.values():
             if preparer.keys.chains is not None and writer.journalled:
                 preparer.keys.chains.save()
 

@@ -46,6 +46,7 @@ class WriteSession:
 
         Raises DamageError (exit 5), MissingError (exit 10), RefusedError (exit 8: another definition).
         """
+        config = config.whole
         ref = config.name, config.message_type
         found = self.topics.get(ref)
         if found is None:

@@ -1,20 +1,27 @@
-"""What a TARGET means: a configured topic, a file, or a pattern over topic names (``sowctl(1)``)."""
+"""What a TARGET means: a configured topic, a file, or a pattern over topic names (``sowctl(1)``).
+
+A name that the Pattern of a topic matches is one of its logical topics: the configuration's first entry that a name
+fits is the one that counts, for reading and for publishing alike (``semantics`` 1.8).
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.matching import is_pattern, search_of
-from sowctl.config.model import OtherEntry, TopicConfig
+from sowctl.config.model import Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
+MAX_LOGICAL = 4096
+"""Bytes of the name of a logical topic, at most."""
 _TYPED = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
@@ -29,25 +36,25 @@ class Target:
 def resolve(instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False) -> list[Target]:
     """The targets that ``text`` names, in configuration order.
 
-    An exact name wins; then an existing path with ``/`` or ``.sow``; then, unless ``literal``, a regular expression
-    over the names. Raises UsageError ``SOW-ENG-030`` (ambiguous), MissingError ``SOW-ENG-012`` (nothing of that name).
+    An exact name wins; then an existing path with ``/`` or ``.sow``; then the name of a logical topic; then, unless
+    ``literal``, a regular expression over the names. It takes a Pattern topic whole where it matches the topic's own
+    Name, and otherwise those of its records whose logical names it matches. A text with characters of an expression
+    (other than dots) is no logical name unless ``literal``.
+
+    Raises UsageError ``SOW-ENG-030`` (ambiguous), MissingError ``SOW-ENG-012`` (nothing of that name).
     """
     name, message_type = split_target(text, message_type)
-    exact = _exact(instance, name, message_type)
+    exact = _exact(instance, name, message_type, logical=literal or not is_pattern(name.replace(".", "")))
+    path = instance.working / text
+    if exact is None or exact.logical is not None:
+        if ("/" in text or text.endswith(".sow")) and path.is_file():
+            return [Target(path=path)]
+        if text.endswith(".sow") and "/" in text and exact is None:
+            raise MissingError("SOW-ENG-013", "there is no such file", place=text)
     if exact is not None:
         return [Target(topic=exact)]
-    path = instance.working / text
-    if ("/" in text or text.endswith(".sow")) and path.is_file():
-        return [Target(path=path)]
-    if text.endswith(".sow") and "/" in text:
-        raise MissingError("SOW-ENG-013", "there is no such file", place=text)
     if not literal and is_pattern(name):
-        matches = search_of(name)
-        found = [
-            Target(topic=topic)
-            for topic in instance.topics
-            if matches(topic.name) and message_type in (None, topic.message_type)
-        ]
+        found = [Target(topic=topic) for topic in _matching(instance, name, message_type)]
         if found:
             return found
         raise MissingError(
@@ -55,21 +62,44 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
             f"no topic matches the pattern {name!r}",
             hint="sowctl info lists the topics",
         )
-    raise _missing(instance, name)
+    raise _missing(instance, name, message_type)
 
 
 def find_topic(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
-    """The one SOW topic of this exact name. Raises as :func:`resolve` does."""
+    """The one SOW topic, or logical topic, of this exact name. Raises as :func:`resolve` does."""
     name, message_type = split_target(text, message_type)
-    found = _exact(instance, name, message_type)
+    found = _exact(instance, name, message_type, logical=True)
     if found is None:
-        raise _missing(instance, name)
+        raise _missing(instance, name, message_type)
     return found
 
 
 def find_publishable(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
-    """The topic that a publish to this name goes to. Raises as :func:`find_topic` does."""
-    return find_topic(instance, text, message_type)
+    """The topic that a publish to this name goes to. Raises as :func:`find_topic` does.
+
+    UsageError ``SOW-ENG-032`` for the Name of a Pattern topic that is none of its logical topics.
+    """
+    name, message_type = split_target(text, message_type)
+    found = _exact(instance, name, message_type, logical=True)
+    if found is None:
+        raise _missing(instance, name, message_type)
+    if found.pattern is None:
+        return found
+    if found.logical is None:
+        if not search_of(found.pattern)(name):
+            raise unnamed_logical(found)
+        found = replace(found, logical=Logical(name))
+    return found
+
+
+def unnamed_logical(topic: TopicConfig) -> UsageError:
+    """The error where one of the logical topics of a Pattern topic must be named."""
+    return UsageError(
+        "SOW-ENG-032",
+        f"{topic.name!r} stands for many logical topics: those that match {topic.pattern!r}",
+        hint="name the logical topic",
+        topic=topic.name,
+    )
 
 
 def split_target(text: str, message_type: str | None = None) -> tuple[str, str | None]:
@@ -78,26 +108,79 @@ def split_target(text: str, message_type: str | None = None) -> tuple[str, str |
     return (match[2], match[1]) if match else (text, message_type)
 
 
-def _exact(instance: Instance, name: str, message_type: str | None) -> TopicConfig | None:
-    if instance.config is None:
-        return None
-    entries = instance.config.find(name, message_type)
-    if len(entries) > 1:
-        forms = ", ".join(f"[{entry.message_type}].[{entry.name}]" for entry in entries)
+def _exact(instance: Instance, name: str, message_type: str | None, *, logical: bool) -> TopicConfig | None:
+    """The topic of this name, narrowed where it is a logical topic's; the latter only with ``logical``."""
+    takers = _takers(instance, name, message_type, logical=logical)
+    if len(takers) > 1:
+        forms = ", ".join(f"[{entry.message_type}].[{name}]" for entry in takers)
         raise UsageError(
             "SOW-ENG-030",
             f"{name!r} exists with several message types",
             hint=f"write one of {forms}, or add --message-type",
         )
-    if not entries:
+    if not takers:
         return None
-    entry = entries[0]
+    entry = takers[0]
     if isinstance(entry, OtherEntry):
         raise UsageError("SOW-ENG-031", f"{name!r} is a {entry.kind}, not a topic with a store of its own")
     return entry
 
 
-def _missing(instance: Instance, name: str) -> MissingError:
+def _takers(instance: Instance, name: str, message_type: str | None, *, logical: bool) -> list[SowEntry]:
+    """Of every message type the first entry that a name belongs to."""
+    found: dict[str, SowEntry] = {}
+    logical = logical and _can_be_stored(name)
+    for entry in instance.config.sow if instance.config is not None else ():
+        kind = entry.message_type
+        if kind in found or message_type not in (None, kind):
+            continue
+        if entry.name == name:
+            found[kind] = entry
+        elif logical and isinstance(entry, TopicConfig) and entry.pattern and search_of(entry.pattern)(name):
+            found[kind] = replace(entry, logical=Logical(name))
+    return list(found.values())
+
+
+def _matching(instance: Instance, pattern: str, message_type: str | None) -> Iterator[TopicConfig]:
+    """The topics that a regular expression stands for. Of a Pattern topic that has no records yet, no part is meant."""
+    matches = search_of(pattern)
+    for topic in instance.topics:
+        if message_type not in (None, topic.message_type):
+            continue
+        if matches(topic.name):
+            yield topic
+        elif topic.pattern is not None and _has_records(instance, topic):
+            yield replace(topic, logical=Logical(pattern, regex=True))
+
+
+def _has_records(instance: Instance, topic: TopicConfig) -> bool:
+    """Whether there is anything to read a topic from."""
+    if topic.file is not None and topic.file.exists():
+        return True
+    return topic.journalled and in_journal(instance, (topic.name, topic.message_type))
+
+
+def in_journal(instance: Instance, ref: tuple[str, str]) -> bool:
+    """Whether the journal has an entry of a topic."""
+    from sowctl.engine.positions import open_log
+    from sowctl.journal.reader import Journal
+
+    log, config = instance.log, instance.config
+    if log is None or config is None or not Journal.exists(log.directory, config.name):
+        return False
+    with open_log(instance) as journal:
+        return journal.topic_state(ref).last_txid > 0
+
+
+def _can_be_stored(name: str) -> bool:
+    """Whether a record can carry this name."""
+    try:
+        return 0 < len(name.encode()) <= MAX_LOGICAL
+    except UnicodeEncodeError:
+        return False
+
+
+def _missing(instance: Instance, name: str, message_type: str | None = None) -> MissingError:
     if instance.config is None:
         return MissingError(
             "SOW-ENG-015",

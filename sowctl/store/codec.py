@@ -190,6 +190,18 @@ def _parts(key: bytes, value: bytes, flags: int, stop: int) -> tuple[bytes | Non
     return found[0], found[1], found[2]
 
 
+def logical_topic(value: bytes) -> bytes | None:
+    """The logical topic of a verified value, without taking the rest apart; None where it has none."""
+    flags = value[0]
+    if not flags & LOGICAL_TOPIC:
+        return None
+    at = HEADER_SIZE
+    for flag in (USER_KEY, CORRELATION):
+        if flags & flag:
+            at += 2 + _LENGTH.unpack_from(value, at)[0]
+    return value[at + 2 : at + 2 + _LENGTH.unpack_from(value, at)[0]]
+
+
 def damaged_record(key: bytes, place: str | None = None) -> DamageError:
     """The error for a value whose checksum is wrong."""
     return DamageError(
