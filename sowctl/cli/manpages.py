@@ -35,7 +35,7 @@ FILES = (
 )
 RELATED = (
     "sow-config(5), sow-store(5), sow-journal(5), sowctl-expressions(7), sowctl-lint(7), sowctl-messages(7), "
-    "sowctl-plugins(7)"
+    "sowctl-plugins(7), sowctl-spark(7)"
 )
 
 
