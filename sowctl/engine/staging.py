@@ -106,6 +106,12 @@ class Area:
         """What to send to the tasks. Raises UsageError for options that do not fit the topic."""
         if operation not in OPERATIONS:
             raise UsageError("SOW-ENG-043", f"there is no operation {operation!r}", hint="publish, delta or delete")
+        if self.topic.pattern is not None:
+            raise UsageError(
+                "SOW-ENG-047",
+                f"topic {self.topic.name!r} is a Pattern: each of its messages has to name a topic, and these do not",
+                hint="sowctl publish to one of its topics, or --framing envelope",
+            )
         if Preparer(self.instance, self.topic, options).keys.chains is not None:
             raise UsageError(
                 "SOW-ENG-046",

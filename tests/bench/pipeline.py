@@ -28,21 +28,21 @@ def run(place: Place, rounds: int, *, big: bool = False) -> None:
     """Both ways; with ``big`` for five times as many entries, too, which shows how the cost grows."""
     from sowctl.spark.session import open_session
 
-    walls: list[float] = []
+    spent: list[float] = []
     peaks: list[float] = []
     sizes = (place.count, 5 * place.count) if big else (place.count,)
     with open_session("local[2]", environment=os.environ, conf=SETTINGS, app="sowctl benchmark") as spark:
         for count in sizes:
-            wall, peak = compare(spark, Place(place.root, count), rounds)
-            walls.append(wall)
+            cpu, peak = compare(spark, Place(place.root, count), rounds)
+            spent.append(cpu)
             peaks.append(peak)
     if big:
-        judge("cost of 5 times as many entries, times", walls[1] / walls[0], 6.0, most=True)
+        judge("CPU time for 5 times as many entries, times", spent[1] / spent[0], 6.0, most=True)
         judge("memory of a worker for 5 times as many entries, times", peaks[1] / peaks[0], 2.0, most=True)
 
 
 def compare(spark: SparkSession, place: Place, rounds: int) -> tuple[float, float]:
-    """One size: median seconds of a rebuild, and the highest memory of a worker in MiB."""
+    """One size: median CPU seconds of a rebuild, and the highest memory of a worker in MiB."""
     from sowctl.engine.instance import Instance
     from sowctl.spark.jobs.rebuild import rebuild
 
@@ -70,7 +70,7 @@ def compare(spark: SparkSession, place: Place, rounds: int) -> tuple[float, floa
     show(times, base=PEER, count=place.count, unit="entries")
     judge(f"{OURS}: times as long as {PEER}", statistics.median(ratios(times, OURS, PEER)), 2.0, most=True)
     print(f"  highest memory of a worker: {peak.highest:,.0f} MiB")
-    return statistics.median(sample.wall for sample in times[OURS]), peak.highest
+    return statistics.median(sample.cpu for sample in times[OURS]), peak.highest
 
 
 def _gateway() -> Any:

@@ -18,7 +18,7 @@ from sowctl.engine.asof import VersionsSource
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.positions import open_log, refuse_unlogged_past
 from sowctl.engine.sources import CurrentSource, Pairs, open_current
-from sowctl.errors import RefusedError
+from sowctl.errors import RefusedError, UsageError
 from sowctl.spark.jobs.folding import fold, read_pairs
 from sowctl.spark.origin import Origin
 from sowctl.spark.positions import Position, open_planned, plan_position
@@ -90,6 +90,12 @@ def parts_of(
 
     Raises what reading the present or the past raises.
     """
+    if topic.logical is not None:
+        raise UsageError(
+            "SOW-SPK-069",
+            f"{topic.label!r} is a part of a Pattern topic, and jobs read whole topics",
+            hint=f"name {topic.name!r}",
+        )
     now = instance.now
     if at is None or topic.history is not None:
         return _ranges(instance, topic, at, now)
