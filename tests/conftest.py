@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("sowctl", deadline=None)
+settings.load_profile("sowctl")
+"""Laws are about results: how long one example takes depends on what else the machine does."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
