@@ -48,6 +48,7 @@ class Found:
     ``residual`` conditions are asked of each record that is left; ``ranked``: :meth:`first` may be asked."""
 
     access = "memo index"
+    """What the plan calls it; ``hash index`` where a filter asks for exact Strings of all the fields of one."""
 
     def __init__(
         self,
@@ -268,12 +269,24 @@ def find(
     if memos is None:
         return None
     try:
-        return _found(source, memos, matcher, asked, residual, order, fields)
+        found = _found(source, memos, matcher, asked, residual, order, fields)
+        if found is not None and _by_hash_index(source, asked, residual):
+            found.access = "hash index"
+        return found
     except BadMemo:
         return None
     except SowError:
         # A condition that fails for some value (a runaway pattern) may never be asked of it by a scan.
         return None
+
+
+def _by_hash_index(source: CurrentSource, asked: Sequence[Asked], residual: Sequence[str]) -> bool:
+    """Whether the filter is one of exact matches on all fields of Key or of a HashIndex (seed example 38)."""
+    config = source.config
+    if config is None or residual or not asked or any(one.condition.strings is None for one in asked):
+        return False
+    paths = [one.slot.path for one in asked]
+    return any(sorted(map(str, paths)) == sorted(map(str, index)) for index in (config.keys, *config.hash_indexes))
 
 
 def _found(

@@ -24,10 +24,10 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one topic is read. ``access``: ``key lookup``, ``memo index`` or ``scan``; ``records`` that it has;
-    ``estimated``: how many are read; ``steps`` conditions that indexes answer, ``residual`` those asked of records;
-    ``behind``: records that are in the journal only; ``processes`` that read; ``order``: how the result is ordered.
-    With analyze: how many were ``examined``, ``matched`` and ``returned``, and the ``milliseconds`` that it took.
+    """How one topic is read. ``access``: ``key lookup``, ``hash index``, ``memo index`` or ``scan``; ``records`` that
+    it has; ``estimated``: how many are read; ``steps`` conditions that indexes answer, ``residual`` those asked of
+    records; ``behind``: records that are in the journal only; ``processes`` that read; ``order``: how the result is
+    ordered. With analyze: how many were ``examined``, ``matched`` and ``returned``, and the ``milliseconds`` taken.
     """
 
     topic: str

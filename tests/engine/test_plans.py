@@ -12,7 +12,7 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.plans import Plan, PlanStep, explain, plan_lines
 from sowctl.engine.targets import resolve
 from sowctl.errors import UsageError
-from tests.support.instances import Lab, message
+from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
 def _fill(lab: Lab, count: int = 60) -> None:
@@ -62,6 +62,26 @@ def test_order_by_index_and_not(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
     assert _plan(lab, filter="/v > 5", index_from=0).access == "scan"
 
 
+def test_hash_indexes_answer_exact_matches_on_all_their_fields(make_lab) -> None:  # type: ignore[no-untyped-def]
+    """Seed example 38."""
+    index = "<HashIndex><Key>/address/postalCode</Key><Key>/customerType</Key></HashIndex>"
+    lab = make_lab(config_xml(topic_xml("t", index), ("t",)))
+    kinds = ("retail", "remainder", "wholesale")
+    payloads = [message(id=n, address={"postalCode": f"997{n % 9:02}x"}, customerType=kinds[n % 3]) for n in range(90)]
+    lab.publish("t", *payloads)
+    exact = "/address/postalCode = '99705x' AND /customerType = 'wholesale'"
+    some = "/address/postalCode = '99705x' AND /customerType LIKE 'wholesale|remainder'"
+    for text, way in (
+        (exact, "hash index"),
+        (exact.replace("= 'wholesale'", "IN ('retail', 'wholesale')"), "hash index"),
+        (some, "memo index"),
+        ("/address/postalCode = '99705x'", "memo index"),
+        (f"{exact} AND /id > 3", "memo index"),
+    ):
+        assert _plan(lab, filter=text, index_from=0).access == way, text
+        assert len(lab.query("t", text, index_from=0)) == len(lab.query("t", text, index_from=None)) > 0
+
+
 def test_keys_are_looked_up(lab: Lab) -> None:
     _fill(lab)
     plan = _plan(lab, sow_keys=("5", "6"))
@@ -79,15 +99,15 @@ def test_filters_that_name_keys(lab: Lab) -> None:
         "/id[0] IN ('k3', 'k5', 'kk')": [3, 5],
         "/id[0] = 'k3' AND FALSE": [],
     }
-    for filter, expected in asked.items():
-        plan = _plan(lab, filter=filter)
-        assert plan.access == "key lookup", filter
+    for text, expected in asked.items():
+        plan = _plan(lab, filter=text)
+        assert plan.access == "key lookup", text
         assert plan.estimated <= 3
-        assert sorted(json.loads(text)["v"] for text in lab.query("t", filter)) == expected
-        result = lab.open().topic("t").query(filter)
+        assert sorted(json.loads(row)["v"] for row in lab.query("t", text)) == expected
+        result = lab.open().topic("t").query(text)
         assert (result.count(), result.statistics[0].examined) == (len(expected), 30)
-    for filter in ("/id = 'k3'", "SOW_KEY() <> '5'", "/id[0] = 'k3' OR /v = 3"):
-        assert _plan(lab, filter=filter).access == "scan", filter
+    for text in ("/id = 'k3'", "SOW_KEY() <> '5'", "/id[0] = 'k3' OR /v = 3"):
+        assert _plan(lab, filter=text).access == "scan", text
 
 
 @pytest.mark.parametrize("filter", [None, "/v > 50", "/v > 50 AND /s = 'x'", "/v > /id"])
