@@ -10,6 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
 from pyspark.sql import SparkSession
 
 from sowctl.errors import UsageError
