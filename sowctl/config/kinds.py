@@ -104,6 +104,14 @@ def _percent(text: str) -> float:
     return float(match[1])
 
 
+def read_bytes(text: str) -> int:
+    """A size in the units of the dialect, which has no ``MiB``. Raises ValueError."""
+    size = parse_size(text)
+    if "i" in text.lower():
+        raise ValueError(f"{text!r} is not a byte size (a number and KB, MB, GB or TB)")
+    return size
+
+
 def _byte(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255):
         raise ValueError(f"{text!r} is not the decimal code of a byte, 0 to 255")
@@ -173,7 +181,7 @@ KINDS: dict[str, Kind] = {
     "path": Kind("S009", _text),
     "field": Kind("S034", _field),
     "interval": Kind("S026", parse_interval),
-    "bytes": Kind("S027", parse_size),
+    "bytes": Kind("S027", read_bytes),
     "count": Kind("S028", parse_count),
     "byte": Kind("S028", _byte),
     "switch": Kind("S029", parse_switch),

@@ -196,7 +196,10 @@ class _Reader:
 
     def include(self, part: _Part, number: int, element: str) -> _Part | None:
         written = (part.elements[number].text or "").strip(SPACE)
+        known = len(self.findings or ())
         text = self.expand(part, number, element, written).strip(SPACE)
+        if any(finding.id == "X009" for finding in (self.findings or ())[known:]):
+            return None
         if self.findings is not None:
             self.judge_include(part, number, element, written, text)
         # The name as written is kept for messages; only the resolved one decides what may be read.

@@ -1,11 +1,13 @@
 """What cannot be judged because a part of the configuration is not there: a fragment, or an include that is missing.
 
 A rule that calls something undefined is silent where the section that would define it is unknown: absent from a
-fragment, made up around its loose entries, misspelled, or with a hole where an include could not be read. Called by
-:mod:`sowctl.config.validate`. Ruled by ``sow-config(5)``, fragments.
+fragment, made up around its loose entries, misspelled, or with a hole where an include could not be read or a variable
+is not set. Called by :mod:`sowctl.config.validate`. Ruled by ``sow-config(5)``, fragments.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from sowctl.config.document import Document
 from sowctl.config.spelling import meant
@@ -23,8 +25,9 @@ _DEFINED_IN: dict[str, tuple[str, ...]] = {
 _OTHER_NAMES = {"SOW": ("TopicMetaData",)}
 
 
-def unknowable(document: Document) -> frozenset[str]:
-    """The rules that this document gives no reason to call broken."""
+def unknowable(document: Document, unset: Iterable[str] = ()) -> frozenset[str]:
+    """The rules that this document gives no reason to call broken; ``unset`` are the elements with a variable unset."""
+    holes = {element.split("/")[2].partition("[")[0] for element in unset if element.count("/") > 1}
     whole = document.top.complete and not document.fragment
     silent: set[str] = set()
     for section, rules in _DEFINED_IN.items():
@@ -32,7 +35,7 @@ def unknowable(document: Document) -> frozenset[str]:
         if not nodes:
             known = whole and not meant(document.top, section)
         else:
-            known = all(node.complete and node.inner >= 0 for node in nodes)
+            known = all(node.complete and node.inner >= 0 and node.tag not in holes for node in nodes)
         if not known:
             silent.update(rules)
     return frozenset(silent)

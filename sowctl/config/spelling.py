@@ -44,11 +44,17 @@ def _nearest(word: str, known: tuple[str, ...], limit: int) -> str | None:
 
 
 def nearest_or_longer(word: str, known: list[str]) -> str | None:
-    """As :func:`nearest`; else the one known word that this one begins, as in ``JournalDir``."""
-    longer = [other for other in known if len(word) > 3 and other.lower().startswith(word.lower())]
+    """As :func:`nearest`; else the one known word that this one begins or goes on: ``JournalDir``, ``InetAddress``."""
+    short, words = word.lower(), [(other, other.lower()) for other in known]
+    longer = [other for other, low in words if len(word) > 3 and low.startswith(short)]
+    longer = longer or [other for other, low in words if len(low) > 6 and short.startswith(low)]
     return nearest(word, known) or (longer[0] if len(longer) == 1 else None)
 
 
 def meant(node: Node, tag: str) -> bool:
     """Whether a child is this tag misspelled, or has swallowed it: another rule says so, and it is not missing too."""
-    return any(nearest_or_longer(child.tag, [tag]) or child.find(tag) for child in node.children if child.tag != tag)
+    return any(
+        nearest_or_longer(child.tag, [tag]) or (child.text and child.find(tag))
+        for child in node.children
+        if child.tag != tag
+    )

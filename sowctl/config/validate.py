@@ -7,7 +7,7 @@ advice use the same tables and belong to lint. Ruled by ``sow-config(5)``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,7 +76,8 @@ def examine(
     document, findings = load_collecting(path, environment=environment, defines=defines, fragment=fragment)
     if document is None:
         return findings, None
-    findings.extend(_checked(document, wanted))
+    unset = {finding.place.element or "" for finding in findings if finding.id == "X009"}
+    findings.extend(found for found in _checked(document, wanted, unset) if found.place.element not in unset)
     return _without_echoes(findings), document
 
 
@@ -104,13 +105,13 @@ def _advice(rule: str) -> str | None:
     return None if known is None else page_of(known).instead.replace("``", "").removesuffix(".")
 
 
-def _checked(document: Document, wanted: frozenset[str]) -> Iterator[Finding]:
+def _checked(document: Document, wanted: frozenset[str], unset: Collection[str]) -> Iterator[Finding]:
     """The findings of the table and the rules, but none about an element that was made up around a fragment."""
     made_up = document.made_up
-    return (finding for finding in _judged(document, wanted) if finding.place.element not in made_up)
+    return (finding for finding in _judged(document, wanted, unset) if finding.place.element not in made_up)
 
 
-def _judged(document: Document, wanted: frozenset[str]) -> Iterator[Finding]:
+def _judged(document: Document, wanted: frozenset[str], unset: Collection[str]) -> Iterator[Finding]:
     survey = Survey(document.top, document.root)
 
     def deep(node: Node, row: Element) -> Iterator[Finding]:
@@ -119,7 +120,7 @@ def _judged(document: Document, wanted: frozenset[str]) -> Iterator[Finding]:
         yield from check_text(node, row, survey.functions)
 
     yield from check(document.top, INSTANCE, deep)
-    judged = wanted - unknowable(document)
+    judged = wanted - unknowable(document, unset)
     for rule in RULES:
         if rule.id in judged:
             yield from rule.run(survey)

@@ -24,6 +24,11 @@ NOT_IN_THE_BASELINE = {
 }
 """Rules that the baseline does not know; what they find here was looked at one by one."""
 
+MORE = defaultdict(
+    Counter[Row], {"crazymatthsu__amps-demo__4.xml": Counter({("S002", "warning", line): 1 for line in (81, 96, 112)})}
+)
+"""Options of action modules that nobody documents, which the baseline does not look at."""
+
 
 @pytest.fixture(scope="module")
 def linted(shared: Path) -> dict[str, Linted]:
@@ -51,7 +56,7 @@ def test_what_the_baseline_finds_is_found(linted: dict[str, Linted], baseline: d
     for name, result in linted.items():
         ours = Counter((f.id, f.level.name.lower(), f.place.line or 1) for f in result.findings)
         assert not baseline[name] - ours, name
-        assert {rule for rule, _, _ in ours - baseline[name]} <= NOT_IN_THE_BASELINE, name
+        assert {rule for rule, _, _ in ours - baseline[name] - MORE[name]} <= NOT_IN_THE_BASELINE, name
 
 
 def test_every_finding_says_what_to_do(linted: dict[str, Linted]) -> None:

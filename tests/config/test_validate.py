@@ -55,9 +55,8 @@ def test_one_defect_each(path: Path, row: dict[str, str]) -> None:
     assert found[0].level.name.lower() == row["severity"]
     if row["path"].startswith("/") and row["rule"] not in ("X001", "X014", "S003"):
         assert re.sub(r"\[\d+\]", "", found[0].place.element or "") == re.sub(r"\[\d+\]", "", row["path"])
-    # One defect may break two rules, but no bystander is blamed.
-    allowed = {"S056": {"D019"}}.get(row["rule"], set())
-    assert errors <= {row["rule"]} | allowed
+    # One defect is one error: no bystander is blamed.
+    assert errors <= {row["rule"]}
     assert found[0].excerpt is None or "^" in found[0].excerpt
 
 

@@ -110,6 +110,8 @@ MISSPELLED = {
     "amps-action-do-delete-files": "amps-action-do-remove-files",
     "amps-action-do-archive-journals": "amps-action-do-archive-journal",
     "amps-action-do-remove-journals": "amps-action-do-remove-journal",
-    "amps-action-do-delete-old-journal-files": "amps-action-do-remove-journal",
 }
 """Names that look right and are wrong."""
+
+INVENTED = {"amps-action-do-delete-old-journal-files": "amps-action-do-remove-journal"}
+"""Names that are wrong, and too far from the right one to call them misspelled: unknown, with a known meaning."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.elements.element import Element
-from sowctl.config.elements.modules import ACTION_MODULES, MISSPELLED, Module
+from sowctl.config.elements.modules import ACTION_MODULES, INVENTED, MISSPELLED, Module
 from sowctl.config.kinds import read_value
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
@@ -33,10 +33,10 @@ def unknown_module(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: the module that removes journals is amps-action-do-remove-journal.
     """
     for step, module, known in _steps(node):
-        if known is None and module.text not in survey.modules:
+        if known is None and module.text not in survey.modules and module.text not in MISSPELLED:
             names = ACTION_MODULES[step.tag]
             other = [tag for tag, table in ACTION_MODULES.items() if module.text in table]
-            close = MISSPELLED.get(module.text) or nearest(module.text, names)
+            close = INVENTED.get(module.text) or nearest(module.text, names)
             hint = f"it is a module of {other[0]}" if other else f"did you mean {close}?" if close else None
             yield Problem(module, f"'{module.text}' is not a known {step.tag} action module", hint)
 
@@ -68,6 +68,33 @@ def option_missing(node: Node, survey: Survey) -> Iterator[Problem]:
                 close = next((o for o in options.children if nearest(o.tag, (name,))), None) if options else None
                 hint = f"write <{name}> for <{close.tag}>" if close is not None else f"add <{name}> to Options"
                 yield Problem(options or step, f"{module.text} requires option {name}", hint)
+
+
+def unknown_option(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an option that its action module does not document; an error where it is one that exists, misspelled.
+
+    Why: a module does not read what it does not know, so the action does something else than the file says.
+    Example: ``<Crontab>0 2 * * *</Crontab>`` for amps-action-on-schedule.
+    Instead: write an option that the module has; sow-config(5) lists them.
+    """
+    for step, module, known in _steps(node):
+        options = step.find("Options")
+        if known is None or options is None:
+            continue
+        for option in options.children:
+            if option.tag in known.options:
+                continue
+            close = nearest(option.tag, known.options)
+            if close in known.required and options.find(close) is None:
+                # S057 says that the required one is missing, and what stands in its place.
+                continue
+            message = f"unknown option {option.tag} of {module.text}"
+            if close is not None:
+                yield Problem(option, f"{message}; did you mean {close}?", f"write <{close}>; names are case-sensitive")
+            else:
+                has = ", ".join(known.options)
+                hint = f"it has {has}" if has else "remove it; the module has no options"
+                yield Problem(option, message, hint, level=Level.WARNING)
 
 
 def _values(action: Node, kinds: tuple[str, ...]) -> Iterator[Problem]:

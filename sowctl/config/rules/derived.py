@@ -52,9 +52,16 @@ def split_reference(text: str) -> tuple[str | None, str]:
 
 
 def _resolve(source: Source, entry: Entry, survey: Survey) -> Entry | None:
-    """The entry that a source means, wherever it stands; the view's own message type where none is written."""
+    """The entry that a source means, wherever it stands; the view's own message type where none is written.
+
+    Of two of one name it is the other one; an entry that reads its own name alone reads itself.
+    """
     found = [other for other in survey.named(source.name, source.type or entry.type) if other is not entry]
-    return found[0] if found else None
+    return found[0] if found else _itself(source, entry)
+
+
+def _itself(source: Source, entry: Entry) -> Entry | None:
+    return entry if (source.name, source.type or entry.type) == (entry.name, entry.type) else None
 
 
 def undefined_source(node: Node, survey: Survey) -> Iterator[Problem]:

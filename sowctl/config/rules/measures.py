@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from sowctl.config.document import Node
 from sowctl.config.elements.element import Element
-from sowctl.config.kinds import out_of_bounds
-from sowctl.values.units import INTERVALS, SIZES, format_interval, parse_count, parse_interval, parse_size, parse_switch
+from sowctl.config.kinds import out_of_bounds, read_bytes
+from sowctl.values.units import INTERVALS, SIZES, format_interval, parse_count, parse_interval, parse_switch
 
 SECOND, MINUTE, HOUR, DAY = (INTERVALS[unit] for unit in ("s", "m", "h", "d"))
 """Nanoseconds."""
@@ -38,7 +38,7 @@ def interval(node: Node | None) -> int | None:
 
 def size(node: Node | None) -> int | None:
     """The size of an element in bytes, units of 1024."""
-    return _read(node, parse_size)
+    return _read(node, read_bytes)
 
 
 def count(node: Node | None) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
+from sowctl.config.spelling import meant
 
 
 def _module(node: Node) -> str:
@@ -20,7 +21,7 @@ def composite_without_parts(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``<Module>composite-local</Module>`` alone.
     Instead: list the types of the parts in order.
     """
-    if _module(node).startswith("composite-") and node.find("MessageType") is None:
+    if _module(node).startswith("composite-") and node.find("MessageType") is None and not meant(node, "MessageType"):
         yield Problem(node, "composite message type needs at least one MessageType part", "list its parts in order")
 
 
@@ -34,7 +35,7 @@ def protobuf_incomplete(node: Node, survey: Survey) -> Iterator[Problem]:
     if _module(node) != "protobuf":
         return
     for needed in ("Type", "ProtoPath", "ProtoFile"):
-        if node.find(needed) is None:
+        if node.find(needed) is None and not meant(node, needed):
             yield Problem(node, f"protobuf message type needs {needed}", f"add <{needed}>")
 
 
@@ -45,5 +46,5 @@ def struct_without_fields(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``<Module>struct</Module>`` alone.
     Instead: add ``<Field>/price = d</Field>`` and so on, in order.
     """
-    if _module(node) == "struct" and node.find("Field") is None:
+    if _module(node) == "struct" and node.find("Field") is None and not meant(node, "Field"):
         yield Problem(node, "struct message type needs at least one Field", "add <Field>/name = code</Field>")

@@ -8,6 +8,7 @@ from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
+from sowctl.config.spelling import meant
 
 
 def priority_and_barrier(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -41,7 +42,7 @@ def owner_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a GroupLocalQueue with Name and MessageType alone.
     Instead: add the Name of one instance, the same on all.
     """
-    if node.find("InitialOwner") is None:
+    if node.find("InitialOwner") is None and not meant(node, "InitialOwner"):
         yield Problem(node, "GroupLocalQueue needs InitialOwner", "add the Name of the owning instance")
 
 
@@ -72,9 +73,9 @@ def publish_target_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     where, name = _underlying(node)
     pattern = where is not node and _regex(name, survey) and survey.readable(name)
-    if pattern and node.find("DefaultPublishTarget") is None:
+    if pattern and node.find("DefaultPublishTarget") is None and not meant(node, "DefaultPublishTarget"):
         message = "DefaultPublishTarget is required when UnderlyingTopic is a regular expression"
-        yield Problem(where, message, "name one topic that the expression matches")
+        yield Problem(node, message, "add it with the name of one topic that the expression matches")
 
 
 def publish_target_outside(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -111,6 +112,8 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add the topic to TransactionLog.
     """
     where, name = _underlying(node)
+    if where is node and meant(node, "UnderlyingTopic"):
+        return
     if name and not _recorded(name, None, survey) and survey.readable(name):
         hint = "add it as a Topic of TransactionLog"
         yield Problem(where, f"queue topic '{name}' is not in the transaction log", hint)
@@ -125,6 +128,8 @@ def journalled_otherwise(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     where, name = _underlying(node)
     kind = node.value("MessageType")
+    if where is node and meant(node, "UnderlyingTopic"):
+        return
     if not name or not kind or not survey.readable(name) or not survey.typed(kind, *(t for _, t in survey.journal)):
         return
     if _recorded(name, None, survey) and not _recorded(name, kind, survey):

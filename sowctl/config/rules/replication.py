@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey
+from sowctl.config.rules.survey import QUEUES, Survey
+from sowctl.config.spelling import meant
 
 
 def unnamed(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -17,7 +18,7 @@ def unnamed(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a Destination with Topic, SyncType and Transport alone.
     Instead: add the Name of the instance, or its Group.
     """
-    if node.find("Name", "Group") is None:
+    if node.find("Name", "Group") is None and not (meant(node, "Name") or meant(node, "Group")):
         yield Problem(node, "Destination needs a Name or a Group", "add one of them")
 
 
@@ -31,6 +32,9 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
     for topic in node.all("Topic"):
         name, kind = topic.find("Name"), topic.value("MessageType")
         if name is None or not name.text or not kind or survey.journalled(name.text, kind):
+            continue
+        if any(entry.kind in QUEUES for entry in survey.named(name.text, kind)):
+            # The messages of a queue are those of the topic below it: R008 judges where they are kept.
             continue
         if (
             survey.regex_topics

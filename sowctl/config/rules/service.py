@@ -10,6 +10,7 @@ from sowctl.config.load import REFERENCE_VERSION
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
+from sowctl.config.spelling import meant
 from sowctl.findings import Level
 
 
@@ -39,7 +40,7 @@ def log_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add FileName.
     """
     protocol = (node.value("Protocol") or "").lower()
-    if protocol in ("file", "gzip") and node.find("FileName") is None:
+    if protocol in ("file", "gzip") and node.find("FileName") is None and not meant(node, "FileName"):
         yield Problem(node, f"Logging Target protocol {protocol} needs FileName", "add <FileName>")
 
 
@@ -70,7 +71,7 @@ def two_purposes(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: give each its own file.
     """
     uses: dict[str, str] = {}
-    for purpose, file, text in _files(survey):
+    for purpose, file, text in sorted(_files(survey), key=lambda use: survey.order(use[1])):
         path = os.path.normpath(survey.root / text)
         other = uses.setdefault(path, purpose)
         if other != purpose:

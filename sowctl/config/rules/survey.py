@@ -176,6 +176,14 @@ class Survey:
             waiting.extend(reversed(node.children))
         return tuple(found)
 
+    def order(self, node: Node) -> int:
+        """The number of an element in document order."""
+        return self._order[id(node)]
+
+    @cached_property
+    def _order(self) -> dict[int, int]:
+        return {id(node): number for number, node in enumerate(self.tree)}
+
     @cached_property
     def whole(self) -> bool:
         """Whether what is absent is absent: no include missing, no section misspelled, and this is no lone section."""

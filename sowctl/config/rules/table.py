@@ -51,7 +51,7 @@ _XML: tuple[Rule, ...] = (
 
 _STRUCTURE: tuple[Rule, ...] = (
     Rule("S001", _E, "misplaced-element", "any element"),
-    Rule("S002", _E, "unknown-element", "any element", also=_W),
+    Rule("S002", _E, "unknown-element", "any element", (("Action", "actions.unknown_option"),), also=_W),
     Rule("S003", _E, "element-repeated", "any element"),
     Rule("S004", _E, "instance-name-missing", "Name"),
     Rule("S005", _E, "transport-name-missing", "Transports/Transport"),

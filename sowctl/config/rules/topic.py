@@ -28,7 +28,9 @@ def persistent_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a Topic with Name, MessageType and Key alone.
     Instead: add ``<FileName>./sow/%n.sow</FileName>``, or ``<Durability>transient</Durability>`` if the records may go.
     """
-    if _durability(node) == "persistent" and node.find("FileName") is None and not meant(node, "FileName"):
+    if _durability(node) == "persistent" and node.find("FileName") is None:
+        if meant(node, "FileName") or (node.find("Durability", "Duration") is None and meant(node, "Durability")):
+            return
         hint = "add <FileName>./sow/%n.sow</FileName>, or <Durability>transient</Durability>"
         yield Problem(node, "Durability is persistent but there is no FileName", hint)
 
@@ -66,7 +68,7 @@ def domain_without_key(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add the Key fields, or remove KeyDomain.
     """
     domain = node.find("KeyDomain")
-    if domain is not None and node.find("Key") is None:
+    if domain is not None and node.find("Key") is None and not meant(node, "Key"):
         yield Problem(domain, "KeyDomain needs at least one Key", "add <Key>, or remove KeyDomain")
 
 

@@ -46,7 +46,8 @@ def certificate_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add both paths.
     """
     kind = _type(node)
-    if kind in ("tcps", "amps-replication-secure") and not (node.find("Certificate") and node.find("PrivateKey")):
+    missing = [tag for tag in ("Certificate", "PrivateKey") if node.find(tag) is None]
+    if kind in ("tcps", "amps-replication-secure") and missing and not all(meant(node, tag) for tag in missing):
         yield Problem(node, f"{kind} needs Certificate and PrivateKey", "add the paths of both files")
 
 
@@ -57,7 +58,7 @@ def socket_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``<Type>amps-unix</Type>`` alone.
     Instead: add ``<FileName>/run/amps.sock</FileName>``.
     """
-    if _type(node) == "amps-unix" and node.find("FileName") is None:
+    if _type(node) == "amps-unix" and node.find("FileName") is None and not meant(node, "FileName"):
         yield Problem(node, "amps-unix needs FileName", "add the path of the socket")
 
 
@@ -68,10 +69,10 @@ def nothing_to_verify(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``<VerifyClient>True</VerifyClient>`` alone.
     Instead: add CAFile or CAPath.
     """
-    verify = node.find("VerifyClient")
-    wanted = verify is not None and verify.text.lower() in ("true", "enabled")
-    if verify is not None and wanted and node.find("CAFile", "CAPath") is None:
-        yield Problem(verify, "VerifyClient True needs CAFile or CAPath", "name the authorities")
+    wanted = (node.value("VerifyClient") or "").lower() in ("true", "enabled")
+    if wanted and node.find("CAFile", "CAPath") is None and not (meant(node, "CAFile") or meant(node, "CAPath")):
+        hint = "add <CAFile> or <CAPath> with the authorities that are trusted"
+        yield Problem(node, "VerifyClient True needs CAFile or CAPath", hint)
 
 
 def legacy_without_type(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -82,7 +83,8 @@ def legacy_without_type(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add MessageType, or use the protocol ``amps``.
     """
     protocol = node.value("Protocol")
-    if protocol in LEGACY and node.find("MessageType") is None and not _type(node).startswith("amps-replication"):
+    untyped = node.find("MessageType") is None and not meant(node, "MessageType")
+    if protocol in LEGACY and untyped and not _type(node).startswith("amps-replication"):
         yield Problem(node, f"Protocol {protocol} requires a MessageType", "add <MessageType>, or use Protocol amps")
 
 
@@ -106,7 +108,8 @@ def port_used_twice(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: give each its own port, or different hosts.
     """
     used: dict[str, list[tuple[str, str]]] = {}
-    for owner in (*survey.top.all("Admin"), *survey.nodes("Transport")):
+    sections = survey.top.all("Admin", "Transports")
+    for owner in (owner for part in sections for owner in ((part,) if part.tag == "Admin" else part.all("Transport"))):
         address = owner.find("InetAddr")
         if address is None or not address.text:
             continue
