@@ -150,8 +150,12 @@ def _padded(left: list[Item], right: list[Item]) -> list[tuple[Item | None, Item
 
 
 def _in_order(left: list[Item], right: list[Item]) -> list[tuple[Item | None, Item | None]]:
-    """Pairs along the longest common sequence; what was replaced in sequence."""
-    matcher = SequenceMatcher(None, [*map(fingerprint, left)], [*map(fingerprint, right)], autojunk=False)
+    """Pairs along a long common sequence; what was replaced in sequence. The same pairs in either direction."""
+    first, second = [*map(fingerprint, left)], [*map(fingerprint, right)]
+    if repr(second) < repr(first):
+        # The matcher may choose another common sequence for the reverse.
+        return [(a, b) for b, a in _in_order(right, left)]
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
     pairs: list[tuple[Item | None, Item | None]] = []
     for what, a, b, c, d in matcher.get_opcodes():
         if what != "equal":
