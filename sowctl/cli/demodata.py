@@ -49,6 +49,7 @@ CONFIG = """\
   </SOW>
   <TransactionLog>
     <JournalDirectory>journal</JournalDirectory>
+    <!-- sowctl: ignore B009 because one morning fits into a small file; a server wants 250MB to 2GB -->
     <JournalSize>10MB</JournalSize>
     <FlushInterval>100ms</FlushInterval>
     <Topic>
@@ -64,6 +65,24 @@ CONFIG = """\
       <MessageType>json</MessageType>
     </Topic>
   </TransactionLog>
+  <Actions>
+    <!-- A server removes what the history of customers no longer needs; sowctl only checks and shows actions. -->
+    <Action>
+      <On>
+        <Module>amps-action-on-schedule</Module>
+        <Options>
+          <Every>03:00</Every>
+          <Name>old journals</Name>
+        </Options>
+      </On>
+      <Do>
+        <Module>amps-action-do-remove-journal</Module>
+        <Options>
+          <Age>521w</Age>
+        </Options>
+      </Do>
+    </Action>
+  </Actions>
 </AMPSConfig>
 """
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
