@@ -99,7 +99,7 @@ def _codes(column: Column, size: int) -> Array:
         return np.zeros(size, np.int64)
     if column.kind is Kind.STRING:
         return column.data.astype(np.int64)
-    if column.kind is Kind.ROWS:
+    if column.kind is Kind.ROWS or column.texts:
         known: dict[Any, int] = {}
         texts = map(text_of, column.values())
         return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)

@@ -123,6 +123,8 @@ def width_bucket(number: int | float, low: int | float, high: int | float, count
     if number >= high:
         return buckets + 1 if buckets < U64_MAX else float(buckets)
     start, width = float(low), float(high) - float(low)
+    if not width:
+        return NAN
     position = (float(number) - start) * buckets / width
     return math.floor(position) + 1 if math.isfinite(position) else NAN
 

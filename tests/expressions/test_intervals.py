@@ -1,0 +1,133 @@
+"""What a sorted index may answer, and that it answers as the condition itself does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.expressions.compile import compile_filter
+from sowctl.expressions.context import Context
+from sowctl.expressions.environment import Environment
+from sowctl.expressions.intervals import EXACT, Bounds, alone, bounds_of, strings_of
+from sowctl.expressions.nodes import Node
+from sowctl.expressions.parse import parse_filter
+
+ENV = Environment(lambda: 0)
+
+
+def parsed(text: str) -> Node:
+    node = parse_filter(text)
+    assert node is not None
+    return node
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/a = 1", "/a"),
+        ("/a > 1 AND NOT /a LIKE 'x'", "/a"),
+        ("LENGTH(/a/b) + /a/b > 3", "/a/b"),
+        ("/a = /b", None),
+        ("/a[0] = /a", None),
+        ("1 = 1", None),
+        ("[t]./a = 1", None),
+        ("/a OF PREVIOUS = 1", None),
+        ("/a OF CURRENT = /a", None),
+    ],
+)
+def test_conditions_on_one_field(text: str, path: str | None) -> None:
+    field = alone(parsed(text))
+    assert (None if field is None else str(field.path)) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("/a = 5", Bounds(5, 5)),
+        ("/a = '5'", Bounds(5, 5)),
+        ("/a > -1.5", Bounds(low=-1.5, open_low=True)),
+        ("/a >= 5", Bounds(low=5)),
+        ("/a < 5", Bounds(high=5, open_high=True)),
+        ("/a <= '5.5'", Bounds(high=5.5)),
+        ("/a BETWEEN 1 AND '2'", Bounds(1, 2)),
+        ("/a BETWEEN 2 AND 1", Bounds(2, 1)),
+        ("/a <> 5", None),
+        ("/a NOT BETWEEN 1 AND 2", None),
+        ("/a BETWEEN 1 AND /b", None),
+        ("/a BETWEEN 'x' AND 2", None),
+        ("1 BETWEEN /a AND 2", None),
+        ("/a = 'x'", None),
+        ("/a = NAN", None),
+        ("/a = NULL", None),
+        ("/a = TRUE", None),
+        ("/a = /b", None),
+        ("/a + 1 = 5", None),
+        ("/a IS NULL", None),
+        (f"/a = {EXACT}", Bounds(EXACT, EXACT)),
+        (f"/a = {EXACT + 1}", None),
+        (f"/a < -{EXACT + 1}", None),
+    ],
+)
+def test_bounds(text: str, bounds: Bounds | None) -> None:
+    assert bounds_of(parsed(text)) == bounds
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("/a = 'x'", (b"x",)),
+        ("/a IN ('x', r'y', 'x')", (b"x", b"y")),
+        ("/a IN ('x', '5')", None),
+        ("/a IN ('x', ' 5 ')", None),
+        ("/a IN ('x', '')", None),
+        ("/a IN ('x', 5)", None),
+        ("/a IN ('x', /b)", None),
+        ("/a NOT IN ('x')", None),
+        ("/a <> 'x'", None),
+        ("/a > 'x'", None),
+        ("'x' IN (/a)", None),
+        ("/a LIKE 'x'", None),
+    ],
+)
+def test_strings(text: str, words: tuple[bytes, ...] | None) -> None:
+    assert strings_of(parsed(text)) == words
+
+
+NUMBERS = st.integers(-5, 5) | st.floats(-5, 5) | st.sampled_from([2**53 + 1, 2**64 - 1, -(2**63), 1e300])
+
+
+def matches(text: str, values: list[Any]) -> list[bool]:
+    program = compile_filter(text, Context.QUERY_FILTER)
+    found = program.matches([(value,) for value in values], ENV)
+    return [place in found for place in range(len(values))]
+
+
+@given(
+    st.sampled_from(["=", "<", "<=", ">", ">="]),
+    st.integers(-5, 5) | st.sampled_from([EXACT, 0.5, -1.5]),
+    st.lists(NUMBERS | st.none()),
+)
+def test_numbers_within_bounds_are_those_that_match(operator: str, number: int | float, values: list[Any]) -> None:
+    text = f"/a {operator} {number}"
+    bounds = bounds_of(parsed(text))
+    assert bounds is not None
+    assert matches(text, values) == [value is not None and within(value, bounds) for value in values]
+
+
+def within(value: int | float, bounds: Bounds) -> bool:
+    low, high, open_low, open_high = bounds
+    return (low is None or value > low or (value == low and not open_low)) and (
+        high is None or value < high or (value == high and not open_high)
+    )
+
+
+@given(st.lists(st.sampled_from(["x", "yy", "é", "X"]), min_size=1, max_size=3), st.lists(st.text(max_size=3)))
+def test_listed_strings_are_those_that_match(words: list[str], values: list[str]) -> None:
+    text = "/a IN (" + ", ".join(f"'{word}'" for word in words) + ")"
+    listed = strings_of(parsed(text))
+    assert listed is not None
+    values = [*values, *words]
+    assert matches(text, values) == [value.encode() in listed for value in values]
