@@ -20,6 +20,7 @@ from sowctl.journal.format import (
     INSERTED,
     NO_PUBLISHER,
     PUBLISH,
+    UNKEYED,
 )
 from sowctl.journal.group import Group
 from sowctl.store.codec import HEADER_SIZE, OVERHEAD, encode, encode_plain, has_payload
@@ -61,7 +62,7 @@ class Entries:
         """Forget all entries but these; the counts lose those that go."""
         chosen = set(indexes)
         for index, (status, _) in enumerate(zip(self.statuses, self.keys, strict=True)):
-            if index not in chosen:
+            if index not in chosen and status:
                 setattr(self.counts, status, getattr(self.counts, status) - 1)
         for name in _COLUMNS:
             column = getattr(self, name)
@@ -91,6 +92,8 @@ def settle(
 
     ``duplicates`` are places of messages that were published before.
     """
+    if preparer.topic.key_mode == "none":
+        return _logged(writer, preparer, ready, now, duplicates)
     chains = preparer.keys.chains
     if chains is None:
         return _settled(writer, preparer, ready, now, duplicates)
@@ -103,6 +106,32 @@ def settle(
             return entries, gone + refused
         # Others may have got the key of a message that is not written after all: once more without it.
         gone += [refusal for refusal in refused if refusal.index in linked]
+
+
+def _logged(
+    writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int, duplicates: set[int]
+) -> tuple[Entries, list[Refusal]]:
+    """The same for a topic without a SOW: there is no record that a message could meet."""
+    entries = Entries(writer, counts=TopicCounts(*writer.ref))
+    refused: list[Refusal] = []
+    keep = _not_older(writer, ready, now, refused)
+    times = _times(writer, ready, now)
+    if ready.deltas is not None and preparer.options.update_only:
+        gone = [index for index in keep if ready.deltas[index]]
+        reason = "SOW-PUB-018", "there is no record that it could update"
+        keep = _without(keep, ready, [Refusal(ready.places[index], *reason) for index in gone], refused)
+    fresh = [index for index in keep if ready.places[index] not in duplicates]
+    entries.counts.duplicates = len(keep) - len(fresh)
+    count = len(fresh)
+    entries.places, entries.statuses = [ready.places[index] for index in fresh], [""] * count
+    entries.payloads, entries.times = [ready.payloads[i] for i in fresh], [times[i] for i in fresh]
+    entries.keys = entries.checks = [bytes(8)] * count
+    entries.expirations = _expirations(preparer, ready, times, fresh, count == len(ready.places))
+    entries.flags = [UNKEYED] * count
+    if ready.correlation_ids is not None:
+        entries.correlation_ids = [ready.correlation_ids[index] for index in fresh]
+        entries.flags = [UNKEYED if text is None else UNKEYED | HAS_CORRELATION_ID for text in entries.correlation_ids]
+    return entries, refused
 
 
 def _settled(
@@ -370,6 +399,9 @@ def values_from(entries: Entries, txids: Sequence[int]) -> list[bytes]:
 def into_overlay(entries: Entries, txids: Sequence[int]) -> None:
     """Make acknowledged entries visible to the rest of the session."""
     writer = entries.writer
+    if writer.config.key_mode == "none":
+        writer.last_txid, writer.last_time = txids[-1], entries.times[-1]
+        return
     writer.overlay.put(entries.keys, values_from(entries, txids))
     writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
     if entries.chains is not None:

@@ -101,16 +101,25 @@ def _fill(row: TopicInfo, source: CurrentSource, path: Path, now: int, *, hides:
 
 
 def _log_only(instance: Instance) -> list[TopicInfo]:
-    """Topics that only the transaction log names, as literal names."""
+    """Topics that only the transaction log names: literally, or by a pattern that something was published under."""
     from sowctl.config.matching import is_pattern
+    from sowctl.engine.positions import open_log
+    from sowctl.journal.state import NO_TOPIC
 
     log = instance.log
     if log is None or instance.config is None:
         return []
+    try:
+        with open_log(instance) as journal:
+            known = journal.topics()
+    except SowError:
+        known = {}  # whoever reads the journal says what is wrong with it
+    refs = [(topic.name, topic.message_type) for topic in log.topics if not is_pattern(topic.name)]
     rows = []
-    for topic in log.topics:
-        if not is_pattern(topic.name) and not instance.config.find(topic.name, topic.message_type):
-            row = TopicInfo(topic.name, topic.message_type, "journal only", "no SOW")
-            row.journalled = True
+    for name, kind in dict.fromkeys(refs + sorted(ref for ref in known if log.covers(*ref))):
+        if not instance.config.find(name, kind):
+            state = known.get((name, kind), NO_TOPIC)
+            row = TopicInfo(name, kind, "journal only", "no SOW", journalled=True, last_txid=state.last_txid)
+            row.last_update = state.last_time or None
             rows.append(row)
     return rows

@@ -11,11 +11,11 @@ from sowctl.engine.positions import open_log
 from sowctl.errors import ConfigError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.identity.hashes import client_hash
-from sowctl.journal.format import DELETE, PUBLISH
+from sowctl.journal.format import DELETE, LOGICAL_TOPICS, PUBLISH, UNKEYED
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.journal.block import Entry, FileInfo
+    from sowctl.journal.block import Block, Entry, FileInfo
     from sowctl.messages.base import MessageType
 
 OPERATIONS = {PUBLISH: "publish", DELETE: "delete"}
@@ -23,7 +23,10 @@ OPERATIONS = {PUBLISH: "publish", DELETE: "delete"}
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries to show; None passes everything. Times in microseconds UTC, bounds inclusive."""
+    """Which entries to show; None passes everything. ``topic`` may be a logical one.
+
+    Times in microseconds UTC, bounds inclusive.
+    """
 
     topic: str | None = None
     message_type: str | None = None
@@ -90,11 +93,15 @@ class EntryRecord:
 
     @property
     def extra(self) -> dict[str, object]:
-        """Operation, client, sequence, the publisher's key."""
+        """Operation, client, sequence, the publisher's key, the logical topic; whether there is no key at all."""
         entry = self.entry
         row: dict[str, object] = {"operation": OPERATIONS.get(entry.operation, str(entry.operation))}
         if entry.user_key is not None:
             row["user_key"] = entry.user_key.decode("utf-8", "replace")
+        if entry.logical_topic is not None:
+            row["topic"] = entry.logical_topic.decode("utf-8", "replace")
+        if entry.flags & UNKEYED:
+            row["unkeyed"] = True
         if entry.publisher is not None:
             row["client"] = entry.client
             row["sequence"] = entry.sequence
@@ -132,7 +139,7 @@ def dump(
         for block in log.blocks(after=after, until=wanted.to_txid):
             if wanted.from_time is not None and block.header.latest < wanted.from_time:
                 continue
-            if wanted.topic is not None and all(name != wanted.topic for name, _ in block.topics):
+            if wanted.topic is not None and not _may_hold(block, wanted.topic):
                 continue
             held: list[EntryRecord] = []
             for entry in block.entries():
@@ -161,11 +168,20 @@ def _batch(instance: Instance, records: list[EntryRecord]) -> EntryBatch:
     return EntryBatch(topic, message_type, kind, records)
 
 
+def _may_hold(block: Block, topic: str) -> bool:
+    """Whether a block can have entries of a topic, or logical topic, of this name."""
+    return bool(block.header.flags & LOGICAL_TOPICS) or any(name == topic for name, _ in block.topics)
+
+
+def _logical(entry: Entry) -> str | None:
+    return None if entry.logical_topic is None else entry.logical_topic.decode("utf-8", "replace")
+
+
 def _passes(entry: Entry, wanted: EntryFilter, publisher: int | None) -> bool:
     return (
-        (wanted.topic is None or entry.topic[0] == wanted.topic)
+        (wanted.topic is None or entry.topic[0] == wanted.topic or _logical(entry) == wanted.topic)
         and (wanted.message_type is None or entry.topic[1] == wanted.message_type)
-        and (wanted.keys is None or int.from_bytes(entry.key, "big") in wanted.keys)
+        and (wanted.keys is None or (int.from_bytes(entry.key, "big") in wanted.keys and not entry.flags & UNKEYED))
         and (publisher is None or entry.publisher == publisher)
         and (wanted.from_time is None or entry.time >= wanted.from_time)
         and (wanted.to_time is None or entry.time <= wanted.to_time)

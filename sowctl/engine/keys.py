@@ -111,6 +111,8 @@ def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options
     Raises UsageError ``SOW-PUB-011`` for a given SOW key where the topic makes its own, ConfigError ``SOW-PUB-010`` for
     a key generator that is not there, ``SOW-PUB-023`` for one that needs a topic of its own.
     """
+    if topic.key_mode == "none":
+        return _no_keys(topic, options)
     if topic.key_mode == "user":
         return UserKeys(options.sow_key)
     if options.sow_key is not None:
@@ -133,3 +135,13 @@ def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options
             hint="define the topics that need chains by their own names, before the Pattern topic",
         )
     return maker
+
+
+def _no_keys(topic: TopicConfig, options: PublishOptions) -> KeyMaker:
+    from sowctl.engine.logonly import NoKeys
+
+    if options.sow_key is not None:
+        raise UsageError(
+            "SOW-PUB-024", f"topic {topic.name!r} has no SOW, so its messages have no keys", hint="leave --sow-key out"
+        )
+    return NoKeys()

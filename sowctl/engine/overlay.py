@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.journal.format import DELETE
+from sowctl.journal.format import DELETE, UNKEYED
 from sowctl.store.codec import TOMBSTONE, encode, encode_plain, stamps
 
 if TYPE_CHECKING:
@@ -100,12 +100,19 @@ def tombstone(key: bytes, check: bytes, txid: int, time: int) -> bytes:
 
 
 def values_of(
-    block: Block, topic: Topic, *, after: int = 0, until: int | None = None, at: int | None = None
+    block: Block,
+    topic: Topic,
+    *,
+    after: int = 0,
+    until: int | None = None,
+    at: int | None = None,
+    unkeyed: bool = False,
 ) -> tuple[list[bytes], list[bytes]]:
     """Keys and stored values of a block's entries of ``topic``, in txid order; a deletion is a tombstone value.
 
     Only entries with ``after < txid <= until`` and a time not above ``at``. Times never decrease within a topic, so
-    the entries that are left out at the end are its later ones.
+    the entries that are left out at the end are its later ones. What was published while the topic had no SOW has no
+    key, and is no record: it is left out unless ``unkeyed``.
     """
     index = block.topics.index(topic) if topic in block.topics else -1
     if index < 0:
@@ -120,6 +127,8 @@ def values_of(
     if at is not None and block.header.latest > at:
         chosen = [place for place in chosen if columns.times[place] <= at]
     places = list(chosen)
+    if not unkeyed and any(flag & UNKEYED for flag in set(columns.flags)):
+        places = [place for place in places if not columns.flags[place] & UNKEYED]
     raw_keys, raw_checks, payloads = bytes(columns.keys), bytes(columns.checks), block.payloads()
     keys = [raw_keys[8 * place : 8 * place + 8] for place in places]
     checks = [raw_checks[8 * place : 8 * place + 8] for place in places]

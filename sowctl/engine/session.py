@@ -19,6 +19,7 @@ from sowctl.errors import ConfigError, MissingError
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.journal.block import TopicState
     from sowctl.journal.group import Group
     from sowctl.journal.writer import JournalWriter
 
@@ -50,7 +51,9 @@ class WriteSession:
         ref = config.name, config.message_type
         found = self.topics.get(ref)
         if found is None:
-            if self.dry_run:
+            if config.key_mode == "none":
+                found = self._log_writer(config)
+            elif self.dry_run:
                 found = Rehearsal(self.instance, config)
             elif config.journalled:
                 with self.journal.lock():
@@ -116,9 +119,8 @@ class WriteSession:
         """Apply overlays that have grown large (``force``: all that hold anything). Locks must be held."""
         if not self._complete:
             return
-        for topic in sorted(self.topics.values(), key=lambda t: t.store.path):
-            if not topic.journalled or not topic.overlay.size:
-                continue
+        held = [topic for topic in self.topics.values() if topic.journalled and topic.overlay.size]
+        for topic in sorted(held, key=lambda t: t.store.path):
             if force or topic.is_full():
                 topic.renew(self.instance, self.journal)
                 topic.apply(self.journal.lineage, self.journal.last_txid)
@@ -137,6 +139,16 @@ class WriteSession:
                 topic.close()
         if self._journal is not None:
             self._journal.close()
+
+    def _log_writer(self, config: TopicConfig) -> TopicWriter:
+        from sowctl.engine.logonly import LogWriter
+
+        ref = config.name, config.message_type
+        if self.dry_run:
+            return LogWriter(config, recorded_state(self.instance, ref))
+        with self.journal.lock():
+            self._refresh()
+            return LogWriter(config, self.journal.topic_state(ref))
 
     def _opened(self, config: TopicConfig) -> TopicWriter | None:
         return self.topics.get((config.name, config.message_type))
@@ -166,6 +178,18 @@ def recorded_sequence(instance: Instance, publisher: int) -> int:
             return log.highest_sequence(publisher)
     except MissingError:
         return 0
+
+
+def recorded_state(instance: Instance, ref: tuple[str, str]) -> TopicState:
+    """What the journal knows of a topic, read without a lock."""
+    from sowctl.engine.positions import open_log
+    from sowctl.journal.state import NO_TOPIC
+
+    try:
+        with open_log(instance) as log:
+            return log.topic_state(ref)
+    except MissingError:
+        return NO_TOPIC
 
 
 def open_journal(instance: Instance) -> JournalWriter:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.matching import is_pattern, search_of
-from sowctl.config.model import Logical, OtherEntry, SowEntry, TopicConfig
+from sowctl.config.model import JournalTopic, Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -75,14 +75,19 @@ def find_topic(instance: Instance, text: str, message_type: str | None = None) -
 
 
 def find_publishable(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
-    """The topic that a publish to this name goes to. Raises as :func:`find_topic` does.
+    """The topic that a publish to this name goes to; one that only the transaction log names has no store and no keys.
+
+    Raises as :func:`find_topic` does.
 
     UsageError ``SOW-ENG-032`` for the Name of a Pattern topic that is none of its logical topics.
     """
     name, message_type = split_target(text, message_type)
     found = _exact(instance, name, message_type, logical=True)
     if found is None:
-        raise _missing(instance, name, message_type)
+        only = _journal_only(instance, name, message_type)
+        if only is None:
+            raise _missing(instance, name, message_type)
+        return only
     if found.pattern is None:
         return found
     if found.logical is None:
@@ -172,6 +177,27 @@ def in_journal(instance: Instance, ref: tuple[str, str]) -> bool:
         return journal.topic_state(ref).last_txid > 0
 
 
+def _journal_only(instance: Instance, name: str, message_type: str | None) -> TopicConfig | None:
+    """A topic without a SOW that the transaction log records (``semantics`` 11.32)."""
+    log, config = instance.log, instance.config
+    if log is None or config is None or not _can_be_stored(name):
+        return None
+    kinds = {topic.message_type for topic in log.topics if message_type in (None, topic.message_type)}
+    kinds = {kind for kind in kinds if log.covers(name, kind)}
+    if len(kinds) > 1:
+        forms = ", ".join(f"[{kind}].[{name}]" for kind in sorted(kinds))
+        raise UsageError(
+            "SOW-ENG-030",
+            f"the transaction log records {name!r} with several message types",
+            hint=f"write one of {forms}, or add --message-type",
+        )
+    if not kinds:
+        return None
+    from sowctl.engine.logonly import topic_of
+
+    return topic_of(log, config.document.top, name, kinds.pop())
+
+
 def _can_be_stored(name: str) -> bool:
     """Whether a record can carry this name."""
     try:
@@ -188,7 +214,13 @@ def _missing(instance: Instance, name: str, message_type: str | None = None) -> 
             hint="give -c CONFIG or a .sow file",
         )
     log = instance.log
-    if log is not None and any(topic.name == name for topic in log.topics):
+    kinds = {topic.message_type for topic in log.topics} if log is not None else set()
+    if log is not None and any(
+        message_type in (None, kind)
+        and log.covers(name, kind)
+        and (JournalTopic(name, kind, log.place) in log.topics or in_journal(instance, (name, kind)))
+        for kind in kinds
+    ):
         return MissingError(
             "SOW-ENG-016",
             f"topic {name!r} is only in the transaction log: it has no SOW",

@@ -48,6 +48,8 @@ HAS_USER_KEY = 1
 HAS_CORRELATION_ID = 2
 HAS_LOGICAL_TOPIC = 4
 INSERTED = 32
+UNKEYED = 64
+"""An entry of a topic without a SOW: key and check word are zeros and mean nothing."""
 
 NO_PUBLISHER = 0xFFFF
 MAX_COUNT = 1 << 20

@@ -34,7 +34,7 @@ class Record(Protocol):
     @property
     def extra(self) -> Mapping[str, Any] | None:
         """More metadata: ``client``, ``sequence``, ``operation``; ``user_key``, the key that its publisher chose;
-        ``topic``, where that is another one than the batch's."""
+        ``topic``, where that is another one than the batch's; ``unkeyed`` where there is no key."""
         ...
 
 
@@ -84,7 +84,7 @@ METADATA = (
     "correlation_id",
 )
 """The metadata that every envelope has, in its order."""
-_REPLACING = ("user_key", "topic")
+_REPLACING = ("user_key", "topic", "unkeyed")
 MORE_METADATA = ("client", "sequence", "operation", "until", "lossy")
 """Metadata that an envelope has only where a record has it; the last two are of versions."""
 
@@ -99,7 +99,7 @@ def metadata(batch: Batch, record: Record) -> dict[str, Any]:
     row: dict[str, Any] = {
         "topic": extra.get("topic") or batch.topic,
         "message_type": batch.message_type,
-        "sow_key": extra.get("user_key") or str(record.sow_key),
+        "sow_key": None if extra.get("unkeyed") else extra.get("user_key") or str(record.sow_key),
         "timestamp": format_time(record.timestamp),
         "expiration": format_time(record.expiration) if record.expiration else None,
         "txid": record.txid,

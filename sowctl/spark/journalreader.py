@@ -189,7 +189,7 @@ class _Batches:
 
         found = np.zeros(len(block), bool)
         for topic in filter(self.wants, block.topics):
-            keys, values = values_of(block, topic)
+            keys, values = values_of(block, topic, unkeyed=True)
             published = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE]
             if not published:
                 continue

@@ -20,7 +20,7 @@ from sowctl.engine.history import Retention
 from sowctl.engine.overlay import tombstone
 from sowctl.engine.timeline import extend, retention, value_of
 from sowctl.errors import DamageError, StorageError
-from sowctl.journal.format import DELETE
+from sowctl.journal.format import DELETE, UNKEYED
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.store.codec import encode, encode_plain
