@@ -20,7 +20,7 @@ from sowctl.engine.positions import open_log, refuse_unlogged_past
 from sowctl.engine.sources import CurrentSource, Pairs, Source, open_current, open_file
 from sowctl.engine.timeline import extend, retention, version_of
 from sowctl.errors import MissingError, RefusedError
-from sowctl.journal.format import INSERTED
+from sowctl.journal.format import INSERTED, UNKEYED
 from sowctl.store.codec import expiration_of, stamps
 from sowctl.values.times import format_time
 
@@ -223,7 +223,7 @@ def _pieced(
     provable = max(log.before(ref).last_time, current.meta.removal_mark if expires(topic.expiration) else 0)
     for block in log.blocks(topic=ref):
         for entry in block.entries():
-            if entry.topic == ref and entry.key not in touched:
+            if entry.topic == ref and entry.key not in touched and not entry.flags & UNKEYED:
                 touched.add(entry.key)
                 if not entry.flags & INSERTED:
                     provable = max(provable, entry.time)
