@@ -22,7 +22,7 @@ from sowctl.engine.overlay import Overlay, values_of
 from sowctl.engine.positions import definition_of
 from sowctl.engine.timeline import extend, retention, value_of
 from sowctl.identity.bookmarks import parse_bookmark
-from sowctl.journal.format import PUBLISH
+from sowctl.journal.format import PUBLISH, UNKEYED
 from sowctl.store.codec import encode_plain, stamps
 from sowctl.store.replace import Builder, build
 from sowctl.values.times import parse_time
@@ -277,6 +277,9 @@ class _LastPerKey:
         if span.at is not None and block.header.latest > span.at:
             within = columns.times <= span.at
             chosen = within if chosen is None else chosen & within
+        if (columns.flags & UNKEYED).any():
+            keyed = (columns.flags & UNKEYED) == 0
+            chosen = keyed if chosen is None else chosen & keyed
         keys, operations, times, lengths = columns.keys, columns.operations, columns.times, columns.lengths
         if chosen is not None:
             txids, keys, operations = txids[chosen], keys[chosen], operations[chosen]
