@@ -20,7 +20,7 @@ from sowctl.engine.history import Retention
 from sowctl.engine.overlay import tombstone
 from sowctl.engine.timeline import extend, retention, value_of
 from sowctl.errors import DamageError, StorageError
-from sowctl.journal.format import DELETE
+from sowctl.journal.format import DELETE, UNKEYED
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.store.codec import encode, encode_plain
@@ -190,6 +190,9 @@ def _columns(block: Block, ref: tuple[str, str], plan: Fold) -> pyarrow.RecordBa
         chosen = (txids <= plan.until) if chosen is None else chosen & (txids <= plan.until)
     if plan.at is not None and block.header.latest > plan.at:
         chosen = (columns.times <= plan.at) if chosen is None else chosen & (columns.times <= plan.at)
+    if (columns.flags & UNKEYED).any():
+        keyed = (columns.flags & UNKEYED) == 0
+        chosen = keyed if chosen is None else chosen & keyed
     offsets = np.zeros(len(block) + 1, dtype=np.int64)
     columns.lengths.cumsum(dtype=np.int64, out=offsets[1:])
     raw = pa.py_buffer(block.payload_bytes())
