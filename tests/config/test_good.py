@@ -1,0 +1,26 @@
+"""Configurations that use every section in legal, if odd, spellings: no error, and they load, print and load again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sowctl.config import show
+from sowctl.config.difference import equal
+from sowctl.config.instance import load_instance
+from sowctl.config.load import load
+from sowctl.config.validate import validate
+
+GOOD = sorted((Path(__file__).parent / "good").glob("*.xml"))
+VARIABLES = {"TN": "t", "DATA_DIR": "/d"}
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_nothing_stops_an_instance(path: Path, tmp_path: Path) -> None:
+    assert validate(path, environment=VARIABLES) == []
+    assert load_instance(path, environment=VARIABLES).name
+    item = show.typed(load(path, environment=VARIABLES))
+    again = tmp_path / "again.xml"
+    again.write_text("\n".join(show.as_xml(item)), encoding="utf-8")
+    assert equal(item, show.typed(load(again, environment=VARIABLES)))
