@@ -17,6 +17,7 @@ from sowctl.engine.damage import naming_replay
 from sowctl.engine.history import Version, as_of
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.positions import open_log, refuse_unlogged_past
+from sowctl.engine.recovery import reaches, recovery_start
 from sowctl.engine.sources import CurrentSource, Pairs, Source, open_current, open_file
 from sowctl.engine.timeline import extend, retention, version_of
 from sowctl.errors import MissingError, RefusedError
@@ -175,8 +176,9 @@ def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
             except RefusedError as error:
                 why = "the journal does not hold what was published before the topic was journalled"
                 raise _too_early(topic, max(settled, current.meta.removal_mark), why) from error
-            if log.covers((topic.name, topic.message_type)):
-                return _folded(instance, topic, log, at)
+            start = 0 if topic.file is not None else recovery_start(topic, log, instance)
+            if reaches(topic, log, start):
+                return _folded(instance, topic, log, at, start)
             return _pieced(instance, topic, log, at, current, stack)
 
 
@@ -197,8 +199,8 @@ def open_file_at(instance: Instance, path: Path, at: int) -> Source:
     )
 
 
-def _folded(instance: Instance, topic: TopicConfig, log: Journal, at: int) -> Source:
-    """The journal's entries up to ``at``, as a store in a temporary directory."""
+def _folded(instance: Instance, topic: TopicConfig, log: Journal, at: int, after: int = 0) -> Source:
+    """The journal's entries behind ``after`` and up to ``at``, as a store in a temporary directory."""
     import tempfile
 
     from sowctl.engine.rebuild import rebuild
@@ -207,7 +209,7 @@ def _folded(instance: Instance, topic: TopicConfig, log: Journal, at: int) -> So
         place = tempfile.TemporaryDirectory(prefix="sowctl-")
         stack.callback(place.cleanup)
         path = Path(place.name) / "then.sow"
-        rebuild(instance, log, [replace(topic, file=path)], at=at)
+        rebuild(instance, log, [replace(topic, file=path)], after={(topic.name, topic.message_type): after}, at=at)
         base = open_file(instance, path)
         stack.callback(base.close)
         return CurrentSource(stack.pop_all(), base.snapshot, None, topic, at)

@@ -21,11 +21,9 @@ from sowctl.engine.history import Retention
 from sowctl.engine.overlay import Overlay, values_of
 from sowctl.engine.positions import definition_of
 from sowctl.engine.timeline import extend, retention, value_of
-from sowctl.identity.bookmarks import parse_bookmark
 from sowctl.journal.format import PUBLISH, UNKEYED
 from sowctl.store.codec import encode_plain, stamps
 from sowctl.store.replace import Builder, build
-from sowctl.values.times import parse_time
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -89,32 +87,6 @@ def rebuild(
         start = (after or {}).get((topic.name, topic.message_type), 0)
         done.append(assemble(instance, log, topic, Range(start, end, at), writer=writer))
     return done
-
-
-def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
-    """The txid behind which a missing store begins: its RecoveryPoint (``semantics`` 1.6)."""
-    point = topic.recovery_point.strip()
-    if point.lower() == "epoch":
-        return 0
-    if point.lower() == "now":
-        return log.last_txid()
-    ref = topic.name, topic.message_type
-    if "|" in point:
-        wanted = parse_bookmark(point)
-        for block in log.blocks(topic=ref):
-            for entry in block.entries():
-                if (entry.publisher, entry.sequence) == (wanted.publisher, wanted.sequence):
-                    return entry.txid
-        return log.last_txid()
-    since = parse_time(point, instance.clock)
-    last = 0
-    for block in log.blocks(topic=ref):
-        if block.header.latest < since:
-            last = block.last_txid
-            continue
-        before = [entry.txid for entry in block.entries() if entry.topic == ref and entry.time < since]
-        return max([last, *before])
-    return last
 
 
 Fill = Callable[["Builder"], tuple[int, int, int]]

@@ -229,7 +229,8 @@ def _rebuilt(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
     """The path of a store for a topic that has none: built in a temporary directory, which goes when reading ends."""
     import tempfile
 
-    from sowctl.engine.rebuild import rebuild, recovery_start
+    from sowctl.engine.rebuild import rebuild
+    from sowctl.engine.recovery import reaches, recovery_start
     from sowctl.journal.reader import Journal
 
     ref = topic.name, topic.message_type
@@ -240,13 +241,14 @@ def _rebuilt(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
     with open_log(instance) as log:
         if log.topic_state(ref).last_txid == 0:
             raise no_store(topic)
-        if topic.durability == "persistent" and not log.covers(ref):
+        start = recovery_start(topic, log, instance)
+        if topic.durability == "persistent" and not reaches(topic, log, start):
             raise not_covered(topic, log.first_txid)
         if topic.file is not None:
             instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
         place = tempfile.TemporaryDirectory(prefix="sowctl-")
         stack.callback(place.cleanup)
         moved = replace(topic, file=Path(place.name) / "rebuilt.sow")
-        rebuild(instance, log, [moved], after={ref: recovery_start(topic, log, instance)})
+        rebuild(instance, log, [moved], after={ref: start})
         assert moved.file is not None
         return moved.file

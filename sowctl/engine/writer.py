@@ -241,12 +241,13 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
             if not config.file.exists():  # else another process was faster, and its store is as good
                 raise
         return
-    from sowctl.engine.rebuild import rebuild, recovery_start
+    from sowctl.engine.rebuild import rebuild
+    from sowctl.engine.recovery import reaches, recovery_start
 
     with open_log(instance) as log:
-        if config.durability == "persistent" and not log.covers(ref):
-            raise not_covered(config, log.first_txid)
         start = recovery_start(config, log, instance)
+        if config.durability == "persistent" and not reaches(config, log, start):
+            raise not_covered(config, log.first_txid)
         if config.durability == "persistent":
             instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
         rebuild(instance, log, [config], after={ref: start})

@@ -1,0 +1,65 @@
+"""Where recovery begins: the RecoveryPoint of a topic whose store is missing, or that has none (``semantics`` 1.6).
+
+Readers and writers ask alike, so that both see the same records. ``replay`` begins at the log's beginning instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
+from sowctl.values.times import parse_time
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+
+
+def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
+    """The txid behind which the store of a topic begins: 0 for all of the log, its last for nothing.
+
+    A bookmark begins behind its entry; an unknown one at the log's end (``semantics`` 4.6), and somebody is told so. A
+    timestamp begins with the first entry that is not older.
+    """
+    point = topic.recovery_point.strip()
+    if point.lower() == "epoch":
+        return 0
+    if point.lower() == "now":
+        return log.last_txid()
+    if "|" in point or point == "0":
+        return _behind(parse_bookmark(point), topic, log, instance)
+    return _since(parse_time(point, instance.clock), topic, log)
+
+
+def reaches(topic: TopicConfig, log: Journal, start: int) -> bool:
+    """Whether the journals hold all entries of a topic behind ``start``."""
+    return log.before((topic.name, topic.message_type)).last_txid <= start
+
+
+def _behind(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instance) -> int:
+    if wanted == EPOCH:
+        return 0
+    if wanted == NOW:
+        return log.last_txid()
+    for block in log.blocks():
+        if all(row.hash != wanted.publisher for row in block.map.publishers):
+            continue
+        for entry in block.entries():
+            if (entry.publisher, entry.sequence) == (wanted.publisher, wanted.sequence):
+                return entry.txid
+    instance.notify(f"the RecoveryPoint {wanted} of topic {topic.name!r} is not in the journals: it recovers nothing")
+    return log.last_txid()
+
+
+def _since(since: int, topic: TopicConfig, log: Journal) -> int:
+    ref = topic.name, topic.message_type
+    gone = log.before(ref)
+    last = gone.last_txid if gone.last_time < since else 0
+    for block in log.blocks(topic=ref):
+        if block.header.latest < since:
+            last = block.last_txid
+            continue
+        before = [entry.txid for entry in block.entries() if entry.topic == ref and entry.time < since]
+        return max([last, *before])
+    return last
