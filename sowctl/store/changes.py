@@ -25,26 +25,30 @@ SHARE = 4
 _HEAD = Struct("<16s16s")
 _CRC = Struct("<I")
 _NUMBER = Struct(">Q")
+_START = crc32(b"changes")
+"""What checksums begin with, so that a page of the list that stands where records belong is not taken for sound ones."""
 
 
 def encode_entry(number: int, before: int, after: int, keys: bytes) -> tuple[bytes, bytes]:
-    """Key and value of an entry: digests before and after, the keys (8 bytes each) end to end, a CRC-32 over all."""
+    """Key and value of an entry: digests before and after, the keys (8 bytes each) end to end, a checksum over all."""
     key = _NUMBER.pack(number)
     body = _HEAD.pack(before.to_bytes(16, "little"), after.to_bytes(16, "little")) + keys
-    return key, body + _CRC.pack(crc32(body, crc32(key)))
+    return key, body + _CRC.pack(_checksum(key, body))
 
 
 def decode_entry(key: bytes, value: bytes) -> tuple[int, int, bytes] | None:
     """``(before, after, keys)`` of an entry; None for a damaged one."""
     size = len(value) - _HEAD.size - _CRC.size
-    if (
-        size < 0
-        or size % KEY_SIZE
-        or crc32(value[: -_CRC.size], crc32(key)) != _CRC.unpack_from(value, len(value) - 4)[0]
-    ):
+    if size < 0 or size % KEY_SIZE:
+        return None
+    if _checksum(key, value[: -_CRC.size]) != _CRC.unpack_from(value, len(value) - _CRC.size)[0]:
         return None
     before, after = _HEAD.unpack_from(value)
     return int.from_bytes(before, "little"), int.from_bytes(after, "little"), value[_HEAD.size : -_CRC.size]
+
+
+def _checksum(key: bytes, body: bytes) -> int:
+    return crc32(body, crc32(key, _START))
 
 
 def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, records: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.store import changes
+from sowctl.store import changes, codec
 from sowctl.store.check import check_store
 from sowctl.store.env import Store, WriteTxn
 from sowctl.store.replace import build
@@ -158,3 +158,11 @@ def test_every_difference_is_listed(
                     differing = {key for key in earlier.keys() | records.keys() if earlier.get(key) != records.get(key)}
                     assert listed is not None
                     assert differing <= listed
+
+
+def test_an_entry_is_not_a_record() -> None:
+    """Pages of a damaged file may stand in each other's place, and the keys of both are as long."""
+    for keys in (b"", key_of(0), key_of(0) + key_of(1)):
+        key, value = changes.encode_entry(1, 2, 3, keys)
+        assert changes.decode_entry(key, value) == (2, 3, keys)
+        assert codec.verify([key], [value]) == [0]
