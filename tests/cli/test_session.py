@@ -192,9 +192,10 @@ def test_snapshots_are_stores_without_a_configuration(shop: Cli) -> None:
     assert shop("query", "orders").status == 4
 
 
-def test_at_needs_a_time(shop: Cli) -> None:
+def test_at_takes_a_bare_number_for_a_txid(shop: Cli) -> None:
+    assert len(shop("query", "orders", "--at", "3").out.splitlines()) == 3
     refused = shop("query", "orders", "--at", "1000")
-    assert refused.status == 2
+    assert refused.status == 10
     assert "1000s" in refused.err
 
 
