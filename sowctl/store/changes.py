@@ -26,7 +26,7 @@ _HEAD = Struct("<16s16s")
 _CRC = Struct("<I")
 _NUMBER = Struct(">Q")
 _START = crc32(b"changes")
-"""What checksums begin with, so that a page of the list that stands where records belong is not taken for sound ones."""
+"""What checksums begin with, so that its pages where records belong are not taken for sound ones."""
 
 
 def encode_entry(number: int, before: int, after: int, keys: bytes) -> tuple[bytes, bytes]:
