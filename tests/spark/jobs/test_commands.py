@@ -87,7 +87,8 @@ def test_statuses_of_one_process_each(
         ("rebuild --until 5", 2),
         ("snapshot orders --output sow", 8),
         ("snapshot orders --at 2020-01-01T00:00:00Z --output x", 0),
-        ("snapshot orders --at 5 --output y", 2),
+        ("snapshot orders --at 99999 --output y", 10),
+        ("snapshot orders --at nonsense --output y", 2),
         ("view orders --output z", 2),
         ("export --from 5 --output z", 2),
         ("export orders --output z --conf nonsense", 2),
@@ -97,6 +98,19 @@ def test_statuses_of_one_process_each(
         status, _, said = call(f"sowctl pipeline {line}")
         assert status == expected, (line, said)
         assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("at", ["5", "3000", "EPOCH", "0|1|", "2026-01-05T10:00:00Z"])
+def test_a_snapshot_is_of_the_same_moment_as_a_query(
+    spark: SparkSession, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    place = here(demo, tmp_path, monkeypatch)
+    status, _, said = call(f"sowctl pipeline snapshot orders --at '{at}' --output then --output-format ndjson")
+    assert status == 0, said
+    status, wanted, said = call(f"sowctl query orders --at '{at}' --format ndjson")
+    assert status == 0, said
+    found = [line for file in sorted((place / "then").glob("part-*")) for line in file.read_bytes().splitlines()]
+    assert sorted(found) == sorted(wanted.splitlines())
 
 
 def environment() -> dict[str, str]:
