@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sowctl.engine.memos import LEAST, Memos, open_memos
@@ -55,7 +56,7 @@ class Found:
         source: CurrentSource,
         memos: Memos,
         matcher: Matcher,
-        places: list[int] | None,
+        places: p.Places | None,
         steps: Sequence[Taken],
         residual: Sequence[str],
         *,
@@ -67,12 +68,17 @@ class Found:
         self.residual = residual
         self._memos = memos
         self._matcher = matcher
-        self._places = places
+        self._left = places
+
+    @cached_property
+    def _places(self) -> list[int] | None:
+        """In order, which a mere count does without."""
+        return None if self._left is None else p.ascending(self._left)
 
     @property
     def candidates(self) -> int:
         """How many records a query for all that match reads."""
-        left = self._memos.records if self._places is None else len(self._places)
+        left = self._memos.records if self._left is None else len(self._left)
         return left + len(self._memos.changed)
 
     def matching(self, size: int) -> Iterator[Pairs]:
@@ -87,17 +93,17 @@ class Found:
         """How many records match, where that needs no reading of all of them; else None."""
         if self.residual or self.source.hides:
             return None
-        if self._places is None:
+        if self._left is None:
             return self.source.visible_records()
-        unchanged = len(self._places)
+        unchanged = len(self._left)
         if self._memos.changed:
-            unchanged = sum(key not in self._memos.changed for key in self._memos.keys(self._places))
+            unchanged = sum(key not in self._memos.changed for key in self._memos.keys(p.listed(self._left)))
         return unchanged + len(self._changed())
 
     def first(self, key: OrderKey, wanted: int) -> Pairs | None:
         """Records among which are the first ``wanted`` by ``key``, ties and all; None where indexes cannot tell."""
         column = self._memos.columns.get(order_slot(key))
-        if column is None or self.residual or (self._places is not None and len(self._places) <= wanted):
+        if column is None or self.residual or (self._left is not None and len(self._left) <= wanted):
             return None
         changed = self._changed()
         if not column.numeric and _holds_number(self._matcher, key, changed):
@@ -152,7 +158,7 @@ class Found:
 
     def columns(self, slots: Sequence[Slot]) -> Columns | None:
         """The same on columns, where there are enough records for that: columns by slot, txids, times."""
-        left = self._memos.records if self._places is None else len(self._places)
+        left = self._memos.records if self._left is None else len(self._left)
         numpy = p.numpy_for(left * _GAIN)
         memos = [self._memos.columns.get(slot) for slot in slots]
         if numpy is None or self.residual or self.source.hides or self._memos.changed:
@@ -317,7 +323,7 @@ def _found(
     for _, _, more in hits[1:]:
         places = more.among(places)
     steps = [Taken(text, count) for count, text, _ in hits]
-    return Found(source, memos, matcher, p.ascending(places), steps, residual, ranked=ranked)
+    return Found(source, memos, matcher, places, steps, residual, ranked=ranked)
 
 
 __all__ = ["Found", "Taken", "find"]
