@@ -6,6 +6,7 @@ it models, :mod:`sowctl.config.validate` shows them all. Ruled by ``sow-config(5
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
@@ -13,12 +14,16 @@ from sowctl.config.document import Node
 from sowctl.config.elements.element import Element, walk
 from sowctl.config.kinds import CONTAINERS, KINDS, Wrong, out_of_bounds, read_value, rule_of
 from sowctl.config.problems import at_node
-from sowctl.findings import Finding, Level
+from sowctl.findings import Finding, Level, Place
 
 DeepCheck = Callable[[Node, Element], Iterator[Finding]]
-TOLERATED = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin"})
+TOLERATED = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin", "BatchSize"})
 """Undocumented names that running instances are known to carry."""
-_HINTS = {"LeaseTimeout": "LeasePeriod is the documented name"}
+_PIECE = r"(?s)<!--.*?-->|<\?.*?\?>|(</[^>]*>)|(<[^!](?:[^\"'>]|\"[^\"]*\"|'[^']*')*>)|(<!\[CDATA\[.*?\]\]>|[^<\s]+)|<"
+_HINTS = {
+    "LeaseTimeout": "LeasePeriod is the documented name",
+    "BatchSize": "it is a parameter of the client's sow command",
+}
 _RAISED = {"S044": "a smaller value counts as 10MB"}
 """Bounds to which a value is raised: a warning, with the hint."""
 _INTERVALS = frozenset({"interval", "expiration", "expiration:queue"})
@@ -70,7 +75,22 @@ def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Fin
             yield at_node(below.missing, node, f"{_named(node)} needs {_article(below.tag)}", f"add <{below.tag}>")
     if node.text and row.kind == "section":
         text = node.text.split("\n", 1)[0][:40]
-        yield at_node("X011", node, f"stray text {text!r} inside {node.tag}", level=Level.WARNING)
+        yield at_node("X011", node, f"stray text {text!r} inside {node.tag}", level=Level.WARNING, place=_stray(node))
+
+
+def _stray(node: Node) -> Place:
+    """The place of the first text between the children of a section, which should have none."""
+    depth = 0
+    for match in re.compile(_PIECE).finditer(node.source.text, max(node.inner, 0)):
+        if match[1]:
+            depth -= 1
+        elif match[2]:
+            depth += not match[2].endswith("/>")
+        elif match[3] and depth == 0:
+            return node.source.place(match.start(), node.place.element)
+        if depth < 0:
+            break
+    return node.place
 
 
 def _value(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
@@ -94,11 +114,13 @@ def _value(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding
 
 
 def _size(node: Node, row: Element) -> Iterator[Finding]:
+    odd = odd_interval(node.text) if row.kind in _INTERVALS else None
     wrong = out_of_bounds(row, node.text)
-    if wrong is not None and row.bounds is not None:
+    # What has no unit may be in range.
+    if wrong is not None and row.bounds is not None and odd is None:
         level = Level.WARNING if row.bounds in _RAISED else Level.ERROR
         yield at_node(row.bounds, node, f"{node.tag}: {wrong}", _RAISED.get(row.bounds), level=level)
-    if row.kind in _INTERVALS and (odd := odd_interval(node.text)) is not None:
+    if odd is not None:
         yield at_node("S026", node, f"{node.tag}: {odd[0]}", odd[1], level=Level.WARNING)
 
 

@@ -178,7 +178,7 @@ def _grouping(node: Node) -> Iterator[Finding]:
     error = _attempt(node.text, "grouping")[1]
     if error is None:
         return
-    if _attempt(node.text, "expression")[1] is None:
+    if None in (_attempt(node.text, "expression")[1], _attempt(node.text, "projection")[1]):
         message = f"grouping field {node.text!r} is not a plain source field"
         yield at_node("F035", node, message, "project the expression in a view below and group by its field")
     else:

@@ -235,11 +235,15 @@ def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
             continue
         topic, transport = options.find("Topic"), options.find("Transport")
         needed = module.text.endswith("-sow") or module.text in _OF_ENTRIES
-        needed = needed and topic is not None and _fixed(topic.text, survey)
-        if topic is not None and needed and not survey.named(topic.text, options.value("MessageType")):
+        kind = options.value("MessageType")
+        known = kind is None or survey.typed(kind)
+        if topic is not None and known and _fixed(topic.text, survey) and not survey.named(topic.text, kind):
             message = f"action refers to undefined Topic '{topic.text}'"
-            level = Level.ERROR if module.text.endswith("-sow") else Level.WARNING
-            yield Problem(topic, message, "define it in SOW", level=level)
+            if needed:
+                level = Level.ERROR if module.text.endswith("-sow") else Level.WARNING
+                yield Problem(topic, message, "define it in SOW", level=level)
+            elif module.text in _OF_MESSAGES and not _heard_of(topic.text, kind, survey):
+                yield Problem(topic, message, "write the name as it is defined, or ignore this where it is ad hoc")
         if transport is not None and "{{" not in transport.text and transport.text not in transports:
             message = f"action refers to undefined Transport '{transport.text}'"
             yield Problem(transport, message, "name a Transport")
@@ -255,6 +259,23 @@ _OF_ENTRIES = frozenset(
     }
 )
 """Modules whose topic is an entry of SOW to be of any use."""
+_OF_MESSAGES = frozenset(
+    {
+        "amps-action-on-publish-message",
+        "amps-action-on-deliver-message",
+        "amps-action-on-subscribe",
+        "amps-action-on-unsubscribe",
+        "amps-action-do-publish-message",
+    }
+)
+"""Modules whose topic may be one that nothing defines."""
+
+
+def _heard_of(name: str, kind: str | None, survey: Survey) -> bool:
+    """Whether something but an entry of SOW knows a topic: the journal, a Pattern, or the server itself."""
+    patterns = (entry.node.value("Pattern") for entry in survey.entries if entry.kind == "Topic")
+    server = name.startswith("/AMPS/")
+    return server or survey.journalled(name, kind) or any(survey.search(found, name) for found in patterns if found)
 
 
 def _fixed(name: str, survey: Survey) -> bool:

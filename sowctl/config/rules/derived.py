@@ -310,7 +310,7 @@ def index_not_projected(node: Node, survey: Survey) -> Iterator[Problem]:
             projected.add(str(path))
     for index in node.all("HashIndex"):
         for key in index.all("Key"):
-            if projected and key.text not in projected:
+            if projected and key.text.startswith("/") and key.text not in projected:
                 hint = f"the view has {', '.join(sorted(projected))}"
                 yield Problem(key, f"HashIndex names {key.text}, which the view does not project", hint)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import TYPE_MODULES, Survey
+from sowctl.config.rules.survey import BUILT_IN_TYPES, TYPE_MODULES, Survey
 from sowctl.config.spelling import nearest
 
 PROTOCOLS = frozenset({"amps", "json", "websocket", "fix-session", "fix", "nvfix", "soap", "xml"})
@@ -54,14 +54,25 @@ def other_types(node: Node, survey: Survey) -> Iterator[Problem]:
     for destination in survey.nodes("Destination"):
         for topic in destination.all("Topic"):
             yield from _unknown_type(topic.find("MessageType"), survey)
-    for message_type in survey.nodes("MessageType"):
-        for part in message_type.all("MessageType"):
-            yield from _unknown_type(part, survey)
+    yield from _parts(survey)
     for action in survey.nodes("Action"):
         for step in action.all("On", "If", "Do"):
             for option in (option for options in step.all("Options") for option in options.all("MessageType")):
                 if "{{" not in option.text:
                     yield from _unknown_type(option, survey)
+
+
+def _parts(survey: Survey) -> Iterator[Problem]:
+    """The parts of composite types: what they name must be built in or defined before them."""
+    before = set(BUILT_IN_TYPES)
+    for message_type in survey.nodes("MessageType"):
+        for part in message_type.all("MessageType"):
+            if part.text in survey.types and part.text not in before:
+                message = f"message type '{part.text}' is neither built in nor defined before this one"
+                yield Problem(part, message, f"move the definition of {part.text} up")
+            else:
+                yield from _unknown_type(part, survey)
+        before.add(message_type.value("Name") or "")
 
 
 def _modules_used(survey: Survey) -> Iterator[tuple[Node, frozenset[str]]]:
@@ -76,6 +87,8 @@ def _modules_used(survey: Survey) -> Iterator[tuple[Node, frozenset[str]]]:
             yield from ((module, frozenset()) for module in section.all("Module"))
     for message_type in survey.nodes("MessageType"):
         yield from ((module, TYPE_MODULES) for module in message_type.all("Module"))
+    for protocol in survey.nodes("Protocol"):
+        yield from ((module, PROTOCOLS) for module in protocol.all("Module"))
     for function in survey.nodes("Function"):
         yield from ((module, frozenset()) for module in function.all("Module"))
     for destination in survey.nodes("Destination"):
@@ -151,6 +164,6 @@ def duplicate_names(node: Node, survey: Survey) -> Iterator[Problem]:
             if name and subject == "Function":
                 # Names of functions are written in any letter case.
                 name = name.upper()
-            if name and first.setdefault(name, other) is not other:
+            if name and first.setdefault(name, other) is not other and not survey.again(other):
                 message = f"duplicate {subject} name '{name}' (first at {first[name].place})"
                 yield Problem(other, message, "rename one of them")

@@ -106,6 +106,20 @@ class Survey:
         """All ``tag`` elements of all ``section`` elements at the top."""
         return (node for part in self.top.all(section) for node in part.all(tag))
 
+    def again(self, node: Node) -> bool:
+        """Whether this stands in a section that is there a second time (S003), whose content may be there twice."""
+        return id(node) in self._again
+
+    @cached_property
+    def _again(self) -> frozenset[int]:
+        seen: set[str] = set()
+        found: list[Node] = []
+        for section in self.top.children:
+            tag = "SOW" if section.tag == "TopicMetaData" else section.tag
+            found.extend((section, *section.children) if tag in seen else ())
+            seen.add(tag)
+        return frozenset(map(id, found))
+
     def entry(self, node: Node) -> Entry:
         """The entry of a node."""
         return self._by_node[id(node)]
@@ -230,12 +244,12 @@ class Survey:
         return all(entry.name for entry in self.entries)
 
     def readable(self, pattern: str) -> bool:
-        """Whether this topic pattern and those of the journal can all be used; where not, S063 tells."""
-        return not self.regex_topics or (self._journal_readable and _usable(pattern))
+        """Whether this topic pattern and those of the journal can all be used; where not, S063 or S065 tells."""
+        return self._journal_readable and (not self.regex_topics or _usable(pattern))
 
     @cached_property
     def _journal_readable(self) -> bool:
-        return all(_usable(name) for name, _ in self.journal)
+        return all(name and (not self.regex_topics or _usable(name)) for name, _ in self.journal)
 
     def search(self, pattern: str, name: str) -> bool:
         """Whether a Pattern matches a topic name; it is a pattern whatever RegexTopicSupport says."""

@@ -9,7 +9,7 @@ from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Entry, Survey
+from sowctl.config.rules.survey import QUEUES, Entry, Survey
 from sowctl.config.spelling import meant
 from sowctl.values.units import parse_interval
 
@@ -114,9 +114,16 @@ def defined_twice(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: two Topics ``orders`` of type json.
     Instead: rename one; another message type makes another topic.
     """
-    first: dict[tuple[str, str], Entry] = {}
+    seen: dict[tuple[str, str], dict[str, Entry]] = {}
     for entry in survey.entries:
-        if entry.name and entry.type and (other := first.setdefault((entry.name, entry.type), entry)) is not entry:
+        if not entry.name or not entry.type or survey.again(entry.node):
+            continue
+        # A queue with the name of a Topic is what R029 tells.
+        kind = "queue" if entry.kind in QUEUES else entry.kind
+        kinds = seen.setdefault((entry.name, entry.type), {})
+        other = next((kinds[had] for had in kinds if {had, kind} != {"queue", "Topic"}), None)
+        kinds.setdefault(kind, entry)
+        if other is not None:
             message = f"'{entry.name}' of type {entry.type} is defined twice (first at {other.node.place})"
             yield Problem(entry.node, message, "rename or remove one of them")
 
@@ -134,7 +141,9 @@ def shared_file(node: Node, survey: Survey) -> Iterator[Problem]:
         if entry.kind != "Topic" or file is None or not file.text or _durability(entry.node) != "persistent":
             continue
         path = os.path.normpath(survey.root / file_of(file.text, entry.name, entry.type))
-        if (other := first.setdefault(path, entry)) is not entry:
+        other = first.setdefault(path, entry)
+        # One topic that is defined twice (R020) has one file.
+        if (other.name, other.type) != (entry.name, entry.type):
             message = f"FileName '{file.text}' is shared by '{other.name}' and '{entry.name}'"
             yield Problem(file, message, "use %n in FileName, or give each topic its own file")
 

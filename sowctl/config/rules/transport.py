@@ -111,7 +111,7 @@ def port_used_twice(node: Node, survey: Survey) -> Iterator[Problem]:
     sections = survey.top.all("Admin", "Transports")
     for owner in (owner for part in sections for owner in ((part,) if part.tag == "Admin" else part.all("Transport"))):
         address = owner.find("InetAddr")
-        if address is None or not address.text:
+        if address is None or not address.text or survey.again(owner):
             continue
         host, _, port = address.text.rpartition(":")
         name = owner.value("Name") or owner.tag

@@ -12,7 +12,7 @@ PAGES: dict[str, str] = {
     "S002": """What: an element that is not known in this place.
 
         Why: mostly a misspelling; what it should say does not happen. Names that are not documented but occur in
-        running instances (LeaseTimeout, ReuseAddr, AccessControlAllowOrigin) are a warning.
+        running instances (LeaseTimeout, ReuseAddr, AccessControlAllowOrigin, BatchSize) are a warning.
         Example: ``<Filename>`` for ``<FileName>``; names are case-sensitive.
         Instead: write the name that the message suggests, or remove the element.
         """,
