@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sowctl.engine.keys import without_keys
 from sowctl.engine.prepare import Prepared, Preparer
 from sowctl.engine.rehearsal import Rehearsal
 from sowctl.values.fields import Refusal
@@ -36,9 +37,12 @@ class MessageKey:
 
 
 class KeyTeller:
-    """Tells the keys of messages of one topic. Raises what :class:`~sowctl.engine.prepare.Preparer` raises."""
+    """Tells the keys of messages of one topic. Raises what :class:`~sowctl.engine.prepare.Preparer` raises, and
+    UsageError ``SOW-PUB-024`` for a topic without a SOW."""
 
     def __init__(self, instance: Instance, topic: TopicConfig, options: PublishOptions) -> None:
+        if topic.key_mode == "none":
+            raise without_keys(topic)
         self._preparer = Preparer(instance, topic, options)
         named = None if topic.shares_domain else topic.logical_name
         self._domain = named or (None if topic.key_mode == "user" else topic.key_domain)

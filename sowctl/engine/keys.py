@@ -141,7 +141,12 @@ def _no_keys(topic: TopicConfig, options: PublishOptions) -> KeyMaker:
     from sowctl.engine.logonly import NoKeys
 
     if options.sow_key is not None:
-        raise UsageError(
-            "SOW-PUB-024", f"topic {topic.name!r} has no SOW, so its messages have no keys", hint="leave --sow-key out"
-        )
+        raise without_keys(topic, hint="leave --sow-key out")
     return NoKeys()
+
+
+def without_keys(topic: TopicConfig, hint: str | None = None) -> UsageError:
+    """The error where a key is meant of a topic that only the transaction log names."""
+    return UsageError(
+        "SOW-PUB-024", f"topic {topic.name!r} has no SOW, so its messages have no keys", hint=hint, topic=topic.name
+    )

@@ -49,7 +49,7 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
     if exact is None or exact.logical is not None:
         if ("/" in text or text.endswith(".sow")) and path.is_file():
             return [Target(path=path)]
-        if text.endswith(".sow") and "/" in text and exact is None:
+        if text.endswith(".sow") and exact is None and not _in_names(instance, name, message_type):
             raise MissingError("SOW-ENG-013", "there is no such file", place=text)
     if exact is not None:
         return [Target(topic=exact)]
@@ -156,6 +156,12 @@ def _matching(instance: Instance, pattern: str, message_type: str | None) -> Ite
             yield topic
         elif topic.pattern is not None and _has_records(instance, topic):
             yield replace(topic, logical=Logical(pattern, regex=True))
+
+
+def _in_names(instance: Instance, pattern: str, message_type: str | None) -> bool:
+    """Whether a regular expression matches the name of a topic of its own."""
+    matches = search_of(pattern) if is_pattern(pattern) else pattern.__eq__
+    return any(matches(topic.name) for topic in instance.topics if message_type in (None, topic.message_type))
 
 
 def _has_records(instance: Instance, topic: TopicConfig) -> bool:

@@ -19,15 +19,17 @@ from sowctl.engine.history import Version, prune
 from sowctl.engine.lifetime import expires
 from sowctl.engine.overlay import values_of
 from sowctl.engine.positions import open_log
-from sowctl.engine.reading import key_of, key_of_fields, open_now
+from sowctl.engine.reading import key_of, key_of_fields, keys_of, open_now
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.timeline import retention, value_of, version_of
 from sowctl.errors import MissingError, UsageError
 from sowctl.identity.bookmarks import Bookmark
+from sowctl.journal.format import UNKEYED
 from sowctl.store.codec import TOMBSTONE, expiration_of
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.targets import Target
     from sowctl.journal.block import Entry
@@ -92,10 +94,15 @@ class VersionBatch:
     of_payload: Callable[[bytes], bytes]
     records: Sequence[VersionRecord]
     shown: tuple[str, ...] | None = None
+    members_of: Callable[[bytes], bytes] | None = None
 
     def view(self, payload: bytes) -> bytes:
         """One line of JSON for a payload; a deletion has no members."""
         return self.of_payload(payload) if payload else b"{}"
+
+    def members_view(self, payload: bytes) -> bytes:
+        """A JSON object with what columns show."""
+        return (self.members_of or self.of_payload)(payload) if payload else b"{}"
 
 
 def versions(
@@ -120,7 +127,9 @@ def versions(
             missing.append(text)
         else:
             records += chosen
-    return VersionBatch(topic, message_type, instance.type_of(message_type).view, records), missing
+    kind = instance.type_of(message_type)
+    batch = VersionBatch(topic, message_type, kind.view, records, members_of=getattr(kind, "members_view", None))
+    return batch, missing
 
 
 _Answer = tuple[str, str, dict[bytes, list[VersionRecord]], list[list[bytes]]]
@@ -163,8 +172,10 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
     topic = target.topic
     if topic is None or not topic.journalled:
         name = topic.name if topic is not None else str(target.path)
-        raise MissingError("SOW-QRY-021", f"no journal records {name!r}", hint="leave --journal out")
-    named = [_keys(text, (topic.key_mode, topic.key_domain, len(topic.keys)), fields) for text in texts]
+        keeps = topic is None or topic.history is not None
+        hint = "leave --journal out" if keeps else "it keeps no history either: query shows its present records"
+        raise MissingError("SOW-QRY-021", f"no journal records {name!r}", hint=hint)
+    named = [_named(topic, text, fields) for text in texts]
     wanted = {key for keys in named for key in keys}
     ref = topic.name, topic.message_type
     entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
@@ -175,13 +186,35 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
             raw = bytes(block.columns().keys)
             if not any(key in raw for key in wanted):
                 continue
-            rows = zip(*values_of(block, ref), (one for one in block.entries() if one.topic == ref), strict=True)
+            keys, values = values_of(block, ref, unkeyed=True)
+            rows = zip(keys, values, (one for one in block.entries() if one.topic == ref), strict=True)
             for key, value, entry in rows:
-                if key in wanted:
+                if key in wanted and not entry.flags & UNKEYED and _is_meant(topic, entry):
                     entries.setdefault(key, []).append((value, entry))
     hides = expires(topic.expiration)
     found = {key: list(_logged(key, rows, instance.now, hides=hides)) for key, rows in entries.items()}
     return topic.name, topic.message_type, found, named
+
+
+def _named(topic: TopicConfig, text: str, fields: bool) -> list[bytes]:
+    """The keys that a text may mean in a topic, or in the logical topic that is meant of one."""
+    domain = topic.key_domain
+    if topic.pattern is not None:
+        from sowctl.engine.logical import domain_of
+
+        if topic.key_mode == "user" and not fields:
+            return keys_of([text], topic)
+        if fields or topic.logical_name is not None:
+            domain = domain_of(topic)
+        elif not topic.shares_domain:
+            return [key_of(text, topic.key_mode)]
+    return _keys(text, (topic.key_mode, domain, len(topic.keys)), fields)
+
+
+def _is_meant(topic: TopicConfig, entry: Entry) -> bool:
+    if topic.logical is None:
+        return True
+    return entry.logical_topic is not None and topic.logical.takes(entry.logical_topic.decode("utf-8", "replace"))
 
 
 def _logged(key: bytes, rows: Sequence[tuple[bytes, Entry]], now: int, *, hides: bool) -> Iterator[VersionRecord]:

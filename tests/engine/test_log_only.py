@@ -9,12 +9,14 @@ import pytest
 from sowctl.engine.info import info
 from sowctl.engine.intake import Listed
 from sowctl.engine.journals import EntryFilter, dump
+from sowctl.engine.keying import KeyTeller
 from sowctl.engine.options import PublishOptions, ReplayOptions
 from sowctl.engine.positions import open_log
 from sowctl.engine.publish import publish
 from sowctl.engine.replay import replay
 from sowctl.engine.reports import PublishReport
-from sowctl.engine.targets import resolve
+from sowctl.engine.targets import find_publishable, resolve
+from sowctl.engine.versions import versions
 from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.journal.block import Entry
 from sowctl.journal.format import UNKEYED
@@ -113,6 +115,12 @@ def test_messages_have_no_keys(lab: Lab) -> None:
     assert caught.value.code == "SOW-PUB-024"
 
 
+def test_there_is_no_key_to_ask_for(lab: Lab) -> None:
+    with pytest.raises(UsageError) as caught:
+        KeyTeller(lab.open(), find_publishable(lab.open(), "events"), PublishOptions())
+    assert caught.value.code == "SOW-PUB-024"
+
+
 def test_a_dry_run_leaves_nothing(lab: Lab) -> None:
     assert _publish(lab, "events", message(id=1), dry_run=True).published == 1
     assert not lab.journals()
@@ -153,3 +161,5 @@ def test_a_sow_that_comes_later_holds_what_comes_after_it(make_lab) -> None:  # 
     assert replay(later.open(), [later.open().topics[1]], ReplayOptions())[0].records == 1
     assert later.digest("events") == digest
     assert later.query("events", at=later.clock.at) == [message(id=1, n=1)]
+    batch, missing = versions(later.open(), resolve(later.open(), "events")[0], ["1", "0"], journal=True)
+    assert ([record.payload.decode() for record in batch.records], missing) == ([message(id=1, n=1)], ["0"])

@@ -20,6 +20,7 @@ from sowctl.engine.query import query
 from sowctl.engine.replay import ReplayOptions, replay
 from sowctl.engine.snapshot import snapshot_file
 from sowctl.engine.targets import find_publishable, resolve
+from sowctl.engine.versions import versions
 from sowctl.errors import ConfigError, InputError, MissingError, UsageError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.journal.format import DELETE
@@ -211,6 +212,44 @@ def test_the_past_of_a_logical_topic(make_lab) -> None:  # type: ignore[no-untyp
     at = lab.clock.at - 5 * SECOND
     assert lab.query("/a", at=at) == [message(id=1, n=1)]
     assert lab.query("/b", at=at) == []
+
+
+def test_journals_tell_what_a_logical_topic_was(make_lab) -> None:  # type: ignore[no-untyped-def]
+    lab = make_lab(config_xml(*KINDS["journalled"]))
+    for number in range(3):
+        lab.publish("/a", message(id=1, n=number))
+    lab.publish("/b", message(id=1, n=9))
+
+    def told(target: str, *keys: str, **how: bool) -> list[str]:
+        batch, _ = versions(lab.open(), resolve(lab.open(), target)[0], keys, journal=True, **how)
+        return [record.payload.decode() for record in batch.records]
+
+    expected = [message(id=1, n=number) for number in range(3)]
+    key = str(lab.records("/a")[0].sow_key)
+    assert told("/a", "1", fields=True) == told("/a", "1") == told("/a", key) == told("all", key) == expected
+    assert told("/b", "1") == [message(id=1, n=9)]
+    assert told("/b", key) == []
+    with pytest.raises(UsageError) as caught:
+        told("all", "1", fields=True)
+    assert caught.value.code == "SOW-ENG-032"
+
+
+def test_journals_tell_what_publishers_filed_under_a_key(make_lab) -> None:  # type: ignore[no-untyped-def]
+    lab = make_lab(config_xml(topic_xml("all", PATTERN, key=None), ("all",)))
+    lab.publish("/a", message(x=1), sow_key="K")
+    lab.publish("/b", message(x=2), sow_key="K")
+    batch, missing = versions(lab.open(), resolve(lab.open(), "/b")[0], ["K", "L"], journal=True)
+    assert [record.payload.decode() for record in batch.records] == [message(x=2)]
+    assert missing == ["L"]
+
+
+def test_a_file_that_is_not_there_is_no_expression(lab: Lab) -> None:
+    lab.publish("/a", message(id=1))
+    for name in ("part.sow", "sow/part.sow"):
+        with pytest.raises(MissingError) as caught:
+            resolve(lab.open(), name)
+        assert caught.value.code == "SOW-ENG-013"
+    assert resolve(lab.open(), "a..sow|all")[0].topic is not None
 
 
 def test_expiry_is_that_of_the_file(make_lab) -> None:  # type: ignore[no-untyped-def]
