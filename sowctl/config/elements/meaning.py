@@ -65,14 +65,14 @@ _LINES = """
 + Modules/Module: one library
 + Module/Name: the name that others refer to
 . Library: the file of the library
-+ Modules/Module/Options: texts for the module; read for key generators
++ Modules/Module/Options: texts for the module; read for key generators and VALUE_LOOKUP
 . Options: texts for the module, whatever it wants
-. UserDefinedFunctions: functions that modules add to expressions
-. Function: one function; expressions that call it are checked by its name
-. Function/Name: its name in expressions, in any letter case
-. Function/Module: the module that has it
-. Symbol: its name in the library
-. ParameterCount: how many arguments it takes; any number where absent
++ UserDefinedFunctions: functions that modules add to expressions
++ Function: one function; an installed Python package stands in for it
++ Function/Name: its name in expressions, in any letter case
++ Function/Module: the module that has it
++ Symbol: its name in the module
++ ParameterCount: how many arguments it takes; any number where absent
 . Authentication: who may log on
 . Entitlement: who may do what
 . Module: the name of a module
@@ -120,7 +120,7 @@ _LINES = """
 + SOW/Topic/MessageType: the type of its messages
 + Topic/Key: a field of the key, in order; without any, publishers send keys
 + KeyDomain: topics of one domain have equal keys for equal values
-+ KeyGenerator: a module that makes the keys
++ KeyGenerator: a module that makes the keys; one is built in, an installed Python package stands in for others
 + KeyGenerator/Module: its name
 + KeyGenerator/Options: what it wants to know
 + Topic/FileName: the store; %n stands for name and message type
@@ -129,9 +129,9 @@ _LINES = """
 + Topic/Expiration: how long records live after their last update
 + SlabSize: the largest payload is 64 bytes less
 . InitialSlabCount: how many slabs a server begins with
-. Topic/HashIndex: fields that filters compare for equality
-. Topic/HashIndex/Key: a field of the index
-. Topic/Index: a field whose values are held ready
++ Topic/HashIndex: fields that filters compare for equality; each gets a memo index
++ Topic/HashIndex/Key: a field of the index
++ Topic/Index: a field whose values are held ready in a memo index
 . ExpectedKeyCountHint: how many keys there will be, about
 + History: versions that are no longer current are kept
 + Window: how long they are kept
@@ -144,20 +144,21 @@ _LINES = """
 + RecordSize: times IncrementSize, the SlabSize of old
 + InitialSize: divided by IncrementSize, the InitialSlabCount of old
 + IncrementSize: records of a step of growth of old
-. View: a topic made from others: joined, grouped, aggregated
-. View/Name: its name
-. View/MessageType: the type of its messages; not binary, protobuf, struct, composite-global
-. View/UnderlyingTopic: the topic it reads, defined above it, or Join elements
-. Join: a field of one topic = a field of another, compared as texts
-. Projection: the fields of its messages
-. Projection/Field: expression AS /path, or a field that keeps its path
-. Grouping: one message per distinct values of these fields
-. Grouping/Field: a plain field of a source
++ View: a topic made from others: joined, grouped, aggregated; computed by pipeline view
++ View/Name: its name
++ View/MessageType: the type of its messages; not binary, protobuf, struct, composite-global
++ View/UnderlyingTopic: the topic it reads, defined above it, or Join elements
++ Join: a field of one topic = a field of another, compared as texts
++ Projection: the fields of its messages
++ Projection/Field: expression AS /path, or a field that keeps its path
++ Grouping: one message per distinct values of these fields
++ Grouping/Field: a plain field of a source
 . Conflation: whether updates that come together are computed once
++ View/Filter: only messages for which this is true
 . Filter: only messages for which this is true
 . HashIndex: fields that filters compare for equality
 . HashIndex/Key: a field of the index
-. JoinNullEquivalency: whether NULL and empty join each other
++ JoinNullEquivalency: whether NULL and empty join each other
 . View/FileName: unused
 . ConflatedTopic: a copy of a topic that changes once per interval
 . ConflatedTopic/Name: its name; a label where the source has a Pattern

@@ -48,3 +48,16 @@ def struct_without_fields(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     if _module(node) == "struct" and node.find("Field") is None and not meant(node, "Field"):
         yield Problem(node, "struct message type needs at least one Field", "add <Field>/name = code</Field>")
+
+
+def equals_sign(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the fields of a fix or nvfix message type end with the equals sign.
+
+    Why: the equals sign ends the tags, so no message could be read.
+    Example: ``<FieldSeparator>61</FieldSeparator>``.
+    Instead: choose a byte that occurs in neither tags nor values, such as 1.
+    """
+    separator = node.find("FieldSeparator")
+    fields = survey.types.get(_module(node), "") in ("fix", "nvfix")
+    if separator is not None and fields and separator.text.isdecimal() and int(separator.text[:9]) == ord("="):
+        yield Problem(separator, "FieldSeparator is the equals sign, which ends the tags", "choose another byte")

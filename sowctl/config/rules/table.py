@@ -76,7 +76,7 @@ _STRUCTURE: tuple[Rule, ...] = (
     Rule("S025", _E, "not-an-expiration", "Expiration"),
     Rule("S026", _E, "not-an-interval", "any interval", (("Action", "actions.intervals"),), also=_W),
     Rule("S027", _E, "not-a-size", "any size"),
-    Rule("S028", _E, "not-a-count", "any count"),
+    Rule("S028", _E, "not-a-count", "any count", (("MessageType", "messagetypes.equals_sign"),)),
     Rule("S029", _E, "not-a-switch", "any switch"),
     Rule("S030", _E, "history-incomplete", "SOW/Topic/History"),
     Rule("S031", _E, "hash-index-empty", "HashIndex"),

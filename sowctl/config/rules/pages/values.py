@@ -55,7 +55,7 @@ PAGES: dict[str, str] = {
 
         Why: it counts something.
         Example: ``<MaxBacklog>many</MaxBacklog>``.
-        Instead: ``5000`` or ``5k``; for a separator the code of its byte, such as ``59``.
+        Instead: ``5000`` or ``5k``; for a separator the code of its byte, such as ``59``, never 61 (=).
         """,
     "S029": """What: a value is not a switch.
 
