@@ -156,11 +156,13 @@ def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
     """
     now = instance.now
     if topic.history is not None:
-        at = at or now - topic.history.window_us
-        if at < now - topic.history.window_us:
-            open_current(instance, topic, now=now).close()
+        base = open_current(instance, topic, now=now)
+        # what was removed at a later clock stays outside the window when the clock is set back
+        oldest = max(now, base.meta.removal_mark) - topic.history.window_us
+        if 0 < at < min(oldest, now):
+            base.close()
             return Nothing(topic.name, topic.message_type)
-        return VersionsSource(open_current(instance, topic, now=now), topic, at)
+        return VersionsSource(base, topic, at or oldest)
     current = open_current(instance, topic, now=min(at, now))
     with ExitStack() as stack:
         stack.callback(current.close)

@@ -58,6 +58,8 @@ class Examination:
 
     def _absent(self, target: Target) -> Iterator[Finding]:
         topic = target.topic
+        if topic is not None and topic.durability == "transient":
+            return  # it has no store to miss: every command makes it from the journal
         name = topic.name if topic is not None else str(target.path)
         self._missed.append(f"{name}: no store")
         if topic is not None and topic.journalled and self._has_entries(topic):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from sowctl.store.codec import DIGEST_MODULUS
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.journal.block import TopicState
 
 
 def info(instance: Instance, targets: Sequence[Target] | None = None) -> list[TopicInfo]:
@@ -61,11 +62,11 @@ def _topic(instance: Instance, topic: TopicConfig) -> TopicInfo:
         row.expiration = f"{topic.expiration.interval_us / 1e6:g}s"
     if topic.history is not None:
         row.history = f"window {topic.history.window_us / 1e6:g}s, granularity {topic.history.granularity_us / 1e6:g}s"
-    if topic.file is None:
-        row.state = "transient"
-        return row
-    if not topic.file.exists():
-        row.state = "no store"
+    if topic.file is None or not topic.file.exists():
+        row.state = "transient" if topic.file is None else "no store"
+        state = _journal_topics(instance).get((topic.name, topic.message_type)) if topic.journalled else None
+        if state is not None:
+            row.last_txid, row.last_update = state.last_txid, state.last_time or None
         return row
     try:
         source = open_current(instance, topic)
@@ -103,17 +104,12 @@ def _fill(row: TopicInfo, source: CurrentSource, path: Path, now: int, *, hides:
 def _log_only(instance: Instance) -> list[TopicInfo]:
     """Topics that only the transaction log names: literally, or by a pattern that something was published under."""
     from sowctl.config.matching import is_pattern
-    from sowctl.engine.positions import open_log
     from sowctl.journal.state import NO_TOPIC
 
     log = instance.log
     if log is None or instance.config is None:
         return []
-    try:
-        with open_log(instance) as journal:
-            known = journal.topics()
-    except SowError:
-        known = {}  # whoever reads the journal says what is wrong with it
+    known = _journal_topics(instance)
     refs = [(topic.name, topic.message_type) for topic in log.topics if not is_pattern(topic.name)]
     rows = []
     for name, kind in dict.fromkeys(refs + sorted(ref for ref in known if log.covers(*ref))):
@@ -123,3 +119,19 @@ def _log_only(instance: Instance) -> list[TopicInfo]:
             row.last_update = state.last_time or None
             rows.append(row)
     return rows
+
+
+def _journal_topics(instance: Instance) -> Mapping[tuple[str, str], TopicState]:
+    """What the journal says of every topic; nothing where it cannot be read: whoever reads it says what is wrong."""
+    from sowctl.engine.positions import open_log
+    from sowctl.journal.reader import Journal
+
+    if instance.log is None or instance.config is None:
+        return {}
+    if not Journal.exists(instance.log.directory, instance.config.name):
+        return {}
+    try:
+        with open_log(instance) as journal:
+            return journal.topics()
+    except SowError:
+        return {}

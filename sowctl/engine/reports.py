@@ -80,13 +80,15 @@ class DeleteReport:
 
 @dataclass(slots=True)
 class ExpireReport:
-    """One topic of an expire: how many records had expired at ``now`` (microseconds), and whether they were removed."""
+    """One topic of an expire: how many records had expired at ``now`` (microseconds), and whether they were removed;
+    ``versions`` counts those that were outside the window of the topic's history."""
 
     topic: str
     message_type: str
     expired: int
     now: int
     dry_run: bool = False
+    versions: int = 0
 
 
 @dataclass(slots=True)

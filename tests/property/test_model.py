@@ -330,13 +330,23 @@ class Topic(RuleBasedStateMachine):
         fields = self.rules.decode(record.payload)
         return tuple(str(fields[name]) for name in self.rules.keys)
 
-    @precondition(lambda self: self.rules.hides and self.model.writes)
+    @precondition(lambda self: (self.rules.hides or self.rules.history) and self.model.writes)
     @rule()
     def expire(self) -> None:
-        self.lab.open().topic("t").expire()
-        self.written()
-        if not self.rules.transient:
-            assert self.lab.open().topic("t").info().expired == 0
+        """Records that are over, or versions outside the window: either way it does not matter to any later reader."""
+        foreseen = self.lab.open().topic("t").expire(dry_run=True)
+        done = self.lab.open().topic("t").expire()
+        assert (done.expired, done.versions) == (foreseen.expired, foreseen.versions)
+        self.instants.append(self.lab.clock.at)
+        self.removed = self.lab.clock.at
+        if self.rules.transient:
+            assert (done.expired, done.versions) == (0, 0)
+        elif self.store.exists():
+            row = self.lab.open().topic("t").info()
+            assert row.expired == 0
+            if self.rules.history:
+                held = sum(len(versions) for versions in self.model.versions(self.lab.clock.at).values())
+                assert row.versions + row.records == held
 
     @rule(seconds=st.sampled_from([0.000001, 1, 4, 11, 25, 70, 400]))
     def wait(self, seconds: float) -> None:

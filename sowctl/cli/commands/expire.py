@@ -21,8 +21,9 @@ def run(
 ) -> int:
     """Remove the records whose lifetime is over at the clock (--now).
 
-    Such records are invisible already; this gives their room back. Nothing is journalled, because what has expired
-    follows from stamp and clock.
+    Such records are invisible already; this gives their room back. So it does with versions of topics with History
+    that have not been current for longer than the window. Nothing is journalled, because what is over follows from
+    stamps and clock.
     """
     from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.reporting import show_report
