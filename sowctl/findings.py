@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+
+from sowctl.plain import dataclass
 
 
 class Level(IntEnum):

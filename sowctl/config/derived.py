@@ -6,7 +6,6 @@ expressions are kept as written; ``validate`` judges them. Ruled by ``sow-config
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from sowctl.config.document import Node
@@ -14,6 +13,7 @@ from sowctl.config.elements.element import Element
 from sowctl.config.elements.sow import CONFLATED_TOPIC, VIEW
 from sowctl.config.model import OtherEntry
 from sowctl.config.reading import get, hash_indexes, microseconds, name_of, texts_of
+from sowctl.plain import dataclass
 from sowctl.values.paths import Path as FieldPath
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sowctl.findings import Place
+from sowctl.plain import dataclass
 
 SPACE = " \t\r\n"
 """White space as XML counts it; a no-break space is a character like any other."""

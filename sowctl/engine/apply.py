@@ -6,12 +6,12 @@ preprocessing, enrichment or merging was to be done stands in the journal alread
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.history import Retention
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.timeline import extend, value_of, version_of
+from sowctl.plain import dataclass
 from sowctl.store.codec import expiration_of, history_key_of, stamps
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ store holds depend on the entries alone, never on when somebody looked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from sowctl.plain import dataclass
 from sowctl.values.times import Micros
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from sowctl.plain import dataclass
 
 OnError = Literal["stop", "skip", "abort"]
 DeltaNull = Literal["ignore", "set"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
+from sowctl.plain import dataclass
 from sowctl.store.env import Store
 from sowctl.store.meta import Definition, StoreMeta
 

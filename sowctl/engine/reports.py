@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from sowctl.plain import dataclass, field
 
 
 @dataclass(slots=True)
@@ -15,6 +15,7 @@ class TopicCounts:
     updated: int = 0
     unchanged: int = 0
     duplicates: int = 0
+    journalled: int = 0
 
 
 @dataclass(slots=True)
@@ -32,9 +33,10 @@ class Rejected:
 @dataclass(slots=True)
 class PublishReport:
     """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
-    (``updated``), or with the bytes that were there (``unchanged``, logged all the same); ``duplicates`` had a sequence
-    number that was seen before and were not written. ``durable``: everything counted is on disk; ``end`` is the input
-    offset behind the last acknowledged message; txids are of this run, 0 for none."""
+    (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
+    (``journalled``); ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
+    everything counted is on disk; ``end`` is the input offset behind the last acknowledged message; txids are of this
+    run, 0 for none."""
 
     topics: list[TopicCounts] = field(default_factory=list)
     messages: int = 0
@@ -53,6 +55,7 @@ class PublishReport:
     end: int = 0
     last_line: int = 0
     seconds: float = 0.0
+    journalled: int = 0
 
 
 @dataclass(slots=True)

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import JournalTopic, Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.errors import MissingError, UsageError
+from sowctl.plain import dataclass
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 MAX_LOGICAL = 4096
 """Bytes of the name of a logical topic, at most."""
+WITHOUT_SOW = "SOW-ENG-016"
+"""The code of the error for a topic that only the transaction log names."""
 _TYPED = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
@@ -164,6 +167,17 @@ def _in_names(instance: Instance, pattern: str, message_type: str | None) -> boo
     return any(matches(topic.name) for topic in instance.topics if message_type in (None, topic.message_type))
 
 
+def with_records(instance: Instance, targets: Sequence[Target]) -> Sequence[Target]:
+    """Of several targets those that there is something to read of; all where that is none, or where they are one.
+
+    So a topic that nothing was published to yet does not spoil what is asked of all topics of a pattern.
+    """
+    if len(targets) < 2:
+        return targets
+    found = [t for t in targets if t.topic is None or t.topic.file is None or _has_records(instance, t.topic)]
+    return found or targets
+
+
 def _has_records(instance: Instance, topic: TopicConfig) -> bool:
     """Whether there is anything to read a topic from."""
     if topic.file is not None and topic.file.exists():
@@ -228,7 +242,7 @@ def _missing(instance: Instance, name: str, message_type: str | None = None) -> 
         for kind in kinds
     ):
         return MissingError(
-            "SOW-ENG-016",
+            WITHOUT_SOW,
             f"topic {name!r} is only in the transaction log: it has no SOW",
             hint="sowctl journal dump shows its messages",
         )

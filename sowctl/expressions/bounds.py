@@ -13,12 +13,12 @@ still applied. Three things make this narrower than it looks:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import product
 
 from sowctl.expressions import nodes as n
 from sowctl.expressions.rewrites import rewrite
 from sowctl.expressions.rewrites.truths import constant_truth, constant_value, is_constant
+from sowctl.plain import dataclass, field
 from sowctl.values.compare import numeric_reading
 from sowctl.values.fields import SlotValue
 from sowctl.values.paths import Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from sowctl.plain import dataclass
 from sowctl.values.times import Micros
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from sowctl.journal.format import (
     text_of,
     unpack_rows,
 )
+from sowctl.plain import dataclass, field
 from sowctl.seam import Seam
 
 MARK_DISTANCE = 1 << 20

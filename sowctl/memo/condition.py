@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from sowctl.plain import dataclass
 from sowctl.values.fields import SlotValue
 
 Matches: TypeAlias = Callable[[Sequence[SlotValue]], Sequence[int]]

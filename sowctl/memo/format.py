@@ -6,11 +6,12 @@ import mmap
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct, error
 from zlib import crc32
+
+from sowctl.plain import dataclass
 
 MAGIC = b"SOWMEMO\0"
 VERSION = 1

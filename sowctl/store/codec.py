@@ -10,7 +10,6 @@ Everybody above the store may call this module; nobody else packs or unpacks the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from operator import add, itemgetter
 from struct import Struct, error
@@ -19,6 +18,7 @@ from zlib import crc32
 from xxhash import xxh3_128_intdigest
 
 from sowctl.errors import DamageError
+from sowctl.plain import dataclass
 
 USER_KEY = 1
 CORRELATION = 2

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lmdb
 
 from sowctl.errors import DamageError, RefusedError, SowError, StorageError
+from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.locks import FILE_MODE, Files, Gate, record_inode, recorded_inode
 from sowctl.store.pages import inspect

@@ -14,13 +14,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Any
 from zlib import crc32
 
 from sowctl.errors import LockedError
+from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.trouble import explained
 from sowctl.values.times import format_time

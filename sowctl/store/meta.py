@@ -6,11 +6,12 @@ that counts, digest, journal position and records always belong together. Only t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from struct import Struct, error
 from zlib import crc32
 
 from sowctl.errors import DamageError, VersionError
+from sowctl.plain import dataclass, field
 
 MAGIC = b"SOWSTORE"
 FORMAT_VERSION = 1

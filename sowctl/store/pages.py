@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 
 from sowctl.errors import DamageError
+from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.trouble import REBUILD, explained
 

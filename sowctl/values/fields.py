@@ -18,9 +18,9 @@ slot value                           meaning
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from sowctl.plain import dataclass
 from sowctl.values.paths import Path
 
 

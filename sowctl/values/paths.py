@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from sowctl.errors import UsageError
+from sowctl.plain import dataclass
 
 # The classes name what no step holds: letters, digits, _ and all beyond ASCII start one, - . : go on. Naming all of
 # Unicode instead would cost milliseconds at every start.
