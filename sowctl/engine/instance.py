@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from sowctl.errors import ConfigError
+from sowctl.plain import dataclass, field
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, Micros, system_clock
 
@@ -113,7 +114,14 @@ class Instance:
         from sowctl.messages.types import get_type
 
         found = self.config.types.get(name, name) if self.config is not None else name
-        return get_type(_named(found) if self.fix_names else found)
+        try:
+            return get_type(_named(found) if self.fix_names else found)
+        except ConfigError as problem:
+            if self.config is not None or problem.code != "SOW-MSG-006":
+                raise
+            words = f"message type {name!r} is none of the built-in ones, and there is no configuration that defines it"
+            hint = "name the configuration whose MessageTypes defines it with --config"
+            raise ConfigError(problem.code, words, hint=hint) from None
 
     @property
     def functions(self) -> Mapping[str, Function]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,6 +120,11 @@ class EntryBatch:
     def view(self, payload: bytes) -> bytes:
         """One line of JSON for a payload; a deletion has none."""
         return self.kind.view(payload) if payload else b"null"
+
+    def members_view(self, payload: bytes) -> bytes:
+        """A JSON object with what columns show."""
+        view: Callable[[bytes], bytes] = getattr(self.kind, "members_view", self.kind.view)
+        return view(payload) if payload else b"null"
 
 
 def list_files(instance: Instance, directory: Path | None = None) -> list[FileInfo]:

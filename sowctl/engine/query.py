@@ -23,7 +23,7 @@ from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.scanning import Scan, filtered, scanning
 from sowctl.engine.sorting import Sorter
 from sowctl.engine.sources import CurrentSource, Pairs, Source
-from sowctl.engine.targets import Target
+from sowctl.engine.targets import Target, with_records
 
 if TYPE_CHECKING:
     from sowctl.engine.aggregate import Aggregation
@@ -311,16 +311,17 @@ class _Run:
         assert self._select is not None
         select = self._instance.type_of(batch.message_type).select
         records = [StoredRecord(r.key, r.value, select(r.payload, self._select)) for r in batch.records]
-        return RecordBatch(batch.topic, batch.message_type, batch.view, records)
+        return RecordBatch(batch.topic, batch.message_type, batch.view, records, batch.members_view)
 
 
 def query(instance: Instance, targets: Sequence[Target], options: QueryOptions = DEFAULTS) -> QueryResult:
     """Start a query over ``targets`` (see :func:`sowctl.engine.targets.resolve`).
 
-    Raises UsageError (exit 2) for texts and options at once; reading raises what sources raise, and InputError
-    ``SOW-QRY-004`` (exit 3) for a payload that a filter cannot read.
+    Of several targets those without any record yet are left out. Raises UsageError (exit 2) for texts and options at
+    once; reading raises what sources raise, and InputError ``SOW-QRY-004`` (exit 3) for a payload that a filter cannot
+    read.
     """
-    return QueryResult(_Run(instance, targets, options))
+    return QueryResult(_Run(instance, with_records(instance, targets), options))
 
 
 def _mode_of(source: Source) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sowctl.plain import dataclass
 from sowctl.store.codec import (
     CORRELATION,
     CRC_SIZE,
@@ -95,12 +95,14 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Some records of one topic, in the order of the result. ``view`` makes one line of JSON of a payload."""
+    """Some records of one topic, in the order of the result. ``view`` makes one line of JSON of a payload;
+    ``members_view`` an object with what columns show, where that is another one (``sowctl.output.columns``)."""
 
     topic: str
     message_type: str
     view: Callable[[bytes], bytes]
     records: Sequence[StoredRecord]
+    members_view: Callable[[bytes], bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -109,4 +111,4 @@ class RecordBatch:
 def batch_of(topic: str, kind: MessageType, keys: Sequence[bytes], values: Sequence[bytes]) -> RecordBatch:
     """A batch of stored records as they are."""
     records = list(map(StoredRecord, keys, values, payloads(values)))
-    return RecordBatch(topic, kind.name, kind.view, records)
+    return RecordBatch(topic, kind.name, kind.view, records, getattr(kind, "members_view", None))

@@ -37,8 +37,10 @@ class SelectList(NamedTuple):
 
 
 def parse_select(text: str) -> SelectList:
-    """Read a select list. Raises ExpressionError ``SOW-EXP-025`` where a directive is malformed."""
+    """Read a select list, in square brackets or without. Raises ExpressionError ``SOW-EXP-025`` for a malformed one."""
     check_text(text)
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
     directives = []
     position = 0
     while True:

@@ -15,7 +15,7 @@ from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
 MAX_MESSAGE = 64 << 20
-"""Bytes that one message may have unless the caller says otherwise (``--max-message``)."""
+"""Bytes that one message may have unless the caller says otherwise."""
 
 MAX_DEPTH = 256
 """Containers that may stand inside one another in one message."""
@@ -33,7 +33,7 @@ BAD_DEFINITION = "SOW-MSG-007"
 NO_SUCH_FIELD = "SOW-MSG-008"
 UNWRITABLE = "SOW-MSG-009"
 TOO_MANY = "SOW-MSG-010"
-MISSING_EXTRA = "SOW-MSG-010"
+MISSING_EXTRA = "SOW-MSG-011"
 
 KeyTexts: TypeAlias = tuple[bytes | None, ...]
 """The texts of one message's key fields in order; ``None`` where a field is NULL."""

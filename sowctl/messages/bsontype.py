@@ -21,7 +21,7 @@ _OPENERS = b"\x03\x04\x0f"
 class BsonType(TreeType):
     """BSON, one document a message; of members given twice the first counts, as in JSON.
 
-    Raises ConfigError ``SOW-MSG-010`` where the library is not installed.
+    Raises ConfigError ``SOW-MSG-011`` where the library is not installed.
     """
 
     kind = "bson"

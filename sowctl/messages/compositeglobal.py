@@ -64,6 +64,21 @@ class CompositeGlobalType(CompositeType):
 
         return extract
 
+    def members_view(self, payload: bytes) -> bytes:
+        """The members of all parts; of one that several parts have an array of all values."""
+        from sowctl.messages.jsonexact import parse_spans
+        from sowctl.messages.jsontext import quoted
+
+        shown = self.part_views(payload)
+        if shown is None:
+            return self.view(payload)
+        found: dict[str, list[bytes]] = {}
+        for part in shown:
+            top = parse_spans(part).value
+            for name, value in top.items() if isinstance(top, dict) else ():
+                found.setdefault(name, []).append(part[value.start : value.end])
+        return b"{" + b",".join([quoted(name) + b":" + _one(values) for name, values in found.items()]) + b"}"
+
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: a field may stand in several parts."""
         raise without_fields(self.name, "to select")
@@ -124,6 +139,14 @@ class CompositeGlobalType(CompositeType):
         if not part or not kind.filterable or kind.check([part]):
             return 0
         return len(collected([parse(kind.view(part))], steps))
+
+
+def _one(values: Sequence[bytes]) -> bytes:
+    """One JSON value of those of several parts: an array of all, elements of arrays standing by themselves."""
+    if len(values) == 1:
+        return values[0]
+    items = [value[1:-1].strip() if value[:1] == b"[" else value for value in values]
+    return b"[" + b",".join([item for item in items if item]) + b"]"
 
 
 def _subscript(path: Path) -> int | None:

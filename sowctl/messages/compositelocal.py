@@ -70,6 +70,13 @@ class CompositeLocalType(CompositeType):
 
         return extract
 
+    def members_view(self, payload: bytes) -> bytes:
+        """The parts by their numbers."""
+        shown = self.part_views(payload)
+        if shown is None:
+            return self.view(payload)
+        return b"{" + b",".join([b'"%d":%b' % (number, part) for number, part in enumerate(shown)]) + b"}"
+
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` with the select list applied to each part; a part without fields goes or stays whole."""
         parts, rest = self.opened(payload)

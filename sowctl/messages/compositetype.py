@@ -80,6 +80,18 @@ class CompositeType(ABC):
         shown = [self.part_view(kind, part) for kind, part in zip(self.parts, parts, strict=True)]
         return b"[" + b",".join([*shown, base64_line(rest)] if rest else shown) + b"]"
 
+    @abstractmethod
+    def members_view(self, payload: bytes) -> bytes:
+        """A JSON object whose members stand where paths find them, for columns; no object where :meth:`view` fails."""
+
+    def part_views(self, payload: bytes) -> list[bytes] | None:
+        """The parts as JSON, None for a payload that cannot be taken apart."""
+        try:
+            parts, _ = self.split(payload)
+        except PayloadRefused:
+            return None
+        return [self.part_view(kind, part) for kind, part in zip(self.parts, parts, strict=True)]
+
     def part_view(self, kind: MessageType, part: bytes) -> bytes:
         """One part as JSON."""
         from sowctl.messages.treeview import base64_line

@@ -217,7 +217,7 @@ class LengthCutter:
         return InputError(TRUNCATED, words, place=f"input@{self._start}", offset=self._start, number=self._number)
 
     def _too_long(self, size: int, offset: int, prefix: bytes) -> LimitError:
-        hint = "raise --max-message if the message is meant to be this long"
+        hint = "no message may be longer; if this one is not, the input is framed in another way: see --framing"
         if prefix.isascii() and prefix.decode().isprintable():
             hint = f"the input looks like text ({prefix.decode()!r}), not like lengths; is --framing lines meant?"
         words = f"a frame of {size:,} bytes, more than {self.max_message:,}"

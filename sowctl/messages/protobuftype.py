@@ -36,7 +36,7 @@ T = TypeVar("T")
 class ProtobufType:
     """Messages of one protobuf type; deltas are merged if its file has the syntax ``proto2``.
 
-    Raises ConfigError ``SOW-MSG-007`` for a definition that names no such type, ``SOW-MSG-010`` without the library.
+    Raises ConfigError ``SOW-MSG-007`` for a definition that names no such type, ``SOW-MSG-011`` without the library.
     """
 
     kind = "protobuf"

@@ -73,7 +73,7 @@ class StructType:
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: fields have fixed places."""
         words = f"the fields of a message of type {self.name} have fixed places, so that none can be left out"
-        raise UsageError(NO_FIELDS, words, hint="leave out the select list, or use --format ndjson and a projection")
+        raise UsageError(NO_FIELDS, words, hint="leave out the select list")
 
     def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """The new message: a struct has all its fields. Raises InputError."""

@@ -96,7 +96,7 @@ def cell_text(value: Any) -> str | None:
 
 def _rows(batches: Iterable[Batch], wants_meta: bool) -> Iterator[Row]:
     for batch in batches:
-        view = batch.view
+        view = getattr(batch, "members_view", None) or batch.view
         for record in batch.records:
             known = metadata(batch, record) if wants_meta else {}
             yield Row(members(record.payload, view), known, record.payload)

@@ -39,7 +39,10 @@ class Record(Protocol):
 
 
 class Batch(Protocol):
-    """Records of one topic. ``view`` makes JSON of a payload."""
+    """Records of one topic. ``view`` makes JSON of a payload.
+
+    A batch may have ``members_view`` too: an object for columns, where paths do not lead through what ``view`` makes.
+    """
 
     @property
     def topic(self) -> str: ...

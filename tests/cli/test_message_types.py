@@ -80,6 +80,9 @@ def test_messages_of_every_type_go_through_every_verb(cli: Cli, sample: Sample, 
     if key is not None:
         assert run("query", "t", f"{sample.path('n')} = 5 AND {key} = 'x'", "--count") == "1\n"
         assert run("query", "t", f"{sample.path('n')} = 6", "--count") == "0\n"
+        columns = "--columns", f"{sample.path('n')},{key}"
+        for verb in (("query", "t"), ("journal", "dump")):
+            assert run(*verb, "--format", "csv", *columns).splitlines()[1:] == ["5,x"]
         assert (
             run(
                 "eval",
@@ -93,7 +96,16 @@ def test_messages_of_every_type_go_through_every_verb(cli: Cli, sample: Sample, 
             == "5\n"
         )
     if kind.selectable:
-        assert "2.5" not in run("query", "t", "--select", f"-{sample.path('f')}")
+        left = run("query", "t", "--select", f"-{sample.path('f')}")
+        assert "2.5" not in left
+        assert run("query", "t", "--select", f"[-{sample.path('f')}]") == left
+    if definition is not None:
+        (tmp_path / "sowctl.xml").rename(tmp_path / "moved.xml")
+        done = cli("query", f"sow/t.{kind.name}.sow", environ=NOW)
+        assert done.status == 4
+        assert f"message type '{kind.name}'" in done.err and "MessageTypes" in done.err and "--config" in done.err
+        assert run("query", f"sow/t.{kind.name}.sow", "-c", "moved.xml").splitlines() == [line]
+        (tmp_path / "moved.xml").rename(tmp_path / "sowctl.xml")
     assert f'"message_type":"{kind.name}"' in run("journal", "dump")
     (tmp_path / "sow" / f"t.{kind.name}.sow").unlink()
     run("replay", "t")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.messages.base import MessageType
+from sowctl.messages.compositetype import CompositeType
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
 from sowctl.values.fields import Slot, SlotValue, Values, Write
@@ -198,6 +199,24 @@ def test_one_part_with_fields_is_read_as_among_others(parts: list[bytes]) -> Non
     slots = [Slot(parse_path(path), listed=listed) for path in ("/a", "/a/b", "/a[1]") for listed in (False, True)]
     alone = of("composite-global", "json", "binary").extractor(slots)(payloads)
     assert alone == of("composite-global", "json", "binary", "nvfix").extractor(slots)(payloads)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "wanted"),
+    [
+        (LOCAL, framed(b'{"a":1.50}', b"\xff"), b'{"0":{"a":1.50},"1":"/w=="}'),
+        (LOCAL, b"", b'{"0":null,"1":null}'),
+        (GLOBAL, framed(b'{"a":1.50,"b":[2,[]]}', b"a=x;b=;c=7;"), b'{"a":[1.50,"x"],"b":[2,[],null],"c":7}'),
+        (GLOBAL, framed(b'{"a":[]}', b"a=1;a=2"), b'{"a":[1,2]}'),
+        (GLOBAL, framed(b"[1]", b"", b"<r/>"), b'{"r":null}'),
+        (GLOBAL, b"\0", b'"AA=="'),
+    ],
+)
+def test_columns_have_an_object_whose_members_stand_where_paths_find_them(
+    kind: MessageType, payload: bytes, wanted: bytes
+) -> None:
+    assert isinstance(kind, CompositeType)
+    assert kind.members_view(payload) == wanted
 
 
 def test_parts_may_be_composite_themselves() -> None:

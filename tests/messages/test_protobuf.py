@@ -244,7 +244,7 @@ def test_a_missing_library_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPat
     monkeypatch.delattr(sowctl.messages, "protofiles", raising=False)
     with pytest.raises(ConfigError) as caught:
         of(tmp_path, file="order.desc")
-    assert (caught.value.code, caught.value.hint) == ("SOW-MSG-010", "install sowctl[protobuf]")
+    assert (caught.value.code, caught.value.hint) == ("SOW-MSG-011", "install sowctl[protobuf]")
 
 
 def test_a_text_gives_the_descriptors_of_the_compiler() -> None:
