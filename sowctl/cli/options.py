@@ -90,6 +90,16 @@ Yes: TypeAlias = Annotated[bool, option("--yes", help="do not ask")]
 Summary: TypeAlias = Annotated[
     str | None, option("--summary", help="how the report at the end is written", choices=("text", "json"), panel=OUTPUT)
 ]
+Numbers: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--format",
+        "-F",
+        help="write the numbers of every topic, and their total, to standard output",
+        choices=FORMATS,
+        panel=OUTPUT,
+    ),
+]
 
 _CONFIG = option(
     "--config",

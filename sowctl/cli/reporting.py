@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.cli.context import Invocation
+from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
 
 if TYPE_CHECKING:
@@ -74,6 +75,37 @@ def show_report(invocation: Invocation, report: object, summary: str | None) -> 
         invocation.streams.talk(reports.as_text(report))
     else:
         invocation.note(reports.as_text(report))
+
+
+def show_reports(invocation: Invocation, reports: Sequence[object], summary: str | None, format: str | None) -> None:
+    """Say what was done to each of several topics, and in total where they are more than one.
+
+    With ``--format``: rows on standard output, the total in the last one, without a topic. Else as a single report.
+    Raises UsageError ``SOW-CLI-012`` as :func:`check_report_options` does.
+    """
+    from sowctl.output import reports as rendering
+
+    total = rendering.total(reports)
+    rows = [rendering.as_dict(report) for report in reports] + ([total] if total is not None else [])
+    if format is not None:
+        from sowctl.cli.emit import Choice, Sink
+
+        Sink(invocation, Choice(format)).write_rows(rows)
+    elif summary == "json":
+        import json
+
+        for row in rows:
+            invocation.streams.stdout.write(json.dumps(row).encode() + b"\n")
+    else:
+        say = invocation.streams.talk if summary == "text" else invocation.note
+        for line in rendering.texts(reports):
+            say(line)
+
+
+def check_report_options(summary: str | None, format: str | None) -> None:
+    """Raises UsageError ``SOW-CLI-012`` for two ways to write one report, before anything is done."""
+    if summary is not None and format is not None:
+        raise UsageError("SOW-CLI-012", "--summary and --format exclude each other", hint="give one of them")
 
 
 def show_statistics(invocation: Invocation, statistics: object) -> None:

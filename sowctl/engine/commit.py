@@ -62,7 +62,7 @@ class Entries:
         """Forget all entries but these; the counts lose those that go."""
         chosen = set(indexes)
         for index, (status, _) in enumerate(zip(self.statuses, self.keys, strict=True)):
-            if index not in chosen and status:
+            if index not in chosen:
                 setattr(self.counts, status, getattr(self.counts, status) - 1)
         for name in _COLUMNS:
             column = getattr(self, name)
@@ -122,8 +122,8 @@ def _logged(
         keep = _without(keep, ready, [Refusal(ready.places[index], *reason) for index in gone], refused)
     fresh = [index for index in keep if ready.places[index] not in duplicates]
     entries.counts.duplicates = len(keep) - len(fresh)
-    count = len(fresh)
-    entries.places, entries.statuses = [ready.places[index] for index in fresh], [""] * count
+    count = entries.counts.journalled = len(fresh)
+    entries.places, entries.statuses = [ready.places[index] for index in fresh], ["journalled"] * count
     entries.payloads, entries.times = [ready.payloads[i] for i in fresh], [times[i] for i in fresh]
     entries.keys = entries.checks = [bytes(8)] * count
     entries.expirations = _expirations(preparer, ready, times, fresh, count == len(ready.places))

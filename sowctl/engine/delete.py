@@ -18,7 +18,7 @@ from sowctl.engine.reading import Matcher, environment_of, keys_of, open_now
 from sowctl.engine.reports import DeleteReport
 from sowctl.engine.scanning import way_of
 from sowctl.engine.session import WriteSession
-from sowctl.engine.targets import Target
+from sowctl.engine.targets import Target, with_records
 from sowctl.errors import InputError, UsageError
 from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER
 from sowctl.journal.group import Group
@@ -37,6 +37,8 @@ SCAN_BATCH = 1000
 def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions) -> list[DeleteReport]:
     """Delete from every target what the one selector of ``options`` names; a key that is not there is no error (C30).
 
+    Of several targets those without any record yet are left out.
+
     Raises UsageError ``SOW-DEL-001`` unless exactly one selector is given (C31), ``SOW-DEL-002`` for a bare file, and
     what stores and journals raise.
     """
@@ -50,7 +52,7 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
     if options.filter is not None and not options.filter.strip():
         raise UsageError("SOW-DEL-003", "an empty filter would delete everything", hint="write --filter '1=1' for that")
     topics = []
-    for target in targets:
+    for target in with_records(instance, targets):
         if target.topic is None:
             raise UsageError("SOW-DEL-002", "a bare .sow file cannot be changed: deleting needs its configuration")
         topics.append(target.topic)

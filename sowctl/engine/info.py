@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 
 from sowctl.config.model import OtherEntry
 from sowctl.engine.lifetime import expires
+from sowctl.engine.reading import open_source
 from sowctl.engine.reports import TopicInfo
 from sowctl.engine.sources import CurrentSource, open_current, open_file
-from sowctl.engine.targets import Target
+from sowctl.engine.targets import WITHOUT_SOW, Target, resolve, split_target
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.memo.directory import MemoDirectory
-from sowctl.store.codec import DIGEST_MODULUS
+from sowctl.store.codec import DIGEST_MODULUS, payloads, stamps
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import TopicState
+
+BATCH = 1000
 
 
 def info(instance: Instance, targets: Sequence[Target] | None = None) -> list[TopicInfo]:
@@ -38,6 +41,17 @@ def info(instance: Instance, targets: Sequence[Target] | None = None) -> list[To
     return [_target(instance, target) for target in targets]
 
 
+def named(instance: Instance, text: str) -> list[TopicInfo]:
+    """Facts about what ``text`` names. Raises as ``resolve`` does, but not for a topic without a SOW."""
+    try:
+        return info(instance, resolve(instance, text))
+    except MissingError as error:
+        if error.code != WITHOUT_SOW:
+            raise
+        name, kind = split_target(text)
+        return [row for row in _log_only(instance) if row.topic == name and kind in (None, row.message_type)]
+
+
 def _target(instance: Instance, target: Target) -> TopicInfo:
     if target.topic is not None:
         return _topic(instance, target.topic)
@@ -51,7 +65,31 @@ def _target(instance: Instance, target: Target) -> TopicInfo:
         return row
 
 
+def _part(instance: Instance, topic: TopicConfig) -> TopicInfo:
+    """Some logical topics of a Pattern topic: their records, read one by one; file and position are everyone's."""
+    from sowctl.engine.digest import digest
+
+    row = _topic(instance, topic.whole)
+    assert topic.logical is not None
+    row.kind, row.topic = "logical topic", topic.label
+    which = "" if topic.logical_name is not None else f" whose names match {topic.logical.text!r}"
+    row.note = row.note or f"records{which} of {topic.name!r}, whose file, position and lag these are"
+    if row.state != "ok":
+        return row
+    target = Target(topic=topic)
+    found = digest(instance, target)
+    row.records, row.digest, row.expired = found.records, found.digest, 0
+    row.payload_bytes, row.last_update = 0, None
+    with closing(open_source(instance, target, None)) as source:
+        for _, values in source.batches(BATCH):
+            row.payload_bytes += sum(map(len, payloads(values)))
+            row.last_update = max(row.last_update or 0, *(stamps(value)[1] for value in values))
+    return row
+
+
 def _topic(instance: Instance, topic: TopicConfig) -> TopicInfo:
+    if topic.logical is not None:
+        return _part(instance, topic)
     row = TopicInfo(topic.name, topic.message_type, "Topic", "ok")
     row.path = str(topic.file) if topic.file is not None else None
     row.keys = tuple(str(path) for path in topic.keys)
@@ -115,7 +153,9 @@ def _log_only(instance: Instance) -> list[TopicInfo]:
     for name, kind in dict.fromkeys(refs + sorted(ref for ref in known if log.covers(*ref))):
         if not instance.config.find(name, kind):
             state = known.get((name, kind), NO_TOPIC)
-            row = TopicInfo(name, kind, "journal only", "no SOW", journalled=True, last_txid=state.last_txid)
+            row = TopicInfo(
+                name, kind, "journal only", "no SOW", key_mode="none", journalled=True, last_txid=state.last_txid
+            )
             row.last_update = state.last_time or None
             rows.append(row)
     return rows

@@ -226,7 +226,7 @@ class _Run:
         for part in flight.parts:
             report.bytes += sum(map(len, part.payloads))
             total = self.count_for(part.writer.ref)
-            for name in ("inserted", "updated", "unchanged", "duplicates"):
+            for name in ("inserted", "updated", "unchanged", "journalled", "duplicates"):
                 setattr(total, name, getattr(total, name) + getattr(part.counts, name))
                 setattr(report, name, getattr(report, name) + getattr(part.counts, name))
         self.landed = batch, flight.rejected

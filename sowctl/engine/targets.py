@@ -124,7 +124,7 @@ def _exact(instance: Instance, name: str, message_type: str | None, *, logical: 
         raise UsageError(
             "SOW-ENG-030",
             f"{name!r} exists with several message types",
-            hint=f"write one of {forms}, or add --message-type",
+            hint=f"write one of {forms}",
         )
     if not takers:
         return None
@@ -209,7 +209,7 @@ def _journal_only(instance: Instance, name: str, message_type: str | None) -> To
         raise UsageError(
             "SOW-ENG-030",
             f"the transaction log records {name!r} with several message types",
-            hint=f"write one of {forms}, or add --message-type",
+            hint=f"write one of {forms}",
         )
     if not kinds:
         return None

@@ -8,7 +8,8 @@ of ``_COUNTS`` are counted things, ``topics`` the shares of several topics, ``by
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
@@ -17,7 +18,7 @@ from sowctl.output.display import display
 
 _ALWAYS = ("published", "inserted", "updated", "deleted", "expired")
 _COUNTS = (
-    "published", "inserted", "updated", "unchanged", "duplicates", "rejected", "blank",
+    "published", "inserted", "updated", "unchanged", "journalled", "duplicates", "rejected", "blank",
     "examined", "matched", "returned", "deleted", "expired",
     "entries", "applied", "records", "versions",
 )  # fmt: skip
@@ -37,27 +38,35 @@ def as_json(report: Any) -> str:
     return json.dumps(as_dict(report))
 
 
+def total(reports: Sequence[Any]) -> dict[str, Any] | None:
+    """What the reports of several topics come to: one that names no topic but their number; None for fewer than two."""
+    rows = [as_dict(report) for report in reports]
+    if len(rows) < 2:
+        return None
+    summed = {name: sum(row[name] for row in rows) for name in rows[0] if name in _COUNTS}
+    return rows[0] | {"topic": None, "message_type": None} | summed | {"topics": len(rows)}
+
+
+def texts(reports: Sequence[Any]) -> list[str]:
+    """Each of the reports of several topics in words, then their total: ``3 topics: 9 examined, 2 matched, 2 deleted``.
+
+    Topics that share a name are told apart by their types.
+    """
+    names = Counter(report.topic for report in reports)
+    lines = [_in_words(_labelled(as_dict(report), names)) for report in reports]
+    row = total(reports)
+    if row is not None:
+        number = row.pop("topics")
+        lines.append(f"{number} topics: {_in_words(row)}")
+    return lines
+
+
 def as_text(report: Any) -> str:
     """``orders: 812 inserted, 3 rejected; 214.0 MiB in 6.1 s (133 a second); txid 1-815, durable``.
 
     Shares of several topics stand in lines of their own.
     """
-    row = as_dict(report)
-    shares = row.get("topics") or []
-    if len(shares) == 1:
-        row = shares[0] | {name: value for name, value in row.items() if name != "published"}
-    topic = f"{display(str(row['topic']))}: " if row.get("topic") else ""
-    mode = "dry run, nothing was written: " if row.get("dry_run") else ""
-    done = f"{row['action']}: " if row.get("action") else ""
-    parts = [", ".join(_counts(row)) or "nothing to do", _volume(row, as_dict(report).get("published")), _position(row)]
-    shown = ("note",) if row.get("action") in ("verified", "differs") else ("note", "path")
-    parts += [display(str(row[name])) for name in shown if row.get(name)]
-    if row.get("moved"):
-        parts.append(f"the damaged file is now {display(str(row['moved']))}")
-    lines = [topic + mode + done + "; ".join(part for part in parts if part)]
-    if len(shares) > 1:
-        lines += [f"  {display(str(share['topic']))}: {', '.join(_counts(share))}" for share in shares]
-    return "\n".join(lines)
+    return _in_words(as_dict(report))
 
 
 def size(count: int) -> str:
@@ -68,9 +77,37 @@ def size(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
+def _labelled(row: dict[str, Any], names: Counter[str]) -> dict[str, Any]:
+    """A row whose topic is written with its type where another one has that name."""
+    twice = names[row["topic"]] > 1
+    return row | {"topic": f"[{row['message_type']}].[{row['topic']}]"} if twice else row
+
+
+def _in_words(report: Mapping[str, Any]) -> str:
+    row = dict(report)
+    shares = row.get("topics") or []
+    if len(shares) == 1:
+        row = shares[0] | {name: value for name, value in row.items() if name != "published"}
+    topic = f"{display(str(row['topic']))}: " if row.get("topic") else ""
+    mode = "dry run, nothing was written: " if row.get("dry_run") else ""
+    done = f"{row['action']}: " if row.get("action") else ""
+    parts = [", ".join(_counts(row)) or "nothing to do", _volume(row, report.get("published")), _position(row)]
+    shown = ("note",) if row.get("action") in ("verified", "differs") else ("note", "path")
+    parts += [display(str(row[name])) for name in shown if row.get(name)]
+    if row.get("moved"):
+        parts.append(f"the damaged file is now {display(str(row['moved']))}")
+    lines = [topic + mode + done + "; ".join(part for part in parts if part)]
+    if len(shares) > 1:
+        names = Counter(share["topic"] for share in shares)
+        shares = [_labelled(share, names) for share in shares]
+        lines += [f"  {display(str(share['topic']))}: {', '.join(_counts(share))}" for share in shares]
+    return "\n".join(lines)
+
+
 def _counts(row: Mapping[str, Any]) -> list[str]:
     counted = {name: row[name] for name in _COUNTS if type(row.get(name)) is int}
-    return [f"{count:,} {name}" for name, count in counted.items() if count or name in _ALWAYS]
+    always = () if counted.get("journalled") else _ALWAYS
+    return [f"{count:,} {name}" for name, count in counted.items() if count or name in always]
 
 
 def _volume(row: Mapping[str, Any], messages: int | None) -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sowctl.engine.info import info
+from sowctl.engine.info import info, named
 from sowctl.engine.intake import Listed
 from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.keying import KeyTeller
@@ -46,6 +46,7 @@ def test_c57_a_publish_is_journalled_and_a_query_says_that_there_is_no_sow(lab: 
     assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-016", 10)
     report = _publish(lab, "events", message(id=1), message(id=1), "not even a message")
     assert (report.published, report.inserted, report.updated, report.first_txid, report.last_txid) == (3, 0, 0, 1, 3)
+    assert (report.journalled, report.topics[0].journalled) == (3, 3)
     assert [topic.topic for topic in report.topics] == ["events"]
     entries = _entries(lab)
     assert [(e.topic, e.payload.decode(), e.flags) for e in entries] == [
@@ -147,6 +148,11 @@ def test_info_names_such_topics(lab: Lab) -> None:
     found = {row.topic: row for row in info(lab.open()) if row.kind == "journal only"}
     assert sorted(found) == ["events", "news/today"]
     assert (found["news/today"].last_txid, found["events"].last_txid) == (2, 0)
+    assert found["events"].key_mode == "none"
+    assert [row.last_txid for row in named(lab.open(), "news/today")] == [2]
+    assert [row.kind for row in named(lab.open(), "[json].[events]")] == ["journal only"]
+    with pytest.raises(MissingError):
+        named(lab.open(), "news/never")
 
 
 def test_a_sow_that_comes_later_holds_what_comes_after_it(make_lab) -> None:  # type: ignore[no-untyped-def]

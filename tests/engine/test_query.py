@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from sowctl.engine.options import QueryOptions
+from sowctl.engine.delete import delete
+from sowctl.engine.options import DeleteOptions, QueryOptions
 from sowctl.engine.query import query
 from sowctl.engine.targets import resolve
 from sowctl.errors import MissingError, UsageError
@@ -92,6 +93,22 @@ def test_a_pattern_visits_topics_in_configuration_order(make_lab) -> None:  # ty
     ]  # fmt: skip
     result = query(instance, resolve(instance, "^Topic_"), QueryOptions(top_n=4, skip_n=2))
     assert [batch.topic for batch in result for _ in batch.records] == ["Topic_B", "Topic_A", "Topic_A", "Topic_A"]
+
+
+def test_a_topic_without_records_spoils_no_pattern(make_lab) -> None:  # type: ignore[no-untyped-def]
+    names = ("Topic_A", "Topic_B", "Topic_C")
+    lab = make_lab(config_xml("".join(map(topic_xml, names)), names[:2]))
+    instance = lab.open()
+    with pytest.raises(MissingError) as caught:
+        list(query(instance, resolve(instance, "^Topic_"), QueryOptions()))
+    assert caught.value.code == "SOW-ENG-010"
+    lab.publish("Topic_B", message(id=1))
+    result = query(instance, resolve(instance, "^Topic_"), QueryOptions())
+    assert [record.payload.decode() for record in result.records()] == [message(id=1)]
+    for dry_run in (True, False):
+        reports = delete(instance, resolve(instance, "^Topic_"), DeleteOptions(filter="1=1", dry_run=dry_run))
+        assert [(report.topic, report.matched) for report in reports] == [("Topic_B", 1)]
+    assert [path.name for path in lab.directory.rglob("*.sow")] == ["Topic_B.json.sow"]
 
 
 def test_names_match_as_patterns_unanchored(make_lab) -> None:  # type: ignore[no-untyped-def]  # C64

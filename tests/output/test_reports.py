@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from sowctl.output.reports import as_dict, as_json, as_text, size
+from sowctl.engine.reports import DeleteReport, PublishReport, TopicCounts
+from sowctl.output.reports import as_dict, as_json, as_text, size, texts, total
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,26 @@ def test_only_reports() -> None:
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 50, "5120.0 TiB")])
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_several_topics_are_followed_by_their_total() -> None:
+    reports = [DeleteReport("x", "json", 4, 2, 2), DeleteReport("x", "nvfix", 3), DeleteReport("y", "json", 1, 1, 1)]
+    assert texts(reports) == [
+        "[json].[x]: 4 examined, 2 matched, 2 deleted",
+        "[nvfix].[x]: 3 examined, 0 deleted",
+        "y: 1 examined, 1 matched, 1 deleted",
+        "3 topics: 8 examined, 3 matched, 3 deleted",
+    ]
+    assert total(reports) == {
+        "topic": None, "message_type": None, "examined": 8, "matched": 3, "deleted": 3, "dry_run": False, "topics": 3,
+    }  # fmt: skip
+    assert total(reports[:1]) is None
+    assert texts(reports[2:]) == ["y: 1 examined, 1 matched, 1 deleted"]
+    assert texts([]) == []
+
+
+def test_what_only_the_journal_has_is_neither_inserted_nor_updated() -> None:
+    report = PublishReport(
+        topics=[TopicCounts("events", "json", journalled=2)], published=2, journalled=2, first_txid=1, last_txid=2
+    )
+    assert as_text(report) == "events: 2 journalled; txid 1-2, durable"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import option
-from sowctl.cli.options import DryRun, Filter, MessageType, Regex, SowKeys, Summary, Target, Yes
+from sowctl.cli.options import DryRun, Filter, MessageType, Numbers, Regex, SowKeys, Summary, Target, Yes
 from sowctl.errors import UsageError
 from sowctl.output.display import display
 
@@ -14,6 +14,7 @@ EXAMPLES = (
     "sowctl delete orders --filter \"/status = 'cancelled'\" --dry-run",
     "sowctl delete orders --sow-key 12915563182432364013 --yes",
     "sowctl delete orders --data done.ndjson --yes",
+    "sowctl delete --regex '^(orders|quotes)$' --filter '1 = 1' --dry-run --format json",
 )
 
 
@@ -31,11 +32,16 @@ def run(
     dry_run: DryRun = False,
     yes: Yes = False,
     summary: Summary = None,
+    format: Numbers = None,
 ) -> int:
     """Delete the records that exactly one of --filter, --sow-key and --data selects.
 
     The journal gets the keys that were deleted, in one group: all of them or none. On a terminal the number of records
     is shown and a yes asked for; elsewhere --yes is needed.
+
+    For every topic it says how many records were examined, how many of them matched, and how many were deleted; for
+    several topics, as --regex finds them, also the total. A regular expression takes of a Pattern topic those logical
+    topics whose names it matches, or all where it matches the topic's own Name.
     """
     if sum(given is not None for given in (filter, sow_key, data)) != 1:
         raise UsageError(
@@ -43,12 +49,13 @@ def run(
             "give exactly one of --filter, --sow-key and --data",
             hint="all records are --filter '1 = 1'",
         )
-    from sowctl.cli.reporting import show_report
+    from sowctl.cli.reporting import check_report_options, show_reports
     from sowctl.cli.sources import framing_of, read_messages
     from sowctl.engine.delete import delete
     from sowctl.engine.options import DeleteOptions
     from sowctl.engine.targets import resolve
 
+    check_report_options(summary, format)
     ask = not dry_run and invocation.streams.must_ask(yes=yes)
     messages: tuple[bytes, ...] | None = None
 
@@ -69,6 +76,5 @@ def run(
             counts = ", ".join(f"{plan.matched:,} of {display(plan.topic)}" for plan in plans)
             invocation.streams.confirm(f"delete these records: {counts}")
         reports = delete(instance, targets, options(dry_run))
-    for report in reports:
-        show_report(invocation, report, summary)
+    show_reports(invocation, reports, summary, format)
     return 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.options import DryRun, Regex, Summary, Topics
+from sowctl.cli.options import DryRun, Numbers, Regex, Summary, Topics
 
 EXAMPLES = (
     "sowctl expire",
     "sowctl expire quotes --dry-run",
     "sowctl expire --now 2026-01-06T00:00:00Z",
+    "sowctl expire --regex '^q' --format json",
 )
 
 
@@ -18,19 +19,21 @@ def run(
     regex: Regex = False,
     dry_run: DryRun = False,
     summary: Summary = None,
+    format: Numbers = None,
 ) -> int:
     """Remove the records whose lifetime is over at the clock (--now).
 
     Such records are invisible already; this gives their room back. So it does with versions of topics with History
     that have not been current for longer than the window. Nothing is journalled, because what is over follows from
-    stamps and clock.
+    stamps and clock. The name of a logical topic stands for the Pattern topic whose file has its records. The numbers
+    of several topics are followed by their total.
     """
     from sowctl.cli.lookup import topics as topics_of
-    from sowctl.cli.reporting import show_report
+    from sowctl.cli.reporting import check_report_options, show_reports
     from sowctl.engine.expire import expire
 
+    check_report_options(summary, format)
     with invocation.open_instance() as instance:
         reports = expire(instance, topics_of(instance, topics or [], regex=regex), dry_run=dry_run)
-    for report in reports:
-        show_report(invocation, report, summary)
+    show_reports(invocation, reports, summary, format)
     return 0

@@ -15,16 +15,15 @@ EXAMPLES = (
 def run(invocation: Invocation, targets: Targets = None, format: Format = None, columns: Columns = None) -> int:
     """List topics with type, number of records, size, position, lag behind the journal and last update.
 
-    Without TARGET every topic of the configuration is listed.
+    Without TARGET every topic of the configuration is listed, and what the transaction log alone names. Of logical
+    topics the records are counted one by one; their file is the Pattern topic's.
     """
     from sowctl.cli.emit import Choice, Sink
     from sowctl.cli.rows import topic_row
-    from sowctl.engine.info import info
-    from sowctl.engine.targets import resolve
+    from sowctl.engine.info import info, named
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve(instance, text)]
-        rows = info(instance, chosen if targets else None)
+        rows = [row for text in targets for row in named(instance, text)] if targets else info(instance)
     sink.write_rows(topic_row(row, brief=sink.format == "table") for row in rows)
     return 0
