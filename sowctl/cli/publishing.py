@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from sowctl.cli.context import Invocation
 from sowctl.cli.reporting import show_report
 from sowctl.cli.sources import STDIN, frames
+from sowctl.engine.rejects import reject_line
 from sowctl.errors import SowError
 from sowctl.messages.framing import framed
 from sowctl.output.display import display
@@ -83,7 +83,7 @@ class Publishing:
         """Count a refused message; write it to the rejects file, else say it."""
         self.rejects += 1
         if self._file is not None:
-            self._file.write(_reject_line(refused))
+            self._file.write(reject_line(refused))
             self._file.flush()
         elif self.skips:
             place = f"{refused.source}:{refused.line}"
@@ -111,14 +111,3 @@ class Publishing:
         stream = self.invocation.streams.stderr
         stream.write(f"\r{self.published:,} published, {rate:,.0f} a second ".encode())
         stream.flush()
-
-
-def _reject_line(refused: Rejected) -> bytes:
-    row: dict[str, object] = {"source": refused.source, "line": refused.line, "byte": refused.offset}
-    row |= {"code": refused.code, "error": refused.message}
-    if refused.payload is not None:
-        try:
-            row["input"] = refused.payload.decode()
-        except UnicodeDecodeError:
-            row["input_base64"] = b64encode(refused.payload).decode()
-    return json.dumps(row).encode() + b"\n"

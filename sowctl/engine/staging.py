@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.prepare import Prepared, Preparer
+from sowctl.engine.rejects import reject_line
 from sowctl.engine.reports import Rejected
 from sowctl.engine.segments import (
     DELETE,
@@ -403,18 +404,3 @@ class StageTask:
         if kind is not None:
             for info in self._done:
                 (self._directory / info.name).unlink(missing_ok=True)
-
-
-def reject_line(refused: Rejected) -> bytes:
-    """A refused message as one line of JSON, as rejects files have it (``sowctl-publish(1)``, ``--rejects``)."""
-    import json
-    from base64 import b64encode
-
-    row: dict[str, object] = {"source": refused.source, "line": refused.line, "byte": refused.offset}
-    row |= {"code": refused.code, "error": refused.message}
-    if refused.payload is not None:
-        try:
-            row["input"] = refused.payload.decode()
-        except UnicodeDecodeError:
-            row["input_base64"] = b64encode(refused.payload).decode()
-    return json.dumps(row).encode() + b"\n"

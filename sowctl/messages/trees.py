@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import TypeAlias
 
+from sowctl.messages.jsonshape import flatten
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Scalar, Slot, SlotValue, Values
 from sowctl.values.paths import Path, Step
@@ -91,21 +92,6 @@ def collected(nodes: list[object], steps: Sequence[Step]) -> list[object]:
                     found.append(child)
         nodes = found if step.index is None else found[step.index : step.index + 1]
     return nodes
-
-
-def flatten(array: list[object]) -> list[object]:
-    """The elements of ``array`` with those of arrays in it in their place, depth first."""
-    if list not in set(map(type, array)):
-        return array
-    flat: list[object] = []
-    waiting = array[::-1]
-    while waiting:
-        node = waiting.pop()
-        if type(node) is list:
-            waiting.extend(reversed(node))
-        else:
-            flat.append(node)
-    return flat
 
 
 def listed_value(items: Sequence[object], dropped: bool, listed: bool, convert: Convert) -> SlotValue:

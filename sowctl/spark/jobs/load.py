@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from sowctl.engine.options import PublishOptions
+from sowctl.engine.rejects import reject_line
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.staged import commit
-from sowctl.engine.staging import Plan, Staged, StageTask, reject_line, staging
+from sowctl.engine.staging import Plan, Staged, StageTask, staging
 from sowctl.errors import UsageError
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.inputs import Split, cut, expanded, is_remote, lines_of
