@@ -142,7 +142,7 @@ _LINES = """
 + Topic/Enrichment/Field: expression AS /path
 + Pattern: names of the logical topics that share this topic's store
 + RecordSize: times IncrementSize, the SlabSize of old
-+ InitialSize: divided by IncrementSize, the InitialSlabCount of old
+. InitialSize: divided by IncrementSize, the InitialSlabCount of old
 + IncrementSize: records of a step of growth of old
 + View: a topic made from others: joined, grouped, aggregated; computed by pipeline view
 + View/Name: its name
