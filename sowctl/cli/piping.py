@@ -112,11 +112,17 @@ def pairs(name: str, texts: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def topic_of(instance: Instance, name: str, message_type: str | None = None) -> TopicConfig:
-    """The one topic of this name."""
-    from sowctl.engine.targets import find_topic
+def topic_of(instance: Instance, name: str, message_type: str | None = None, *, logged: bool = False) -> TopicConfig:
+    """The one topic, or logical topic, of this name; ``logged``: also one that only the transaction log names."""
+    from sowctl.engine.targets import find_publishable, find_topic
+    from sowctl.errors import MissingError
 
-    return find_topic(instance, name, message_type)
+    try:
+        return find_topic(instance, name, message_type)
+    except MissingError as missing:
+        if not logged or missing.code != "SOW-ENG-016":
+            raise
+    return find_publishable(instance, name, message_type)
 
 
 def directory(text: str | None) -> Path | None:

@@ -25,6 +25,11 @@ def decimals(keys: Numbers) -> pyarrow.Array:
     return pa.Array.from_buffers(pa.decimal128(20, 0), len(keys), [None, pa.py_buffer(halves)])
 
 
+def nullable_decimals(keys: Numbers, present: Numbers) -> pyarrow.Array:
+    """DECIMAL(20,0), NULL where not ``present``."""
+    return _masked(decimals(keys), present)
+
+
 def longs(numbers: Numbers) -> pyarrow.Array:
     """BIGINT of 64-bit numbers."""
     import numpy as np

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from sowctl.engine.overlay import values_of
 from sowctl.engine.reading import Matcher, environment_of
 from sowctl.errors import ConfigError
-from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
+from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, UNKEYED
 from sowctl.spark import arrays
 from sowctl.spark.errors import carried
 from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
@@ -167,7 +167,7 @@ class _Batches:
         if not _within(bounds.times, header.earliest, header.latest):
             tests.append(_in_range(numbers.times, bounds.times))
         if not bounds.keys.open:
-            tests.append(_in_range(numbers.keys.astype("u8"), bounds.keys))
+            tests.append(_in_range(numbers.keys.astype("u8"), bounds.keys) & ((numbers.flags & UNKEYED) == 0))
         places = [place for place, topic in enumerate(block.topics) if self.wants(topic)]
         if len(places) < len(block.topics):
             tests.append(np.isin(numbers.topics, places))
@@ -227,7 +227,7 @@ class _Batches:
         if name == PAYLOAD:
             return self._payload(block, numbers)
         if name == "_sow_key":
-            return arrays.decimals(numbers.keys)
+            return arrays.nullable_decimals(numbers.keys, (numbers.flags & UNKEYED) == 0)
         if name == "_txid":
             return arrays.longs(np.arange(block.first_txid, block.last_txid + 1))
         if name == "_timestamp":
@@ -246,7 +246,12 @@ class _Batches:
             return arrays.chosen([client for _, client in block.publishers], numbers.publishers, NO_PUBLISHER)
         if name == "_sequence":
             return arrays.nullable_longs(numbers.sequences, numbers.publishers != NO_PUBLISHER)
-        return arrays.texts(numbers.user_keys if name == "_user_key" else numbers.correlation_ids, count)
+        texts = {
+            "_logical_topic": numbers.logical_topics,
+            "_user_key": numbers.user_keys,
+            "_correlation_id": numbers.correlation_ids,
+        }
+        return arrays.texts(texts[name], count)
 
     def _payload(self, block: Block, numbers: NumpyColumns) -> pyarrow.Array:
         published = numbers.operations == PUBLISH

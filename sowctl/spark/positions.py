@@ -7,22 +7,26 @@ of it that is newer has reached the store. sowctl-spark(7), CONSISTENCY.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.asof import VersionsSource
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.overlay import Overlay, values_of
 from sowctl.engine.positions import check_position, open_log, refuse_other_topic
 from sowctl.engine.reading import open_source
-from sowctl.engine.sources import CurrentSource, Source
+from sowctl.engine.sources import CurrentSource, Pairs, Source
+from sowctl.engine.targets import Target
 from sowctl.errors import LockedError
 from sowctl.store.codec import TOMBSTONE
 from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
     from sowctl.spark.origin import Origin
@@ -63,14 +67,14 @@ def plan_position(origin: Origin) -> Position | None:
 
 
 def open_planned(origin: Origin, position: Position | None, at: int | None) -> Source:
-    """The source of one task.
+    """The source of one task; of a Pattern topic, all of it: :func:`ranged` takes the part that is meant.
 
     Raises LockedError ``SOW-SPK-020`` where the topic has moved on, and what readers raise.
     """
     instance = origin.instance()
+    topic = origin.topic.whole if origin.topic is not None else None
     if at is not None or position is None:
-        return open_source(instance, origin.target, at)
-    topic = origin.topic
+        return open_source(instance, Target(topic=topic) if topic is not None else origin.target, at)
     path = topic.file if topic is not None else origin.path
     assert path is not None
     with ExitStack() as held:
@@ -88,15 +92,37 @@ def open_planned(origin: Origin, position: Position | None, at: int | None) -> S
         else:
             if meta.removal_mark != position.removal_mark and meta.removal_mark > origin.now:
                 raise _moved(path)
-            overlay = _overlay(instance, origin, meta, position.until, path)
+            assert topic is not None
+            overlay = _overlay(instance, topic, meta, position.until, path)
         now = origin.now if topic is not None else 0
         return CurrentSource(held.pop_all(), snapshot, overlay, topic, now)
 
 
-def _overlay(instance: Instance, origin: Origin, meta: StoreMeta, until: int, path: Path) -> Overlay | None:
+def ranged(source: Source, origin: Origin, size: int, low: bytes | None, high: bytes | None) -> Iterator[Pairs]:
+    """The records of ``source`` that are meant, from ``low`` (inclusive) to ``high`` (exclusive), in key order."""
+    logical = origin.topic.logical if origin.topic is not None else None
+    found = _between(source, size, low, high)
+    if logical is None:
+        return found
+    from sowctl.engine.logical import chosen
+
+    return map(chosen(logical), found)
+
+
+def _between(source: Source, size: int, low: bytes | None, high: bytes | None) -> Iterator[Pairs]:
+    if isinstance(source, CurrentSource | VersionsSource):
+        yield from source.part(size, low, high)
+        return
+    for keys, values in source.batches(size):
+        if low is None and high is None:
+            yield keys, values
+            continue
+        rows = [(k, v) for k, v in zip(keys, values, strict=True) if (low or b"") <= k and (high is None or k < high)]
+        yield [key for key, _ in rows], [value for _, value in rows]
+
+
+def _overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, until: int, path: Path) -> Overlay | None:
     """The journal's entries behind the store, up to ``until``."""
-    topic = origin.topic
-    assert topic is not None
     ref = topic.name, topic.message_type
     with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
         after = check_position(meta, log, ref, path)

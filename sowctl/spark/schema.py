@@ -25,6 +25,7 @@ STORE_COLUMNS: Mapping[str, str] = {
     "_timestamp": "TIMESTAMP",
     "_expiration": "TIMESTAMP",
     "_topic": "STRING",
+    "_logical_topic": "STRING",
     "_user_key": "STRING",
     "_correlation_id": "STRING",
 }
@@ -36,13 +37,14 @@ JOURNAL_COLUMNS: Mapping[str, str] = {
     "_timestamp": "TIMESTAMP",
     "_expiration": "TIMESTAMP",
     "_topic": "STRING",
+    "_logical_topic": "STRING",
     "_message_type": "STRING",
     "_client": "STRING",
     "_sequence": "BIGINT",
     "_user_key": "STRING",
     "_correlation_id": "STRING",
 }
-ON_REQUEST = ("_user_key", "_correlation_id")
+ON_REQUEST = ("_logical_topic", "_user_key", "_correlation_id")
 """Columns that are there only where they are named."""
 
 

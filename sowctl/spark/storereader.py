@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from sowctl.engine.reading import Matcher, environment_of
-from sowctl.engine.sources import CurrentSource, Pairs, Source
+from sowctl.engine.sources import CurrentSource, Source
 from sowctl.spark import arrays
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
-from sowctl.spark.positions import Position, open_planned, plan_position
+from sowctl.spark.positions import Position, open_planned, plan_position, ranged
 from sowctl.spark.pushdown import Bounds, bounds_of
 from sowctl.spark.schema import PAYLOAD, STORE_COLUMNS, arrow_schema
-from sowctl.store.codec import CORRELATION, HEADER_SIZE, USER_KEY, decode, payloads
+from sowctl.store.codec import CORRELATION, HEADER_SIZE, LOGICAL_TOPIC, USER_KEY, decode, payloads
 
 if TYPE_CHECKING:
     import pyarrow
@@ -97,7 +97,7 @@ class StoreReader(DataSourceReader):
     def _batches(self, source: Source, partition: KeyRange) -> Iterator[pyarrow.RecordBatch]:
         matcher = matcher_of(self.query, source)
         made = _Batches(self._schema, matcher, source)
-        for keys, values in _part(source, partition):
+        for keys, values in ranged(source, self.query.origin, BATCH, *partition.bounds):
             places = matcher.places(keys, values)
             if len(places) < len(keys):
                 keys, values = [keys[place] for place in places], [values[place] for place in places]
@@ -130,17 +130,12 @@ def _key_mode(source: Source) -> str:
     return source.meta.definition.key_mode if isinstance(source, CurrentSource) else "fields"
 
 
-def _part(source: Source, partition: KeyRange) -> Iterator[Pairs]:
-    low, high = partition.bounds
-    if isinstance(source, CurrentSource):
-        yield from source.part(BATCH, low, high)
-        return
-    for keys, values in source.batches(BATCH):
-        if low is None and high is None:
-            yield keys, values
-            continue
-        rows = [(k, v) for k, v in zip(keys, values, strict=True) if (low or b"") <= k and (high is None or k < high)]
-        yield [key for key, _ in rows], [value for _, value in rows]
+_TEXTS = {
+    "_logical_topic": (LOGICAL_TOPIC, "logical_topic"),
+    "_user_key": (USER_KEY, "user_key"),
+    "_correlation_id": (CORRELATION, "correlation_id"),
+}
+"""Columns of text: the flag of records that have it, and the record's attribute."""
 
 
 class _Batches:
@@ -183,18 +178,18 @@ class _Batches:
             elif name == "_topic":
                 columns.append(arrays.constant(self._topic, len(keys)))
             else:
-                flag = USER_KEY if name == "_user_key" else CORRELATION
-                columns.append(arrays.texts(_parts(keys, values, heads["flags"] & flag, flag), len(keys)))
+                flag, part = _TEXTS[name]
+                columns.append(arrays.texts(_parts(keys, values, heads["flags"] & flag, part), len(keys)))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, flag: int) -> list[bytes | None] | None:
+def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: str) -> list[bytes | None] | None:
     if not has.any():
         return None
     found: list[bytes | None] = []
     for key, value, there in zip(keys, values, has.tolist(), strict=True):
         record = decode(key, value) if there else None
-        found.append(None if record is None else record.user_key if flag == USER_KEY else record.correlation_id)
+        found.append(None if record is None else getattr(record, part))
     return found
 
 

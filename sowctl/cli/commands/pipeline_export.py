@@ -39,10 +39,10 @@ def run(
 ) -> int:
     """Write the present records of topics, or journal entries, as data sets with Spark.
 
-    Several topics go into directories of their own. Journal entries become lines of envelopes (ndjson) or columns.
+    Several topics go into directories of their own. Journal entries become lines of envelopes (ndjson) or columns;
+    with --journal a topic may be one that only the transaction log names.
     """
     from sowctl.cli import piping
-    from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.when import position
     from sowctl.errors import UsageError
     from sowctl.spark.session import require_pyspark
@@ -56,13 +56,13 @@ def run(
     first, last = position(invocation, begin), position(invocation, end)
     with invocation.open_instance() as instance:
         (low, since, _), (high, until, _) = first.found(instance), last.found(instance)
-        chosen = topics_of(instance, topics or [])
+        chosen = [piping.topic_of(instance, name, logged=journal) for name in topics or ()]
         with piping.session(invocation, master, conf) as spark:
             if journal:
-                names = tuple((topic.name, topic.message_type) for topic in chosen) if topics else ()
-                entries = Entries(names, low or 1, high, since, until)
+                entries = Entries((), low or 1, high, since, until).of(chosen)
                 report = export_journal(spark, instance, entries, where)
             else:
-                report = export(spark, instance, chosen, where, staging_directory=piping.directory(staging))
+                records = chosen or list(instance.topics)
+                report = export(spark, instance, records, where, staging_directory=piping.directory(staging))
     piping.show(invocation, report, summary)
     return 0

@@ -66,7 +66,7 @@ def run(
         out.flush()
 
     with invocation.open_instance() as instance:
-        wanted = piping.topic_of(instance, topic, message_type) if topic is not None else None
+        wanted = piping.topic_of(instance, topic, message_type, logged=True) if topic is not None else None
         options = StreamOptions(
             checkpoint=None if checkpoint is None else str(piping.directory(checkpoint)),
             output=None if output is None else str(piping.directory(output)),

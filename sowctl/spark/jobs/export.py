@@ -45,11 +45,27 @@ class Entries:
     to_txid: int | None = None
     from_time: int | None = None
     to_time: int | None = None
+    logical: tuple[tuple[str, str, str], ...] = ()
+    """Of the topics named here, with their types, only these logical topics."""
+
+    @property
+    def narrowed(self) -> tuple[tuple[str, str], ...]:
+        """The topics of which only some logical topics are wanted."""
+        return tuple(dict.fromkeys(one[:2] for one in self.logical))
+
+    def of(self, topics: Sequence[TopicConfig]) -> Entries:
+        """The same bounds for these topics, or logical topics."""
+        refs = tuple(dict.fromkeys((topic.name, topic.message_type) for topic in topics))
+        whole = {(topic.name, topic.message_type) for topic in topics if topic.logical is None}
+        names = [(topic.name, topic.message_type, topic.logical_name) for topic in topics]
+        logical = tuple((*ref, name) for *ref, name in names if name is not None and tuple(ref) not in whole)
+        return replace(self, topics=refs, logical=cast(tuple[tuple[str, str, str], ...], logical))
 
     def wants(self, entry: Entry) -> bool:
         """Whether an entry is among them."""
         return (
             (not self.topics or entry.topic in self.topics)
+            and (entry.topic not in self.narrowed or (*entry.topic, _logical(entry)) in self.logical)
             and entry.txid >= self.from_txid
             and (self.to_txid is None or entry.txid <= self.to_txid)
             and (self.from_time is None or entry.time >= self.from_time)
@@ -75,11 +91,11 @@ def export(
     started = monotonic()
     output.check()
     assert instance.config is not None
-    report = JobReport("export", tuple(topic.name for topic in topics), output.path)
+    report = JobReport("export", tuple(topic.label for topic in topics), output.path)
     if output.kind == "sow" and len(topics) != 1:
         raise UsageError("SOW-SPK-065", "a .sow file holds one topic", hint="export topics one by one")
     for topic in topics:
-        place = output if len(topics) == 1 else replace(output, path=f"{output.path}/_topic={_escaped(topic.name)}")
+        place = output if len(topics) == 1 else replace(output, path=f"{output.path}/_topic={_escaped(topic.label)}")
         place = replace(place, format=output.kind)
         with staging(instance, topic, directory=staging_directory) as area:
             parts = parts_of(spark, instance, topic, None, area.directory)
@@ -120,6 +136,10 @@ def export_journal(
     report.details["format"] = output.kind
     report.seconds = monotonic() - started
     return report
+
+
+def _logical(entry: Entry) -> str:
+    return (entry.logical_topic or b"").decode("utf-8", "replace")
 
 
 LINE = "_payload_bytes BIGINT, value BINARY, _topic STRING, _operation STRING"
@@ -201,6 +221,10 @@ def _columns(spark: SparkSession, origin: Origin, entries: Entries, output: Outp
     if len(entries.topics) > 1:
         same = [(f.col("_topic") == name) & (f.col("_message_type") == kind) for name, kind in entries.topics]
         frame = frame.where(reduce(or_, same))
+    for name, kind in entries.narrowed:
+        meant = [one[2] for one in entries.logical if one[:2] == (name, kind)]
+        other = (f.col("_topic") != name) | (f.col("_message_type") != kind)
+        frame = frame.where(other | f.col("_logical_topic").isin(meant))
     return frame
 
 

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from sowctl.engine.staging import Plan
 
 PAYLOAD = "payload"
-OWN = ("_sow_key", "_txid", "_timestamp", "_expiration", "_topic", "_user_key", "_correlation_id", "_operation")
+OWN = (
+    *("_sow_key", "_txid", "_timestamp", "_expiration", "_topic", "_logical_topic", "_user_key", "_correlation_id"),
+    *("_operation", "_message_type", "_client", "_sequence"),
+)
 """Columns of our own data sets that are no fields of a message."""
 
 
 class Builder:
-    """Makes messages of rows. A column ``payload`` of bytes or text is the message; else the columns are its fields."""
+    """Makes messages of rows. A column ``payload`` of bytes or text is the message, of a struct its fields, where there
+    is no other; else the columns are the fields."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -59,7 +63,10 @@ class Builder:
             )
         found: list[bytes | None] = []
         as_json = self._kind.kind == "json"
-        for place, row in enumerate(batch.select(fields).to_pylist()):
+        rows = batch.select(fields).to_pylist()
+        if fields == [PAYLOAD]:  # a struct, as export --fields writes it: its members are the fields
+            rows = [row[PAYLOAD] or {} for row in rows]
+        for place, row in enumerate(rows):
             try:
                 found.append(json_message(row) if as_json else self._kind.build(list(members(row))))
             except (SowError, ValueError, TypeError) as error:

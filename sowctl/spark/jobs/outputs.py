@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "orc", "ndjson", "csv", "sow")
 COLUMNS = (
     "_sow_key DECIMAL(20,0), _txid BIGINT, _timestamp TIMESTAMP, _expiration TIMESTAMP, _topic STRING, "
-    "_user_key STRING, _correlation_id STRING"
+    "_logical_topic STRING, _user_key STRING, _correlation_id STRING"
 )
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 SAMPLES = 1000
@@ -285,6 +285,7 @@ class _Columns:
             arrays.instants(heads["time"]),
             arrays.stamps(heads["expiration"]),
             arrays.constant(shape.topic, len(keys)),
+            pa.array([one.logical_topic for one in records] if extra else [None] * len(keys), pa.string()),
             pa.array([one.user_key for one in records] if extra else [None] * len(keys), pa.string()),
             pa.array([one.correlation_id for one in records] if extra else [None] * len(keys), pa.string()),
         ]

@@ -45,7 +45,7 @@ def snapshot(
             written = write_store(spark, instance, parts, output, definition, area.directory)
         else:
             written = write_records(spark, instance, (topic.name, topic.message_type), parts, output)
-    report = JobReport("snapshot", (topic.name,), output.path, written.records, written.records, written.bytes)
+    report = JobReport("snapshot", (topic.label,), output.path, written.records, written.records, written.bytes)
     report.partitions = written.partitions
     report.details["format"] = output.kind
     report.seconds = monotonic() - started

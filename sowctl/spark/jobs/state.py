@@ -14,20 +14,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.asof import VersionsSource
 from sowctl.engine.lifetime import expires, is_expired
+from sowctl.engine.logical import chosen
 from sowctl.engine.positions import open_log, refuse_unlogged_past
-from sowctl.engine.sources import CurrentSource, Pairs, open_current
-from sowctl.errors import RefusedError, UsageError
+from sowctl.engine.sources import Pairs, open_current
+from sowctl.errors import RefusedError
 from sowctl.spark.jobs.folding import fold, read_pairs
 from sowctl.spark.origin import Origin
-from sowctl.spark.positions import Position, open_planned, plan_position
+from sowctl.spark.positions import Position, open_planned, plan_position, ranged
 from sowctl.store.codec import expiration_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sowctl.config.model import Expiration, TopicConfig
+    from sowctl.config.model import Expiration, Logical, TopicConfig
     from sowctl.engine.instance import Instance
 
 RECORDS_PER_PART = 100_000
@@ -50,29 +50,27 @@ class RangePart:
         low = self.low.to_bytes(8, "big") if self.low else None
         high = self.high.to_bytes(8, "big") if self.high < KEYS else None
         with closing(open_planned(self.origin, self.position, self.at)) as source:
-            if isinstance(source, CurrentSource | VersionsSource):
-                yield from source.part(READ, low, high)
-                return
-            for keys, values in source.batches(READ):
-                rows = [
-                    (k, v)
-                    for k, v in zip(keys, values, strict=True)
-                    if (low or b"") <= k and (high is None or k < high)
-                ]
-                yield [key for key, _ in rows], [value for _, value in rows]
+            yield from ranged(source, self.origin, READ, low, high)
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedPart:
-    """The records of a key range in a file that a fold has left; without those that had expired by ``at``."""
+    """The records of a key range in a file that a fold has left; without those that had expired by ``at``.
+
+    ``logical`` says which logical topics of a Pattern topic are meant.
+    """
 
     path: str
     expiration: Expiration
     at: int
+    logical: Logical | None = None
 
     def pairs(self) -> Iterator[Pairs]:
         """Keys and stored values in key order."""
+        choose = chosen(self.logical) if self.logical is not None else None
         for keys, values in read_pairs(Path(self.path)):
+            if choose is not None:
+                keys, values = choose((keys, values))
             if expires(self.expiration):
                 kept = [p for p, v in enumerate(values) if not is_expired(self.expiration, expiration_of(v), self.at)]
                 keys, values = [keys[place] for place in kept], [values[place] for place in kept]
@@ -90,23 +88,18 @@ def parts_of(
 
     Raises what reading the present or the past raises.
     """
-    if topic.logical is not None:
-        raise UsageError(
-            "SOW-SPK-069",
-            f"{topic.label!r} is a part of a Pattern topic, and jobs read whole topics",
-            hint=f"name {topic.name!r}",
-        )
     now = instance.now
     if at is None or topic.history is not None:
         return _ranges(instance, topic, at, now)
-    until = _fold_until(instance, topic, at)
+    until = _fold_until(instance, topic.whole, at)
     if until is None:
         return _ranges(instance, topic, at, now)
     if until < 0:
         return _ranges(instance, topic, None, min(at, now))
     with open_log(instance) as log:
-        result = fold(spark, log, [topic], directory, until=until, at=at)
-    return [FoldedPart(str(directory / one.records), topic.expiration, at) for one in result.files[0]]
+        result = fold(spark, log, [topic.whole], directory, until=until, at=at)
+    files = [str(directory / one.records) for one in result.files[0]]
+    return [FoldedPart(file, topic.expiration, at, topic.logical) for file in files]
 
 
 def _fold_until(instance: Instance, topic: TopicConfig, at: int) -> int | None:

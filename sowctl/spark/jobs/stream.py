@@ -28,7 +28,9 @@ Show = Callable[[list[tuple[str, bytes | None, int]]], None]
 """Takes rows of operation, payload and txid, in txid order."""
 LOOK = 0.2
 """Seconds between two looks at how far it is; Spark takes fractions, whatever it declares."""
-COLUMNS = "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_user_key,_correlation_id"
+SEEN = "sowctl"
+"""The name of what is counted while a batch is written."""
+COLUMNS = "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_logical_topic,_user_key,_correlation_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,14 @@ def stream(
     """
     started = monotonic()
     _check(instance, topic, options)
-    frame = _read(spark, instance, topic, options)
-    query = _write(frame, instance, topic, options)
+    if topic is not None and topic.logical_name is not None:
+        from pyspark.sql import functions as f
+
+        frame = _read(spark, instance, topic, options).where(f.col("_logical_topic") == topic.logical_name)
+    else:
+        frame = _read(spark, instance, topic, options)
+    counts = _Showing(options.show) if options.show is not None else None
+    query = _write(frame, instance, topic, options, counts)
     seen: dict[int, Any] = {}
     try:
         with translated():
@@ -81,9 +89,10 @@ def stream(
         if query.isActive:
             query.stop()
     _note(query, seen)
-    names = (topic.name,) if topic is not None else ()
+    names = (topic.label,) if topic is not None else ()
     report = JobReport("stream", names, options.output or (options.into.name if options.into is not None else None))
-    report.read = report.records = sum(int(one["numInputRows"]) for one in seen.values())
+    report.read = sum(int(one["numInputRows"]) for one in seen.values())
+    report.records, report.bytes = counts.totals() if counts is not None else _observed(seen)
     report.partitions = len(seen)
     report.details = {"batches": len(seen)}
     report.seconds = monotonic() - started
@@ -129,8 +138,15 @@ def _operation(topic: TopicConfig | None, options: StreamOptions) -> str:
     return "all" if same else "publish"
 
 
-def _write(frame: DataFrame, instance: Instance, topic: TopicConfig | None, options: StreamOptions) -> StreamingQuery:
+def _write(
+    frame: DataFrame, instance: Instance, topic: TopicConfig | None, options: StreamOptions, showing: _Showing | None
+) -> StreamingQuery:
+    from pyspark.sql import functions as f
+
     writer: DataStreamWriter
+    if showing is None:
+        size = f.coalesce(f.sum(f.length("payload")), f.lit(0))
+        frame = frame.observe(SEEN, f.count(f.lit(1)).alias("records"), size.alias("bytes"))
     if options.into is not None:
         assert instance.config is not None
         assert options.client is not None
@@ -145,8 +161,8 @@ def _write(frame: DataFrame, instance: Instance, topic: TopicConfig | None, opti
         }
         for name, value in given.items():
             writer = writer.option(name, value)
-    elif options.show is not None:
-        writer = frame.writeStream.foreachBatch(_Showing(options.show))
+    elif showing is not None:
+        writer = frame.writeStream.foreachBatch(showing)
     else:
         writer = frame.writeStream.format("parquet").option("path", options.output)
     if options.checkpoint is not None:
@@ -164,6 +180,11 @@ class _Showing:
 
     def __init__(self, show: Show) -> None:
         self._show = show
+        self._records = self._bytes = 0
+
+    def totals(self) -> tuple[int, int]:
+        """How many entries and bytes of payload were handed on."""
+        return self._records, self._bytes
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         # partitions are stretches of the journal in their order; to sort them would read them twice
@@ -171,6 +192,14 @@ class _Showing:
         found = [(row[0], None if row[1] is None else bytes(row[1]), int(row[2])) for row in rows]
         if found:
             self._show(found)
+            self._records += len(found)
+            self._bytes += sum(len(payload or b"") for _, payload, _ in found)
+
+
+def _observed(seen: dict[int, Any]) -> tuple[int, int]:
+    """Entries and bytes of payload that were written, as Spark has observed them."""
+    rows = [one["observedMetrics"][SEEN] for one in seen.values() if SEEN in one["observedMetrics"]]
+    return sum(int(row["records"]) for row in rows), sum(int(row["bytes"]) for row in rows)
 
 
 def _note(query: StreamingQuery, seen: dict[int, Any]) -> None:

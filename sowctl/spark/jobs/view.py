@@ -92,6 +92,12 @@ def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
         raise UsageError("SOW-SPK-066", "a view is over one topic or over a join", hint="name a topic, or give --join")
     if wanted.topic is not None:
         topic = find_topic(instance, wanted.topic, wanted.message_type)
+        if topic.logical is not None:
+            raise UsageError(
+                "SOW-SPK-069",
+                f"{topic.label!r} is a part of a Pattern topic, and views are over whole topics",
+                hint=f"name {topic.name!r}",
+            )
         sources: tuple[tuple[str, str], ...] = ((topic.message_type, topic.name),)
         name, message_type = topic.name, topic.message_type
     else:
