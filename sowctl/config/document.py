@@ -16,7 +16,7 @@ from sowctl.plain import dataclass
 
 SPACE = " \t\r\n"
 """White space as XML counts it; a no-break space is a character like any other."""
-VARIABLE = r"\$\{([^}]*)\}"
+VARIABLE = r"\$\{([^${}]*)\}"
 _PIECE = r"(?s)<!--.*?-->|<!\[CDATA\[(.*?)\]\]>|<\?.*?\?>|&(#x?[0-9A-Fa-f]+|\w+);|(</?)|(.)"
 _ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _WIDTH = 160

@@ -24,7 +24,7 @@ from sowctl.config.parse import (
     refuse,
     unusual_bytes,
 )
-from sowctl.config.problems import TOO_DEEP, TOO_LARGE, UNREADABLE, as_error
+from sowctl.config.problems import TOO_DEEP, TOO_LARGE, UNREADABLE, as_error, clipped
 from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, Scan, scan
 from sowctl.errors import ConfigError
 from sowctl.findings import Finding, Level, Place
@@ -122,6 +122,7 @@ class _Reader:
         self.attributes = 0
         self.includes = 0
         self.bytes = 0
+        self.inserted = 0
         self.ceiling = DEFAULT_EXPANSION
         self.sources: list[Source] = []
         self.named: set[str] = set()
@@ -164,7 +165,7 @@ class _Reader:
         """Note what no loading stops at, where the caller collects."""
         if self.findings is not None:
             excerpt = source.excerpt(place.line or 1, place.column or 1)
-            self.findings.append(Finding(rule, level, place, message, hint, excerpt))
+            self.findings.append(Finding(rule, level, place, clipped(message), clipped(hint), excerpt))
 
     def parse(self, data: bytes, file: str, chain: tuple[Path, ...], fragment: bool) -> tuple[_Part, bool]:
         if len(data) > MAX_FILE:
@@ -334,6 +335,12 @@ class _Reader:
                 place = part.source.place(part.tags[number].start, element)
                 message = f"variable '{name}' supplied by built-in value {self.variables[name]}"
                 self.note("X010", Level.INFO, part.source, place, message, f"to fix it pass --define {name}=VALUE")
+            self.inserted += len(self.variables[name])
+            if self.inserted > (limit := min(self.ceiling, MAX_FILE)):
+                message = (
+                    f"the values of variables are more than {limit} bytes, as ConfigCycleDetectionThreshold allows"
+                )
+                raise Broken(part.broken("X008", number, element, message, "write the value once"))
             return self.variables[name]
 
         return re.sub(VARIABLE, value, text)

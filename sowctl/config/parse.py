@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.config.document import Source
-from sowctl.config.problems import TOO_DEEP, TOO_MANY
+from sowctl.config.problems import TOO_DEEP, TOO_MANY, clipped
 from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, Scan, without_declaration
 from sowctl.findings import Finding, Level, Place
 
@@ -42,7 +42,7 @@ class Broken(Exception):
 
 def finding_at(rule: str, source: Source, place: Place, message: str, hint: str | None = None) -> Finding:
     excerpt = source.excerpt(place.line or 1, place.column or 1)
-    return Finding(rule, Level.ERROR, place, message, hint, excerpt)
+    return Finding(rule, Level.ERROR, place, clipped(message), hint and clipped(hint), excerpt)
 
 
 def read_limited(path: Path) -> bytes:

@@ -17,6 +17,7 @@ UNREADABLE = "SOW-CFG-030"
 UNKNOWN_WORD = "SOW-CFG-040"
 UNUSED_WORD = "SOW-CFG-041"
 NO_STAND_IN = "SOW-CFG-042"
+_LONGEST = 600
 _FAMILIES = {"X": 0, "S": 100, "F": 200, "R": 300, "D": 400, "B": 500}
 
 
@@ -36,12 +37,20 @@ def at_node(
     level: Level = Level.ERROR,
     place: Place | None = None,
 ) -> Finding:
-    """A finding at a node, or at a ``place`` inside its text, with the source line as its excerpt."""
+    """A finding at a node, or at a ``place`` inside its text, with the source line as its excerpt.
+
+    The middle of a message is left out where a value of the file makes it longer than anybody reads.
+    """
     where = node.place if place is None else place
     excerpt = None
     if where.line is not None and where.column is not None and where.file == node.source.file:
         excerpt = node.source.excerpt(where.line, where.column)
-    return Finding(rule, level, where, message, hint, excerpt)
+    return Finding(rule, level, where, clipped(message), None if hint is None else clipped(hint), excerpt)
+
+
+def clipped(text: str) -> str:
+    """The text, without its middle where it is too long for a message."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}...{text[-_LONGEST // 4 :]}"
 
 
 def as_error(finding: Finding) -> ConfigError:

@@ -156,6 +156,31 @@ def test_bytes_that_are_no_text(write: Write, data: bytes, said: str) -> None:
     assert verdict(write(data)).startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("${LONG}" * 100_000, "X008"),
+        ("${" * 1_000_000, "none"),
+        ("${LONG" * 500_000, "none"),
+        ("${ONE}", "none"),
+    ],
+    ids=["long", "open", "unclosed", "not again"],
+)
+def test_variables_that_grow(write: Write, text: str, rule: str) -> None:
+    """Neither the values that are put in nor the search for their names takes more than the file allows."""
+    path = write(f"<AMPSConfig><Name>x</Name><Description>{text}</Description></AMPSConfig>")
+    child = CHILD.replace("environment={}", "environment={'LONG': 'b' * 100_000, 'ONE': '${TWO}', 'TWO': '${ONE}'}")
+    command = [sys.executable, "-c", child, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.strip() or "none").startswith(rule)
+
+
+def test_a_message_does_not_repeat_a_huge_text(instance: Write) -> None:
+    said = verdict(instance(log=f"<Topic><Name>{'(' * 100_000}</Name><MessageType>json</MessageType></Topic>"))
+    assert said.startswith("S063") and len(said) < 1_000
+
+
 def test_nothing_outside_is_opened(write: Write, tmp_path: Path) -> None:
     """Neither by an absolute name, nor by .., nor by a link, nor a device; not even to learn whether it is there."""
     secret = tmp_path / "outside" / "secret.xml"

@@ -46,10 +46,10 @@ PAGES: dict[str, str] = {
         Example: ``a.xml`` includes ``b.xml``, and ``b.xml`` includes ``a.xml``.
         Instead: move what both need into a third file.
         """,
-    "X008": """What: the file with its includes is larger than ConfigCycleDetectionThreshold.
+    "X008": """What: the file with its includes, or with the values of variables, exceeds ConfigCycleDetectionThreshold.
 
         Why: the threshold, 5 MB unless the file says otherwise, is the server's guard against runaway includes.
-        Example: one large part included many times.
+        Example: one large part included many times, or a long variable written many times.
         Instead: include it once, or raise the threshold.
         """,
     "X009": """What: a variable is neither in the environment, nor defined on the command line, nor built in.
