@@ -42,8 +42,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Some minutes in the life of four topics, with tiny parts."""
     monkeypatch.setattr(state, "RECORDS_PER_PART", 10)
     monkeypatch.setattr(folding, "LEAST_BYTES", 1)
-    monkeypatch.setattr(folding, "STRETCH_BYTES", 500)
-    monkeypatch.setattr(folding, "BUCKET_BYTES", 2000)
+    monkeypatch.setattr(folding, "STRETCH_BYTES", 1200)
+    monkeypatch.setattr(folding, "BUCKET_BYTES", 6000)
     made = Lab(tmp_path / "lab", XML)
     for minute in range(4):
         for topic in ("log", "past", "brief", "alone"):
