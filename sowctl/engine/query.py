@@ -141,10 +141,11 @@ class _Run:
         found = []
         with closing(self._scans()) as scans:  # type: ignore[type-var]
             for source, matcher, scan, _ in scans:
-                records = source.visible_records() if isinstance(source, CurrentSource) else 0
+                read = getattr(source, "base", source)  # of logical topics, all that their store holds
+                records = read.visible_records() if isinstance(read, CurrentSource) else 0
                 plan = Plan(source.topic, source.message_type, "scan", records, records, order=self._ordering(scan))
-                if isinstance(source, CurrentSource) and source.overlay is not None:
-                    plan = replace(plan, behind=len(source.overlay.current))
+                if isinstance(read, CurrentSource) and read.overlay is not None:
+                    plan = replace(plan, behind=len(read.overlay.current))
                 if scan is None:
                     plan = replace(plan, access="key lookup", estimated=len(self._options.sow_keys or ()))
                 elif scan.found is not None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import JournalTopic, Logical, OtherEntry, SowEntry, TopicConfig
-from sowctl.errors import MissingError, UsageError
+from sowctl.errors import ConfigError, MissingError, UsageError
 from sowctl.plain import dataclass
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
     Name, and otherwise those of its records whose logical names it matches. A text with characters of an expression
     (other than dots) is no logical name unless ``literal``.
 
-    Raises UsageError ``SOW-ENG-030`` (ambiguous), MissingError ``SOW-ENG-012`` (nothing of that name).
+    Raises UsageError ``SOW-ENG-030`` (ambiguous), ``SOW-ENG-033`` (no regular expression), MissingError ``SOW-ENG-012``
+    (nothing of that name).
     """
     name, message_type = split_target(text, message_type)
     exact = _exact(instance, name, message_type, logical=literal or not is_pattern(name.replace(".", "")))
@@ -151,7 +152,7 @@ def _takers(instance: Instance, name: str, message_type: str | None, *, logical:
 
 def _matching(instance: Instance, pattern: str, message_type: str | None) -> Iterator[TopicConfig]:
     """The topics that a regular expression stands for. Of a Pattern topic that has no records yet, no part is meant."""
-    matches = search_of(pattern)
+    matches = _search(pattern)
     for topic in instance.topics:
         if message_type not in (None, topic.message_type):
             continue
@@ -161,9 +162,17 @@ def _matching(instance: Instance, pattern: str, message_type: str | None) -> Ite
             yield replace(topic, logical=Logical(pattern, regex=True))
 
 
+def _search(pattern: str) -> Callable[[str], bool]:
+    """The search of an expression that was given as a target: what is wrong with it, is no fault of a configuration."""
+    try:
+        return search_of(pattern)
+    except ConfigError as error:
+        raise UsageError("SOW-ENG-033", error.message, hint=error.hint) from None
+
+
 def _in_names(instance: Instance, pattern: str, message_type: str | None) -> bool:
     """Whether a regular expression matches the name of a topic of its own."""
-    matches = search_of(pattern) if is_pattern(pattern) else pattern.__eq__
+    matches = _search(pattern) if is_pattern(pattern) else pattern.__eq__
     return any(matches(topic.name) for topic in instance.topics if message_type in (None, topic.message_type))
 
 

@@ -104,6 +104,13 @@ def test_an_expression_does_not_mean_a_topic_without_records(lab: Lab) -> None:
     assert caught.value.code == "SOW-ENG-014"
 
 
+def test_an_expression_that_is_none_is_a_mistake_of_whoever_wrote_it(lab: Lab) -> None:
+    for text in ("^/(", "^/(.sow"):
+        with pytest.raises(UsageError) as caught:
+            resolve(lab.open(), text)
+        assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-033", 2)
+
+
 def test_a_name_with_dots_is_a_name(lab: Lab) -> None:
     lab.publish("/a.b", message(id=1))
     lab.publish("/axb", message(id=2))
@@ -180,7 +187,8 @@ def test_aggregates_and_counts_and_orders(lab: Lab) -> None:
     assert lab.query("/a", projection="SUM(/q) AS /q", grouping="/x") != []
     assert lab.query("/a", order_by="/q DESC", top_n=1) == [message(id=2, q=3)]
     assert lab.open().topic("/a").query("/q > 2").count() == 1
-    assert len(lab.open().topic("/a").query().plans()) == 1
+    (plan,) = lab.open().topic("/a").query().plans()
+    assert (plan.topic, plan.access, plan.records) == ("/a", "scan", 3)
 
 
 def test_what_the_journal_holds_makes_the_same_store(make_lab, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
