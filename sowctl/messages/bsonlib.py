@@ -35,6 +35,8 @@ def decode(payload: bytes) -> object:
     except RecursionError:
         raise too_deep() from None
     except _FAILURES as problem:
+        if "recursion" in str(problem):
+            raise too_deep() from None
         raise _refused(payload, problem) from None
 
 

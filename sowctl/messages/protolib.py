@@ -85,7 +85,7 @@ class Schema:
     def merged(self, base: bytes, old: Message, new: Message, *, set_nulls: bool) -> bytes:
         """``old``, read from ``base``, with the fields that are set in ``new``; both are used up."""
         _make_way(old, new, set_nulls)
-        if not new.ByteSize():
+        if not new.SerializePartialToString():
             return base
         old.MergeFrom(new)
         return cast(bytes, old.SerializePartialToString(deterministic=True))
@@ -194,7 +194,7 @@ def _make_way(old: Message, new: Message, set_nulls: bool) -> None:
                 _make_way(getattr(old, name), value, set_nulls)
             elif not set_nulls:
                 _make_way(type(value)(), value, set_nulls)
-            if not set_nulls and not value.ByteSize():
+            if not set_nulls and not value.SerializePartialToString():
                 new.ClearField(name)
         elif not set_nulls and (value == "" or value == b""):
             new.ClearField(name)

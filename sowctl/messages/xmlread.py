@@ -20,12 +20,17 @@ from sowctl.values.paths import Path, Step
 _SIMPLE = re.compile(r"[\w:-]+").fullmatch
 """Names that ``findall`` takes for names."""
 
+_MANY = 1 << 16
+"""Tags above which a payload is read before a tree is made of it: one that is refused then costs no memory."""
+
 Node: TypeAlias = Element | str
 """An element, or the text of an attribute."""
 
 
 def read_document(payload: bytes) -> Element:
     """The root element of one payload. Raises PayloadRefused."""
+    if payload.count(b"<") > _MANY:
+        check(payload)
     builder = TreeBuilder()
     parser = new_parser()
     parser.StartElementHandler = builder.start

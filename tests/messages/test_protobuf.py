@@ -131,6 +131,18 @@ def test_deltas_of_version_2_merge_by_path(
     assert Order.FromString(orders.merge(result, order(**delta))) == Order(**merged)
 
 
+def test_required_fields_may_be_missing(tmp_path: Path) -> None:
+    text = "syntax = 'proto2'; message M { required int64 id = 1; optional string s = 2; optional M m = 3; }"
+    (tmp_path / "m.proto").write_text(text)
+    kind = get_type(TypeDefinition("m", "protobuf", proto_type="M", proto_file="m.proto", proto_paths=(str(tmp_path),)))
+    assert kind.check([b"\x12\x01a"]) == []
+    assert kind.key_texts([parse_path("/id")])([b"\x12\x01a"])[0] == [(b"0",)]
+    assert kind.merge(b"\x08\x07", b"\x12\x01b") == b"\x08\x07\x12\x01b"
+    assert kind.merge(b"\x12\x01a", b"\x1a\x03\x12\x01b") == b"\x12\x01a\x1a\x03\x12\x01b"
+    assert kind.merge(b"\x12\x01a", b"\x1a\x00") == b"\x12\x01a"
+    assert json.loads(kind.view(b"\x12\x01a"))["s"] == "a"
+
+
 def test_nulls_count_on_request_and_what_changes_nothing_keeps_the_bytes(orders: MessageType) -> None:
     base = b"\x10\x05" + b"\x0a\x01x"
     assert orders.merge(base, b"") == base

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
@@ -111,16 +112,25 @@ def test_damage_is_refused_where_lxml_refuses(document: str, data: st.DataObject
     refusals = XML.check([damaged])
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     try:
-        etree.fromstring(damaged, parser)
+        top = etree.fromstring(damaged, parser)
     except etree.XMLSyntaxError as problem:
         if problem.code in NAMESPACE_ERRORS or "amespace" in (problem.msg or "") or "xmlns" in (problem.msg or ""):
             return
         assert len(refusals) == 1, problem
         assert refusals[0].offset is not None and 0 <= refusals[0].offset <= len(damaged)
     else:
+        if refusals and has_newer_names(top):
+            return
         assert refusals == []
         assert XML.extractor(SLOTS)([damaged])[1] == []
     json.loads(XML.view(damaged))
+
+
+def has_newer_names(top: Any) -> bool:
+    """Whether a name has characters that the fifth edition of XML 1.0, which lxml reads, may have added to names."""
+    names = [str(name) for node in top.iter() for name in (node.tag, *node.attrib, *node.nsmap)]
+    names += [node.target for node in top.iter(etree.PI)]
+    return not all(map(str.isascii, names))
 
 
 NAMESPACE_ERRORS = {201, 202, 203, 204, 205}
@@ -134,6 +144,7 @@ NAMESPACE_ERRORS = {201, 202, 203, 204, 205}
         (b"<a>&x;</a>", "SOW-MSG-002", "undefined entity"),
         (b"", "SOW-MSG-002", "no element found"),
         (b"<a>\xff</a>", "SOW-MSG-002", "invalid token"),
+        ("<a \u0370='1'/>".encode(), "SOW-MSG-002", "invalid token"),
         (b"<a></b>", "SOW-MSG-002", "mismatched tag (line 1, column 6)"),
         (b"<?xml version='1.0' encoding='no-such'?><a/>", "SOW-MSG-002", "encoding"),
         (b"<a>" * 65 + b"</a>" * 65, "SOW-MSG-003", "more than 64"),
@@ -161,6 +172,18 @@ def test_names_are_names_whatever_they_hold(name: str) -> None:
     assert one(payload, f"/r/{name}") == Values((5,), True)
     assert one(payload, f"/r/{name}/@k") == "v"
     assert one(payload.replace(" k='v'", ""), f"/r/{name}") == 5
+
+
+def test_many_elements_inside_one_another_cost_no_tree() -> None:
+    payload = b"<a>" * (1 << 18)
+    tracemalloc.start()
+    try:
+        refusals = XML.extractor([Slot(parse_path("/a"))])([payload])[1]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [refusal.code for refusal in refusals] == ["SOW-MSG-003"]
+    assert peak < 4 * len(payload)
 
 
 def test_sixty_four_levels_are_read() -> None:
