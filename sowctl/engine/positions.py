@@ -157,11 +157,14 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
 
 def no_store(topic: TopicConfig) -> MissingError:
     """The error of a reader that finds nothing to read."""
+    lost = topic.durability == "transient" and not topic.journalled
     return MissingError(
         "SOW-ENG-010",
-        f"topic {topic.name!r} has no store yet",
+        f"topic {topic.name!r} " + ("is transient, and no journal records it" if lost else "has no store yet"),
         place=str(topic.file) if topic.file is not None else None,
-        hint="publish to it first; sowctl info shows which topics have stores",
+        hint="nothing keeps its records: give it a FileName or a place in the TransactionLog"
+        if lost
+        else "publish to it first; sowctl info shows which topics have stores",
         topic=topic.name,
     )
 

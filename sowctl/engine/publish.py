@@ -225,6 +225,7 @@ class _Run:
         report.published += sum(map(len, flight.parts))
         for part in flight.parts:
             report.bytes += sum(map(len, part.payloads))
+            report.durable = report.durable and not part.writer.volatile
             total = self.count_for(part.writer.ref)
             for name in ("inserted", "updated", "unchanged", "journalled", "duplicates"):
                 setattr(total, name, getattr(total, name) + getattr(part.counts, name))

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sowctl.engine.rehearsal import Rehearsal
-from sowctl.engine.writer import TopicWriter, open_writer
+from sowctl.engine.writer import TopicWriter, nothing_keeps, open_writer
 from sowctl.errors import ConfigError, MissingError
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class WriteSession:
                 found = self._log_writer(config)
             elif self.dry_run:
                 found = Rehearsal(self.instance, config)
+                if found.volatile and not self.volatile:
+                    raise nothing_keeps(config)
             elif config.journalled:
                 with self.journal.lock():
                     self._refresh()

@@ -69,6 +69,11 @@ class TopicWriter:
         self.held = ExitStack()
         self.reload()
 
+    @property
+    def volatile(self) -> bool:
+        """Whether nothing keeps what is written: the topic is transient, and no journal records it."""
+        return self.config.durability == "transient" and not self.journalled
+
     def close(self) -> None:
         """Close the store; what is only in the overlay is in the journal too."""
         self.held.close()
@@ -185,17 +190,22 @@ def _open_writer(
     return writer
 
 
+def nothing_keeps(config: TopicConfig) -> RefusedError:
+    """The error of a write that neither a store nor a journal would retain."""
+    return RefusedError(
+        "SOW-ENG-021",
+        f"topic {config.name!r} is transient and not journalled: nothing keeps what is published to it",
+        hint="give it a FileName or a place in the TransactionLog; --allow-volatile publishes for nobody to see",
+        topic=config.name,
+    )
+
+
 def _temporary(config: TopicConfig, journal: JournalWriter | None, volatile: bool, held: ExitStack) -> TopicConfig:
     """A transient topic with a file for the time being."""
     import tempfile
 
     if journal is None and not volatile:
-        raise RefusedError(
-            "SOW-ENG-021",
-            f"topic {config.name!r} is transient and not journalled: nothing keeps what is published to it",
-            hint="give it a FileName or a place in the TransactionLog; --allow-volatile publishes for nobody to see",
-            topic=config.name,
-        )
+        raise nothing_keeps(config)
     place = tempfile.TemporaryDirectory(prefix="sowctl-")
     held.callback(place.cleanup)
     return replace(config, file=Path(place.name) / "transient.sow")

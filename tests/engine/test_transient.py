@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.engine.check import check
 from sowctl.errors import MissingError, RefusedError
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -55,3 +56,33 @@ def test_nothing_is_left_behind_in_the_temporary_directory(lab: Lab, tmp_path: P
     lab.publish("logged", '{"id":1}')
     lab.query("logged")
     assert set(tmp_path.iterdir()) == before
+
+
+def test_volatile_messages_are_not_said_to_be_durable(lab: Lab) -> None:
+    report = lab.publish("gone", '{"id":1}', allow_volatile=True)
+    assert (report.published, report.durable) == (1, False)
+    assert lab.publish("logged", '{"id":1}').durable
+    with pytest.raises(MissingError, match="no journal records it") as caught:
+        lab.query("gone")
+    assert "publish" not in str(caught.value.hint)
+
+
+def test_a_dry_run_refuses_what_the_run_would_refuse(lab: Lab) -> None:
+    with pytest.raises(RefusedError) as caught:
+        lab.publish("gone", '{"id":1}', dry_run=True)
+    assert caught.value.code == "SOW-ENG-021"
+    assert lab.publish("gone", '{"id":1}', dry_run=True, allow_volatile=True).inserted == 1
+
+
+def test_there_is_no_store_to_miss_and_nothing_to_remove(make_lab) -> None:  # type: ignore[no-untyped-def]
+    """check finds nothing wrong, expire removes nothing, and info tells what the journal knows."""
+    lab = make_lab(config_xml(topic_xml("t", TRANSIENT, "<Expiration>5s</Expiration>", file=None), ("t",)))
+    lab.publish("t", '{"id":1}', '{"id":2}')
+    lab.clock.tick(10)
+    examination = check(lab.open())
+    assert list(examination) == []
+    assert "no store" not in examination.coverage
+    for dry_run in (True, False):
+        assert lab.open().topic("t").expire(dry_run=dry_run).expired == 0
+    row = lab.open().topic("t").info()
+    assert (row.state, row.last_txid, row.last_update) == ("transient", 2, lab.clock.at - 10_000_000)
