@@ -12,7 +12,7 @@ from sowctl.config.kinds import read_value
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import QUEUES, Survey
-from sowctl.config.spelling import nearest
+from sowctl.config.spelling import meant, nearest
 from sowctl.config.structure import odd_interval
 from sowctl.findings import Level
 
@@ -63,6 +63,8 @@ def option_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     for step, module, known in _steps(node):
         options = step.find("Options")
+        if options is None and meant(step, "Options"):
+            continue
         for name in known.required if known is not None else ():
             if options is None or options.find(name) is None:
                 close = next((o for o in options.children if nearest(o.tag, (name,))), None) if options else None

@@ -240,16 +240,20 @@ class Survey:
 
     @cached_property
     def all_named(self) -> bool:
-        """Whether every entry has a name; where not, the one that has none may be what something refers to."""
-        return all(entry.name for entry in self.entries)
+        """Whether every entry has a name and a known tag; one that has not may be what something refers to."""
+        sections = self.top.all("SOW", "TopicMetaData")
+        known = all(node.tag in KINDS for section in sections for node in section.children)
+        return known and all(entry.name for entry in self.entries)
 
     def readable(self, pattern: str) -> bool:
-        """Whether this topic pattern and those of the journal can all be used; where not, S063 or S065 tells."""
+        """Whether this topic pattern and those of the journal can all be used; where not, S002, S063 or S065 tells."""
         return self._journal_readable and (not self.regex_topics or _usable(pattern))
 
     @cached_property
     def _journal_readable(self) -> bool:
-        return all(name and (not self.regex_topics or _usable(name)) for name, _ in self.journal)
+        misspelled = any(meant(log, "Topic") for log in self.nodes("TransactionLog"))
+        usable = all(name and (not self.regex_topics or _usable(name)) for name, _ in self.journal)
+        return usable and not misspelled
 
     def search(self, pattern: str, name: str) -> bool:
         """Whether a Pattern matches a topic name; it is a pattern whatever RegexTopicSupport says."""
