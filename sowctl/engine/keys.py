@@ -109,12 +109,20 @@ def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options
     """What makes the keys of a topic.
 
     Raises UsageError ``SOW-PUB-011`` for a given SOW key where the topic makes its own, ConfigError ``SOW-PUB-010`` for
-    a key generator that is not there, ``SOW-PUB-023`` for one that needs a topic of its own.
+    a key generator that is not there, ``SOW-PUB-023`` for one that needs a topic of its own, ``SOW-PUB-025`` for key
+    fields of a type that has no fields.
     """
     if topic.key_mode == "none":
         return _no_keys(topic, options)
     if topic.key_mode == "user":
         return UserKeys(options.sow_key)
+    if topic.key_mode == "fields" and not kind.filterable:
+        raise ConfigError(
+            "SOW-PUB-025",
+            f"topic {topic.name!r} has key fields, and messages of type {kind.name} have no fields",
+            place=str(topic.place),
+            hint="remove its Key: the publishers choose the keys of such topics, see --sow-key",
+        )
     if options.sow_key is not None:
         origin = ", ".join(map(str, topic.keys)) or "its key generator"
         raise UsageError(

@@ -1,4 +1,7 @@
-"""Delta publish: cases C16-C26 of the specification, without what subscribers see, and its rules beyond them."""
+"""Delta publish: cases C16-C26 of the specification, without what subscribers see, and its rules beyond them.
+
+C22, a topic without a SOW, stands in tests/engine/test_log_only.py.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +67,8 @@ def test_c21_null_changes_nothing_unless_it_is_set(lab: Lab) -> None:
     assert [json.loads(text) for text in lab.query("t")] == [{"id": 1, "a": None, "b": 6}]
 
 
-def test_c22_a_binary_topic_takes_deltas_literally(make_lab: MakeLab) -> None:
-    """The record half: what has no fields, and so nothing to merge, is delivered and kept as it came."""
+def test_a_binary_topic_takes_deltas_literally(make_lab: MakeLab) -> None:
+    """What has no fields, and so nothing to merge, is kept as it came."""
     lab = make_lab(config_xml(topic_xml("b", key=None).replace(">json<", ">binary<"), ()))
     lab.publish("b", b"\x00one", sow_key="K")
     lab.publish("b", b"\x01two", sow_key="K", delta=True)

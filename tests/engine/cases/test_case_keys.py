@@ -65,6 +65,7 @@ def test_c08_a_user_key_must_come_with_the_message(lab: Lab) -> None:
     with pytest.raises(InputError) as caught:
         lab.publish("own", message(x=1))
     assert caught.value.code == "SOW-PUB-003"
+    assert lab.query("own") == []
     lab.publish("own", message(x=2), sow_key="K")
     assert lab.query("own") == [message(x=2)]
 
@@ -105,6 +106,14 @@ def test_c14_a_binary_topic_has_no_key_fields(tmp_path) -> None:  # type: ignore
     path = tmp_path / "sowctl.xml"
     path.write_text(config_xml(topic_xml("t").replace(">json<", ">binary<"), ()))
     assert "F005" in [finding.id for finding in validate(path, environment={})]
+
+
+@pytest.mark.parametrize("sow_key", [None, "AAA"])
+def test_c14_nothing_is_published_to_such_a_topic(make_lab: MakeLab, sow_key: str | None) -> None:
+    lab = make_lab(config_xml(topic_xml("t").replace(">json<", ">binary<"), ()))
+    with pytest.raises(ConfigError) as caught:
+        lab.publish("t", "x", sow_key=sow_key)
+    assert (caught.value.code, caught.value.exit_status) == ("SOW-PUB-025", 4)
 
 
 def test_c15_one_name_and_two_types_are_two_topics(make_lab: MakeLab) -> None:
