@@ -34,8 +34,15 @@ class Scanned:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
-        found.setdefault(name, value)
+        found.setdefault(_whole(name), _whole(value))
     return found
+
+
+def _whole(node: Any) -> Any:
+    """The node with U+FFFD for every half of a surrogate pair."""
+    if isinstance(node, list):
+        return [_whole(item) for item in node]
+    return node.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(node, str) else node
 
 
 def read_json(payload: str) -> Any:
