@@ -99,7 +99,7 @@ def _value(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding
         hint = f"close {node.tag} before <{inside}>"
         yield at_node("S075", node, f"{node.tag} contains child elements but takes text only", hint)
         return
-    if not node.text and (row.required or row.kind == "mixed"):
+    if not node.text and (row.required or row.kind in ("mixed", "address")):
         yield at_node(row.missing if row.kind == "mixed" else "S009", node, f"{node.tag} must not be empty")
         return
     try:
