@@ -74,7 +74,7 @@ def _part(instance: Instance, topic: TopicConfig) -> TopicInfo:
     row.kind, row.topic = "logical topic", topic.label
     which = "" if topic.logical_name is not None else f" whose names match {topic.logical.text!r}"
     row.note = row.note or f"records{which} of {topic.name!r}, whose file, position and lag these are"
-    if row.state != "ok":
+    if row.state != "ok" and not (row.state == "transient" and topic.journalled and row.last_txid):
         return row
     target = Target(topic=topic)
     found = digest(instance, target)

@@ -183,8 +183,14 @@ def with_records(instance: Instance, targets: Sequence[Target]) -> Sequence[Targ
     """
     if len(targets) < 2:
         return targets
-    found = [t for t in targets if t.topic is None or t.topic.file is None or _has_records(instance, t.topic)]
+    found = [target for target in targets if target.topic is None or _can_be_read(instance, target.topic)]
     return found or targets
+
+
+def _can_be_read(instance: Instance, topic: TopicConfig) -> bool:
+    if topic.file is None and not topic.journalled:
+        return instance.opened(topic) is not None  # what is kept nowhere lives as long as the session that it was published in
+    return _has_records(instance, topic)
 
 
 def _has_records(instance: Instance, topic: TopicConfig) -> bool:

@@ -97,7 +97,8 @@ def test_a_pattern_visits_topics_in_configuration_order(make_lab) -> None:  # ty
 
 def test_a_topic_without_records_spoils_no_pattern(make_lab) -> None:  # type: ignore[no-untyped-def]
     names = ("Topic_A", "Topic_B", "Topic_C")
-    lab = make_lab(config_xml("".join(map(topic_xml, names)), names[:2]))
+    volatile = topic_xml("Topic_D", "<Durability>transient</Durability>", file=None)
+    lab = make_lab(config_xml("".join(map(topic_xml, names)) + volatile, names[:2]))
     instance = lab.open()
     with pytest.raises(MissingError) as caught:
         list(query(instance, resolve(instance, "^Topic_"), QueryOptions()))
