@@ -189,7 +189,8 @@ def with_records(instance: Instance, targets: Sequence[Target]) -> Sequence[Targ
 
 def _can_be_read(instance: Instance, topic: TopicConfig) -> bool:
     if topic.file is None and not topic.journalled:
-        return instance.opened(topic) is not None  # what is kept nowhere lives as long as the session that it was published in
+        # What is kept nowhere lives as long as the session that it was published in.
+        return instance.opened(topic) is not None
     return _has_records(instance, topic)
 
 

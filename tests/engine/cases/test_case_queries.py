@@ -1,4 +1,4 @@
-"""Queries: cases C56-C65 of the specification, and C142; what concerns subscribers alone is not here."""
+"""Queries: cases C56-C65 of the specification, and C22 and C142; what concerns subscribers alone is not here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.intake import Listed
-from sowctl.engine.options import QueryOptions
+from sowctl.engine.options import PublishOptions, QueryOptions
+from sowctl.engine.positions import open_log
 from sowctl.engine.publish import publish
 from sowctl.engine.query import query
 from sowctl.engine.targets import resolve
@@ -20,6 +21,15 @@ MakeLab = Callable[..., Lab]
 
 def _ids(payloads: list[str]) -> list[object]:
     return [json.loads(payload)["id"] for payload in payloads]
+
+
+def test_c22_a_delta_to_a_topic_without_a_sow_is_the_literal_message(make_lab: MakeLab) -> None:
+    lab = make_lab(config_xml(topic_xml("t"), ("t", "events")))
+    for text in (message(id=1, a=1), message(id=1, b=None)):
+        publish(lab.open(), "events", [("input", Listed([text.encode()]))], PublishOptions(delta=True))
+    with open_log(lab.open()) as log:
+        found = [entry.payload.decode() for block in log.blocks() for entry in block.entries()]
+    assert found == [message(id=1, a=1), message(id=1, b=None)]
 
 
 def test_c56_a_topic_that_is_not_in_the_sow(lab: Lab) -> None:
