@@ -88,6 +88,16 @@ class Staged:
     first: tuple[int, int] = (-1, -1)
 
 
+def refuse_pattern(topic: TopicConfig) -> None:
+    """Raises UsageError for a Pattern topic and the topics in it, which are not loaded in bulk."""
+    if topic.pattern is not None:
+        raise UsageError(
+            "SOW-ENG-047",
+            f"topic {topic.name!r} is a Pattern, or one of its topics: bulk loads take topics with stores of their own",
+            hint="sowctl publish takes messages for the topics of a Pattern",
+        )
+
+
 @dataclass(slots=True)
 class Area:
     """A run's staging directory, held by the driver. Made by :func:`staging`."""
@@ -107,12 +117,7 @@ class Area:
         """What to send to the tasks. Raises UsageError for options that do not fit the topic."""
         if operation not in OPERATIONS:
             raise UsageError("SOW-ENG-043", f"there is no operation {operation!r}", hint="publish, delta or delete")
-        if self.topic.pattern is not None:
-            raise UsageError(
-                "SOW-ENG-047",
-                f"topic {self.topic.name!r} is a Pattern: each of its messages has to name a topic, and these do not",
-                hint="sowctl publish to one of its topics, or --framing envelope",
-            )
+        refuse_pattern(self.topic)
         if Preparer(self.instance, self.topic, options).keys.chains is not None:
             raise UsageError(
                 "SOW-ENG-046",

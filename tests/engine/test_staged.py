@@ -21,7 +21,8 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.segments import SegmentReader
 from sowctl.engine.staged import commit
-from sowctl.engine.staging import Area, Plan, Staged, StageTask, staging
+from sowctl.engine.staging import Area, Plan, Staged, StageTask, refuse_pattern, staging
+from sowctl.engine.targets import find_topic
 from sowctl.errors import DamageError, InputError, LimitError, SowError, UsageError
 from sowctl.messages.envelope import Envelope
 from sowctl.values.times import format_time
@@ -404,3 +405,12 @@ def test_a_living_run_is_not_swept(tmp_path: Path) -> None:
         assert first.directory.exists()
         assert isinstance(first, Area)
     assert not leftovers(lab)
+
+
+@pytest.mark.parametrize("name", ["all", "/orders/a"])
+def test_topics_of_patterns_are_refused(tmp_path: Path, name: str) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("all", "<Pattern>^/orders/</Pattern>"), ()))
+    with pytest.raises(UsageError) as caught:
+        refuse_pattern(find_topic(lab.open(), name))
+    assert caught.value.code == "SOW-ENG-047"
+    assert "'all'" in caught.value.message

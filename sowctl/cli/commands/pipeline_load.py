@@ -84,6 +84,7 @@ def run(
     from sowctl.cli.piping import directory, pairs, session, show, topic_of
     from sowctl.cli.when import seconds
     from sowctl.engine.options import PublishOptions
+    from sowctl.engine.staging import refuse_pattern
     from sowctl.spark.jobs.load import LoadOptions, load
     from sowctl.spark.session import require_pyspark
 
@@ -107,6 +108,7 @@ def run(
     )
     with invocation.open_instance() as instance:
         wanted = topic_of(instance, topic, message_type)
+        refuse_pattern(wanted)
         with session(invocation, master, conf) as spark:
             report = load(spark, instance, wanted, files, options, staging_directory=directory(staging))
     if rejects is None:
