@@ -61,6 +61,12 @@ def test_anything_at_all_is_null_at_worst(payloads: list[bytes]) -> None:
     assert len(decoded(TYPE, *payloads, None)) == len(payloads) + 1
 
 
+def test_messages_do_not_run_into_each_other() -> None:
+    assert decoded(TYPE, b"{}{}", b"") == [None, None]
+    assert decoded(TYPE, b'{"a":1}{"a":2}', b'{"a":', b"3}") == [None, None, None]
+    assert decoded(TYPE, b'{"a":1}\n{"a":2}', b"") == [None, None]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
