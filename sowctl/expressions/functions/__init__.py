@@ -1,28 +1,36 @@
-"""The functions of the expression language: one visible table, one file per group (``sowctl-expressions(7)``)."""
+"""The functions of the expression language (``sowctl-expressions(7)``); ``groups`` has the table of them.
+
+They are loaded when the first one is asked for: most filters call none.
+"""
 
 from __future__ import annotations
 
-from sowctl.expressions.functions.arrays import ARRAYS
-from sowctl.expressions.functions.checksums import CHECKSUMS
-from sowctl.expressions.functions.dates import DATES
-from sowctl.expressions.functions.message import MESSAGE
-from sowctl.expressions.functions.numbers import NUMBERS
-from sowctl.expressions.functions.signature import Function
-from sowctl.expressions.functions.strings import STRINGS
-from sowctl.expressions.functions.trigonometry import TRIGONOMETRY
-from sowctl.expressions.functions.typed import TYPED
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
-GROUPS: dict[str, tuple[Function, ...]] = {
-    "string": STRINGS,
-    "array": ARRAYS,
-    "numeric": NUMBERS,
-    "trigonometry": TRIGONOMETRY,
-    "date": DATES,
-    "checksum": CHECKSUMS,
-    "typed": TYPED,
-    "message": MESSAGE,
-}
-FUNCTIONS: dict[str, Function] = {function.name: function for group in GROUPS.values() for function in group}
+from sowctl.expressions.functions.signature import Function
+
+
+class _Functions(Mapping[str, Function]):
+    """By name in capitals."""
+
+    @cached_property
+    def _loaded(self) -> dict[str, Function]:
+        from sowctl.expressions.functions.groups import GROUPS
+
+        return {function.name: function for group in GROUPS.values() for function in group}
+
+    def __getitem__(self, name: str) -> Function:
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded)
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+
+FUNCTIONS: Mapping[str, Function] = _Functions()
 AGGREGATES: dict[str, tuple[int, int]] = {
     "COUNT": (1, 1),
     "COUNT_DISTINCT": (1, 1),
@@ -38,4 +46,4 @@ AGGREGATES: dict[str, tuple[int, int]] = {
 }
 """Aggregates and their least and greatest number of arguments; they exist in projections only."""
 
-__all__ = ["AGGREGATES", "FUNCTIONS", "GROUPS", "Function"]
+__all__ = ["AGGREGATES", "FUNCTIONS", "Function"]

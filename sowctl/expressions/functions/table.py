@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sowctl.expressions.functions import AGGREGATES, FUNCTIONS, GROUPS
+from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
+from sowctl.expressions.functions.groups import GROUPS
 from sowctl.expressions.functions.signature import UNLIMITED, Function
 
 NULL_IN = "any NULL argument gives NULL"
