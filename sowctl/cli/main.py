@@ -7,6 +7,7 @@ word was read; Typer only where the command line is not plain (``arguments.py``)
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import io
@@ -14,7 +15,8 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import BinaryIO
+from contextlib import suppress
+from typing import BinaryIO, NoReturn
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import Streams
@@ -60,7 +62,22 @@ def run() -> None:
     except OSError:
         # Reported already; the interpreter would flush once more at its end, complain, and end with another status.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(status)
+    _end(status)
+
+
+def _end(status: int) -> NoReturn:
+    """End the process without taking the interpreter apart, object by object: that takes as long as a small command.
+
+    What was registered to be done at exit is done, and a process that has threads waits for them as it always would.
+    """
+    threads = sys.modules.get("threading")
+    if threads is not None and threads.active_count() > 1:
+        sys.exit(status)
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream and stream.flush()
+    os._exit(status)
 
 
 def main(
