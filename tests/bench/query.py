@@ -219,8 +219,9 @@ def _often(call: Callable[[], object]) -> Sample:
     first = timed(call)
     if first.wall > 0.05:
         return first
-    whole = timed(lambda: [call() for _ in range(20)])
-    return Sample(whole.wall / 20, whole.cpu / 20)
+    count = max(20, min(1000, int(0.2 / first.wall)))
+    whole = timed(lambda: [call() for _ in range(count)])
+    return Sample(whole.wall / count, whole.cpu / count)
 
 
 def _fetched(execute: Callable[[str], Any], text: str) -> list[bytes]:
