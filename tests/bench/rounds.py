@@ -100,11 +100,12 @@ def show(found: dict[str, list[Sample]], *, base: str, count: int = 0, unit: str
         walls = [run.wall * scale for run in runs]
         cpu = statistics.median(run.cpu for run in runs)
         middle = statistics.median(walls)
+        more = cpu / base_cpu if base_cpu else 0.0
         each = ratios(found, name, base)
         speed = f"{count / middle * scale:12,.0f}" if count else f"{'':12}"
         print(
             f"  {name:34}{middle:10.2f} {f'({min(walls):.2f}-{max(walls):.2f})':>17}{cpu * scale:10.2f}{speed}"
-            f"   {statistics.median(each):.2f} ({min(each):.2f}-{max(each):.2f}), {cpu / base_cpu if base_cpu else 0:.2f}"
+            f"   {statistics.median(each):.2f} ({min(each):.2f}-{max(each):.2f}), {more:.2f}"
         )
 
 
