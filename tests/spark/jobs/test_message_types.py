@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from sowctl.cli.main import main
 from tests.cli.test_types_end_to_end import EVERY, ROWS, Kind, Place, plain
 from tests.spark.jobs.test_outputs import read_lines
 
@@ -80,3 +82,43 @@ def test_what_was_exported_as_fields_is_loaded_again(spark: SparkSession, tmp_pa
     place.run("delete", "t", "-f", "/n > 0", "--yes")
     place.run("pipeline", "load", "t", str(tmp_path / "p"), "--input-format", "parquet")
     assert by_number(place.rows()) == by_number(before)
+
+
+BINARY = (
+    "<AMPSConfig><Name>x</Name><SOW><Topic><Name>t</Name><MessageType>binary</MessageType>"
+    "<FileName>sow/t.sow</FileName></Topic></SOW><TransactionLog><JournalDirectory>journal</JournalDirectory>"
+    "<Topic><Name>t</Name><MessageType>binary</MessageType></Topic></TransactionLog></AMPSConfig>"
+)
+
+
+def test_bytes_under_keys_of_their_publisher_through_the_jobs(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "sowctl.xml").write_text(BINARY)
+    keys = [f"key{number % 7}" for number in range(20)]
+    payloads = [bytes([number, 0, 10, 255]) for number in range(20)]
+    table = pyarrow.table({"payload": pyarrow.array(payloads, pyarrow.binary()), "_user_key": keys})
+    pyarrow.parquet.write_table(table, tmp_path / "in.parquet")
+    now = 1_790_000_000
+
+    def call(*words: str) -> bytes:
+        nonlocal now
+        now += 1
+        out, err = io.BytesIO(), io.BytesIO()
+        argv = [*words, "-c", str(tmp_path / "sowctl.xml"), "--now", f"{now}s"]
+        status = main(argv, environ={}, stdin=io.BytesIO(), stdout=out, stderr=err)
+        assert status == 0, err.getvalue().decode()
+        return out.getvalue()
+
+    told = json.loads(call("pipeline", "load", "t", str(tmp_path / "in.parquet"), "--summary", "json"))
+    assert (told["records"], told["rejected"]) == (20, 0)
+    state = dict(zip(keys, payloads, strict=True))
+    assert len(state) == 7
+    for key, payload in state.items():
+        assert call("get", "t", key, "-F", "raw").rstrip(b"\n") == payload
+    digest = call("hash", "t")
+    (tmp_path / "sow" / "t.sow").unlink()
+    call("pipeline", "rebuild")
+    assert call("hash", "t") == digest
+    for job in ("export", "snapshot"):
+        call("pipeline", job, "t", "--output", str(tmp_path / job), "--output-format", "parquet")
+        rows = pyarrow.parquet.read_table(tmp_path / job).to_pylist()
+        assert {row["_user_key"]: row["payload"] for row in rows} == state
