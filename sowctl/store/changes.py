@@ -13,7 +13,9 @@ from struct import Struct
 from typing import Any
 from zlib import crc32
 
+from sowctl.errors import DamageError
 from sowctl.store.codec import KEY_SIZE
+from sowctl.store.trouble import REBUILD
 
 MOST_ENTRIES = 256
 """Entries from which on the older half becomes one."""
@@ -51,14 +53,22 @@ def _checksum(key: bytes, body: bytes) -> int:
     return crc32(body, crc32(key, _START))
 
 
-def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, records: int) -> None:
-    """Add an entry within ``txn`` and forget what is not worth its room; ``records`` is how many the store has."""
+def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, records: int, place: str) -> None:
+    """Add an entry within ``txn`` and forget what is not worth its room; ``records`` is how many the store has.
+
+    Raises DamageError ``SOW-STO-055``, with ``place``, where the last entry is damaged: its page may be another's.
+    """
     most = max(records // SHARE, LEAST_KEYS)
     if len(keys) > most * KEY_SIZE:
         txn.drop(database, delete=False)
         return
     cursor = txn.cursor(database)
-    number = _NUMBER.unpack(cursor.key())[0] + 1 if cursor.last() else 1
+    number = 1
+    if cursor.last():
+        if decode_entry(cursor.key(), cursor.value()) is None:
+            message = "an entry of the change list is damaged: its checksum does not match"
+            raise DamageError("SOW-STO-055", message, place=place, hint=REBUILD)
+        number += _NUMBER.unpack(cursor.key())[0]
     cursor.put(*encode_entry(number, before, after, keys))
     held = txn.stat(database)
     if (held["overflow_pages"] + held["leaf_pages"]) * held["psize"] > 2 * most * KEY_SIZE + 2 * held["psize"]:

@@ -220,8 +220,8 @@ class WriteTxn(Reader):
             return
         touched = b"".join(self._touched)
         with explained(self._path, "write the change list"):
-            records = self._meta.records
-            self._handle.seam.call("lmdb.put", note_change, self._txn, changes, self._before, after, touched, records)
+            entry = self._before, after, touched, self._meta.records, str(self._path)
+            self._handle.seam.call("lmdb.put", note_change, self._txn, changes, *entry)
 
     @classmethod
     def create(cls, handle: Handle, txn: Any, meta: StoreMeta) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sowctl.errors import DamageError
 from sowctl.store import changes, codec
 from sowctl.store.check import check_store
 from sowctl.store.env import Store, WriteTxn
@@ -124,6 +125,9 @@ def test_damage_is_found_by_checks_and_means_not_knowing(tmp_path: Path) -> None
     tamper(path, CHANGES, number, bytes([value[0] ^ 1]) + value[1:])
     assert _since(path, before) is None
     assert [finding.id for finding in check_store(path)] == ["SOW-STO-055"]
+    with pytest.raises(DamageError) as caught:
+        _put(path, range(3), 3)
+    assert (caught.value.code, caught.value.place) == ("SOW-STO-055", str(path))
     tamper(path, CHANGES, number, value)
     assert _since(path, before) == {key_of(0), key_of(1)}
 
@@ -166,3 +170,13 @@ def test_an_entry_is_not_a_record() -> None:
         key, value = changes.encode_entry(1, 2, 3, keys)
         assert changes.decode_entry(key, value) == (2, 3, keys)
         assert codec.verify([key], [value]) == [0]
+
+
+def test_a_page_of_something_else_is_no_list(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 10)
+    tamper(path, CHANGES, b"\xff" * 8, b"")
+    with pytest.raises(DamageError, match="change list"):
+        _put(path, range(1), 2)
+    tamper(path, CHANGES, b"\xff" * 24, b"another key")
+    with pytest.raises(DamageError, match="change list"):
+        _put(path, range(1), 2)
