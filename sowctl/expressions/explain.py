@@ -1,8 +1,9 @@
-"""How an expression is evaluated, as lines of text: canonical form, rewrites, fields, generated code."""
+"""How an expression is evaluated, as lines of text: canonical form, rewrites, fields, columns, generated code."""
 
 from __future__ import annotations
 
-from sowctl.expressions.compile import compile_filter, compile_value
+from sowctl.expressions.compile import Compiled, compile_filter, compile_value
+from sowctl.expressions.nodes import Node
 from sowctl.expressions.rewrites import Applied, conjuncts, rewrite
 from sowctl.values.fields import Slot
 
@@ -23,8 +24,17 @@ def explain(text: str, *, as_filter: bool) -> list[str]:
     lines += [_slot(slot) for slot in compiled.slots] or ["field       none"]
     if compiled.uses_header:
         lines.append("header      the record's header is read")
+    lines += [f"columns     row by row, or once for each distinct text: {node}" for node in _by_rows(compiled)] or [
+        "columns     all of it, where the values of a field are of one kind"
+    ]
     lines += [f"plan        {line}" for line in compiled.source.splitlines()]
     return lines
+
+
+def _by_rows(compiled: Compiled) -> list[Node]:
+    from sowctl.expressions.columns import ColumnProgram
+
+    return ColumnProgram(compiled).unvectorised()
 
 
 def _slot(slot: Slot) -> str:

@@ -22,7 +22,17 @@ def test_a_filter() -> None:
     assert "field       /a" in lines
     assert "field       /b  (original text)" in lines
     assert "header      the record's header is read" in lines
+    assert [line for line in lines if line.startswith("columns")] == [
+        "columns     row by row, or once for each distinct text: UPPER(/b)",
+        "columns     row by row, or once for each distinct text: MESSAGE_SIZE()",
+    ]
     assert any(line.startswith("plan        def run(") for line in lines)
+
+
+@pytest.mark.parametrize("text", ["/a > 90 AND /b = 'x'", "IF(ABS(/a) IN (1, 2), /b, COALESCE(/c, -/d))", "/a IS NULL"])
+def test_what_runs_on_columns_as_a_whole(text: str) -> None:
+    (line,) = [line for line in explain(text, as_filter=False) if line.startswith("columns")]
+    assert line == "columns     all of it, where the values of a field are of one kind"
 
 
 def test_a_value() -> None:

@@ -67,6 +67,14 @@ class ColumnProgram:
         """What of the last evaluation was left to the row evaluator, and why; nothing where all ran on columns."""
         return list(self._notes)
 
+    def unvectorised(self) -> list[n.Node]:
+        """The nodes that the row evaluator always evaluates: texts once each if only one column varies, else rows.
+
+        Which others it is given depends on what the columns hold; :meth:`explanation` tells that afterwards.
+        """
+        nodes = [step.node for step in self._steps if isinstance(step, OneNode)]
+        return [node for node in nodes if not _has_kernel(node)]
+
     def mask(self, batch: Batch, env: Environment, headers: Sequence[Header] | None = None) -> Array:
         """Of a filter: one Boolean per message, whether it matches.
 
@@ -243,3 +251,9 @@ _KERNELS: dict[type[n.Node], Callable[..., Column | None]] = {
     n.Is: _is,
     n.Call: _call,
 }
+
+
+def _has_kernel(node: n.Node) -> bool:
+    if isinstance(node, n.Call):
+        return node.name in ("IF", "COALESCE") or node.name in functions.KERNELS
+    return isinstance(node, n.Logic | n.Arithmetic) or type(node) in _KERNELS
