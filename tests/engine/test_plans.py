@@ -42,7 +42,7 @@ def test_a_scan(lab: Lab) -> None:
         milliseconds=62.5,
     )
     assert plan_lines(plan)[0] == "t (json): scan, 60 of 60 records"
-    assert plan_lines(plan)[-1] == "  actual    60 examined, 4 matched, 4 returned, 0.0 ms"
+    assert plan_lines(plan)[-1] == "  actual    60 examined, 4 matched, 4 returned, 62.5 ms"
 
 
 def test_indexes_conditions_and_what_is_behind(lab: Lab) -> None:
