@@ -37,7 +37,7 @@ def is_library(module: ModuleConfig, name: str) -> bool:
 def entry_point(group: str, name: str) -> object | None:
     """What an installed package registered under this name, None for nothing.
 
-    Raises ConfigError ``SOW-ENG-050`` where it is registered and cannot be imported, ``SOW-ENG-051`` where several
+    Raises ConfigError ``SOW-ENG-048`` where it is registered and cannot be imported, ``SOW-ENG-051`` where several
     packages register it.
     """
     from importlib.metadata import entry_points
@@ -52,7 +52,7 @@ def entry_point(group: str, name: str) -> object | None:
         return found[0].load()  # type: ignore[no-any-return]
     except Exception as error:
         raise ConfigError(
-            "SOW-ENG-050",
+            "SOW-ENG-048",
             f"the entry point {name!r} of the group {group} cannot be loaded: {type(error).__name__}: {error}",
             hint=f"it names {found[0].value}",
         ) from error

@@ -24,7 +24,7 @@ def reindex(instance: Instance, targets: Sequence[Target], *, drop: bool = False
     """Build the indexes of ``targets`` anew; ``drop``: remove them.
 
     Indexed are the paths of Key, HashIndex and Index in the configuration, and those for which there is an index now.
-    Raises LockedError ``SOW-ENG-060`` while another process builds, StorageError ``SOW-ENG-061`` where the directory
+    Raises LockedError ``SOW-ENG-063`` while another process builds, StorageError ``SOW-ENG-064`` where the directory
     cannot be written, and what opening raises.
     """
     return [_reindex(instance, target, drop) for target in targets]
@@ -34,7 +34,7 @@ def _reindex(instance: Instance, target: Target, drop: bool) -> ReindexReport:
     with closing(open_now(instance, target)) as source:
         report = ReindexReport(source.topic, source.message_type, source.meta.records)
         if source.path is None:
-            raise UsageError("SOW-ENG-062", f"topic {source.topic!r} has no store of its own to index")
+            raise UsageError("SOW-ENG-065", f"topic {source.topic!r} has no store of its own to index")
         directory = MemoDirectory(source.path, instance.seam)
         if drop:
             report.removed = directory.size()
@@ -53,12 +53,12 @@ def _build(instance: Instance, directory: MemoDirectory, source: CurrentSource, 
     try:
         with directory.building() as mine:
             if not mine:
-                raise LockedError("SOW-ENG-060", "another process is building these indexes", place=str(directory.path))
+                raise LockedError("SOW-ENG-063", "another process is building these indexes", place=str(directory.path))
             directory.clear()
             build_memos(instance, directory, source, names_of(instance, source, slots))
     except OSError as problem:
         raise StorageError(
-            "SOW-ENG-061", f"the indexes cannot be written: {problem.strerror}", place=str(directory.path)
+            "SOW-ENG-064", f"the indexes cannot be written: {problem.strerror}", place=str(directory.path)
         ) from problem
 
 

@@ -112,7 +112,7 @@ def versions(
 
     A text is tried as a SOW key first and then as the values of the key fields, unless ``fields`` says that it is the
     latter. Also returns the texts for which nothing is known. ``journal``: from the journals, whatever the topic
-    retains. Raises UsageError ``SOW-QRY-001`` and others for texts that cannot be keys, ``SOW-QRY-020`` for a topic
+    retains. Raises UsageError ``SOW-QRY-001`` and others for texts that cannot be keys, ``SOW-QRY-022`` for a topic
     without History, MissingError ``SOW-QRY-021`` where no journal records it, and what reading raises.
     """
     if journal:
@@ -140,7 +140,7 @@ def _of_store(instance: Instance, target: Target, texts: Sequence[str], fields: 
     topic = target.topic
     if topic is not None and topic.history is None:
         raise UsageError(
-            "SOW-QRY-020",
+            "SOW-QRY-022",
             f"topic {topic.name!r} keeps no history",
             hint="--journal shows what the journals hold" if topic.journalled else "query shows its present records",
             topic=topic.name,

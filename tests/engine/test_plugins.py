@@ -123,7 +123,7 @@ def test_a_generator_that_gives_no_key_refuses(make_lab: MakeLab, install: Calla
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("options", "SOW-ENG-052"), ("keyless", "SOW-ENG-052"), ("path", "SOW-ENG-052"), ("import", "SOW-ENG-050")],
+    [("options", "SOW-ENG-052"), ("keyless", "SOW-ENG-052"), ("path", "SOW-ENG-052"), ("import", "SOW-ENG-048")],
 )
 def test_a_generator_that_cannot_be_made(make_lab: MakeLab, install: Callable[..., None], name: str, code: str) -> None:
     install(f"odd_{name}", SOURCES[name], POINTS.format(name))

@@ -66,7 +66,7 @@ def test_somebody_else_builds(indexed: Lab) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX)
         with pytest.raises(LockedError) as caught:
             reindex(instance, resolve(instance, "t"))
-        assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-060", 11)
+        assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-063", 11)
         assert len(indexed.query("t", "/new > 3", index_from=0)) == 0
         assert len(_files(indexed)) == 5
     finally:
@@ -79,6 +79,6 @@ def test_a_directory_that_cannot_be_written(indexed: Lab) -> None:
     place.write_text("in the way")
     with pytest.raises(StorageError) as caught:
         reindex(instance, resolve(instance, "t"))
-    assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-061", 6)
+    assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-064", 6)
     assert len(indexed.query("t", "/price < 1", index_from=0)) == 4
     place.unlink()

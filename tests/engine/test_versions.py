@@ -129,7 +129,7 @@ def test_a_topic_without_history_answers_from_its_journal_only(lab: Lab) -> None
     _play(lab, "t", (0, "a"), (10, "b"), (20, None))
     with pytest.raises(UsageError) as caught:
         _versions(lab, "t")
-    assert (caught.value.code, "--journal" in str(caught.value.hint)) == ("SOW-QRY-020", True)
+    assert (caught.value.code, "--journal" in str(caught.value.hint)) == ("SOW-QRY-022", True)
     assert [row[:3] for row in _rows(lab, "t", journal=True)] == [("a", 0, 10), ("b", 10, 20), ("-", 20, None)]
     lab.publish("alone", '{"id":1}')
     for options, error in (({}, UsageError), ({"journal": True}, MissingError)):
