@@ -7,8 +7,8 @@ The engine and the other rooms call message types only through these protocols a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias, TypeVar
 
 from sowctl.errors import InputError, UsageError
 from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
@@ -34,6 +34,8 @@ NO_SUCH_FIELD = "SOW-MSG-008"
 UNWRITABLE = "SOW-MSG-009"
 TOO_MANY = "SOW-MSG-010"
 MISSING_EXTRA = "SOW-MSG-011"
+
+T = TypeVar("T")
 
 KeyTexts: TypeAlias = tuple[bytes | None, ...]
 """The texts of one message's key fields in order; ``None`` where a field is NULL."""
@@ -161,6 +163,26 @@ def too_large(payload: bytes, max_message: int) -> PayloadRefused | None:
     if len(payload) <= max_message:
         return None
     return PayloadRefused(TOO_LARGE, f"the message has {len(payload):,} bytes, more than {max_message:,}", max_message)
+
+
+def sized(payload: bytes, max_message: int) -> bytes:
+    """``payload`` itself. Raises PayloadRefused if it is too long."""
+    if problem := too_large(payload, max_message):
+        raise problem
+    return payload
+
+
+def read_each(payloads: Sequence[bytes], read: Callable[[bytes], T], refused: T) -> tuple[list[T], list[Refusal]]:
+    """What ``read`` makes of every payload by itself: ``refused`` where it raises PayloadRefused, and why."""
+    results: list[T] = []
+    refusals: list[Refusal] = []
+    for index, payload in enumerate(payloads):
+        try:
+            results.append(read(payload))
+        except PayloadRefused as problem:
+            results.append(refused)
+            refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
+    return results, refusals
 
 
 def too_many_fields() -> PayloadRefused:

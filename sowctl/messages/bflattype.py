@@ -6,8 +6,8 @@ an original text; a datetime is its text in UTC; Booleans do not exist and are w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sowctl.messages.base import (
     MAX_MESSAGE,
@@ -18,7 +18,8 @@ from sowctl.messages.base import (
     PayloadRefused,
     SelectList,
     input_error,
-    too_large,
+    read_each,
+    sized,
 )
 from sowctl.messages.bflatcodec import Scanned, encoded, scan
 from sowctl.messages.flatfields import Field, assigned, merged, selected, tag_of
@@ -28,8 +29,6 @@ from sowctl.values.paths import Path
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
-
-T = TypeVar("T")
 
 
 class BflatType:
@@ -52,7 +51,7 @@ class BflatType:
             found = self._found(payload, wanted)
             return tuple([_slot_value(found.get(tag, []), index, listed) for tag, index, listed in asked])
 
-        return lambda payloads: self._each(payloads, row, refused)
+        return lambda payloads: read_each(payloads, row, refused)
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""
@@ -64,11 +63,11 @@ class BflatType:
             found = self._found(payload, wanted)
             return tuple([text_of(Values(tuple(found.get(tag, [])[at : at + 1]))) for tag, at in asked])
 
-        return lambda payloads: self._each(payloads, texts, refused)
+        return lambda payloads: read_each(payloads, texts, refused)
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are no fields one after the other."""
-        return self._each(payloads, lambda payload: len(self._found(payload, frozenset())), 0)[1]
+        return read_each(payloads, lambda payload: len(self._found(payload, frozenset())), 0)[1]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without the fields that the select list leaves out. Raises InputError."""
@@ -115,33 +114,18 @@ class BflatType:
             members.append(quoted(tag.decode("utf-8", "replace")) + b":" + text)
         return b"{" + b",".join(members) + b"}"
 
-    def _each(self, payloads: Sequence[bytes], read: Callable[[bytes], T], refused: T) -> tuple[list[T], list[Refusal]]:
-        """What ``read`` makes of every payload, ``refused`` where it cannot be read, and why."""
-        results: list[T] = []
-        refusals: list[Refusal] = []
-        for index, payload in enumerate(payloads):
-            try:
-                results.append(read(payload))
-            except PayloadRefused as problem:
-                results.append(refused)
-                refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
-        return results, refusals
-
     def _found(self, payload: bytes, wanted: frozenset[bytes]) -> dict[bytes | None, list[Scalar]]:
         """The values of the wanted tags. Raises PayloadRefused."""
-        if problem := too_large(payload, self.max_message):
-            raise problem
         found: dict[bytes | None, list[Scalar]] = {}
-        for field in scan(payload, wanted):
+        for field in scan(sized(payload, self.max_message), wanted):
             found.setdefault(field.tag, []).extend(field.values)
         return found
 
     def _fields(self, payload: bytes, part: str | None = None) -> list[Field]:
         """The fields. Raises InputError."""
         try:
-            if problem := too_large(payload, self.max_message):
-                raise problem
-            return [Field(one.tag, payload[one.start : one.end], _is_null(one)) for one in scan(payload)]
+            fields = scan(sized(payload, self.max_message))
+            return [Field(one.tag, payload[one.start : one.end], _is_null(one)) for one in fields]
         except PayloadRefused as problem:
             raise input_error(problem, part) from None
 

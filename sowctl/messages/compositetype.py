@@ -21,7 +21,8 @@ from sowctl.messages.base import (
     MessageType,
     PayloadRefused,
     input_error,
-    too_large,
+    read_each,
+    sized,
 )
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
@@ -101,21 +102,12 @@ class CompositeType(ABC):
         return base64_line(part) if kind.check([part]) else kind.view(part)
 
     def taken_apart(self, payloads: Sequence[bytes]) -> tuple[list[list[bytes]], list[Refusal]]:
-        """The parts of every payload, none of a refused one, and the refusals."""
-        taken: list[list[bytes]] = []
-        refusals: list[Refusal] = []
-        for index, payload in enumerate(payloads):
-            try:
-                taken.append(self.split(payload)[0])
-            except PayloadRefused as problem:
-                refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
-                taken.append([b""] * len(self.parts))
-        return taken, refusals
+        """The parts of every payload, empty ones of a refused one, and the refusals."""
+        return read_each(payloads, lambda payload: self.split(payload)[0], [b""] * len(self.parts))
 
     def split(self, payload: bytes) -> tuple[list[bytes], bytes]:
         """The parts, as many as are defined, and what follows them. Raises PayloadRefused."""
-        if problem := too_large(payload, self.max_message):
-            raise problem
+        payload = sized(payload, self.max_message)
         parts: list[bytes] = []
         position = 0
         for number in range(len(self.parts)):

@@ -6,8 +6,8 @@ protobuf, see :mod:`sowctl.messages.protolib`; here stands what is needed to ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from sowctl.errors import ConfigError, UsageError
 from sowctl.messages.base import (
@@ -22,6 +22,8 @@ from sowctl.messages.base import (
     PayloadRefused,
     SelectList,
     input_error,
+    read_each,
+    sized,
     too_large,
     without_fields,
 )
@@ -29,8 +31,6 @@ from sowctl.messages.definition import TypeDefinition
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Refusal, Row, Slot, Write
 from sowctl.values.paths import Path
-
-T = TypeVar("T")
 
 
 class ProtobufType:
@@ -69,10 +69,10 @@ class ProtobufType:
         refused: Row = (None,) * len(readers)
 
         def row(payload: bytes) -> Row:
-            message = self._schema.decode(payload)
+            message = self._message(payload)
             return tuple([read(message) for read in readers])
 
-        return lambda payloads: self._each(payloads, row, refused)
+        return lambda payloads: read_each(payloads, row, refused)
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values; a number's is its canonical text."""
@@ -80,14 +80,14 @@ class ProtobufType:
         refused: KeyTexts = (None,) * len(readers)
 
         def texts(payload: bytes) -> KeyTexts:
-            message = self._schema.decode(payload)
+            message = self._message(payload)
             return tuple([text_of(read(message)) for read in readers])
 
-        return lambda payloads: self._each(payloads, texts, refused)
+        return lambda payloads: read_each(payloads, texts, refused)
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are no messages."""
-        return self._each(payloads, self._schema.decode, None)[1]
+        return read_each(payloads, self._message, None)[1]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: a message without a field has its default value."""
@@ -124,21 +124,10 @@ class ProtobufType:
         from sowctl.messages.treeview import base64_line, json_line
 
         try:
-            if problem := too_large(payload, self.max_message):
-                raise problem
-            return json_line(self._schema.tree(self._schema.decode(payload)), lambda item: item)
+            return json_line(self._schema.tree(self._message(payload)), lambda item: item)
         except PayloadRefused:
             return base64_line(payload)
 
-    def _each(self, payloads: Sequence[bytes], read: Callable[[bytes], T], refused: T) -> tuple[list[T], list[Refusal]]:
-        rows: list[T] = []
-        refusals: list[Refusal] = []
-        for index, payload in enumerate(payloads):
-            try:
-                if problem := too_large(payload, self.max_message):
-                    raise problem
-                rows.append(read(payload))
-            except PayloadRefused as problem:
-                refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
-                rows.append(refused)
-        return rows, refusals
+    def _message(self, payload: bytes) -> Any:
+        """The message of the library. Raises PayloadRefused."""
+        return self._schema.decode(sized(payload, self.max_message))

@@ -6,7 +6,6 @@ Only the fields that are asked for are read. Bytes behind the last field are ign
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from sowctl.errors import UsageError
 from sowctl.messages.base import (
@@ -20,6 +19,7 @@ from sowctl.messages.base import (
     PayloadRefused,
     SelectList,
     input_error,
+    read_each,
     too_large,
     without_fields,
 )
@@ -29,8 +29,6 @@ from sowctl.messages.treewrite import Tree, put
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
-
-T = TypeVar("T")
 
 
 class StructType:
@@ -52,9 +50,10 @@ class StructType:
         refused: Row = (None,) * len(readers)
 
         def row(payload: bytes) -> Row:
+            self._checked(payload)
             return tuple([read(payload) for read in readers])
 
-        return lambda payloads: self._each(payloads, row, refused)
+        return lambda payloads: read_each(payloads, row, refused)
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values; a number's is its canonical text."""
@@ -62,13 +61,14 @@ class StructType:
         refused: KeyTexts = (None,) * len(readers)
 
         def texts(payload: bytes) -> KeyTexts:
+            self._checked(payload)
             return tuple([text_of(read(payload)) for read in readers])
 
-        return lambda payloads: self._each(payloads, texts, refused)
+        return lambda payloads: read_each(payloads, texts, refused)
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are too short."""
-        return self._each(payloads, lambda payload: None, None)[1]
+        return read_each(payloads, self._checked, b"")[1]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: fields have fixed places."""
@@ -103,16 +103,11 @@ class StructType:
             return PayloadRefused(MALFORMED, words, len(payload))
         return too_large(payload, self.max_message)
 
-    def _each(self, payloads: Sequence[bytes], read: Callable[[bytes], T], refused: T) -> tuple[list[T], list[Refusal]]:
-        rows: list[T] = []
-        refusals: list[Refusal] = []
-        for index, payload in enumerate(payloads):
-            if problem := self._problem(payload):
-                refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
-                rows.append(refused)
-            else:
-                rows.append(read(payload))
-        return rows, refusals
+    def _checked(self, payload: bytes) -> bytes:
+        """``payload`` itself. Raises PayloadRefused."""
+        if problem := self._problem(payload):
+            raise problem
+        return payload
 
     def _reader(self, path: Path, listed: bool) -> Callable[[bytes], SlotValue]:
         """What finds the value list at ``path``: the values of all fields of that name, in order."""

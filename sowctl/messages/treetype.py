@@ -23,7 +23,8 @@ from sowctl.messages.base import (
     PayloadRefused,
     SelectList,
     input_error,
-    too_large,
+    read_each,
+    sized,
 )
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.trees import key_reader, reader
@@ -57,9 +58,7 @@ class TreeType(ABC):
 
     def tree(self, payload: bytes) -> object:
         """The tree of one payload. Raises PayloadRefused."""
-        if problem := too_large(payload, self.max_message):
-            raise problem
-        return self.decode(payload)
+        return self.decode(sized(payload, self.max_message))
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: one decoding per payload."""
@@ -67,40 +66,22 @@ class TreeType(ABC):
         refused: Row = (None,) * len(readers)
         tree = self.tree
 
-        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
-            rows: list[Row] = []
-            refusals: list[Refusal] = []
-            for index, payload in enumerate(payloads):
-                try:
-                    root = tree(payload)
-                except PayloadRefused as problem:
-                    refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
-                    rows.append(refused)
-                else:
-                    rows.append(tuple([read(root) for read in readers]))
-            return rows, refusals
+        def row(payload: bytes) -> Row:
+            root = tree(payload)
+            return tuple([read(root) for read in readers])
 
-        return extract
+        return lambda payloads: read_each(payloads, row, refused)
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values; a Double's is the shortest that reads back."""
         readers = [key_reader(path, self.scalar) for path in paths]
         refused: KeyTexts = (None,) * len(readers)
 
-        def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
-            rows: list[KeyTexts] = []
-            refusals: list[Refusal] = []
-            for index, payload in enumerate(payloads):
-                try:
-                    root = self.tree(payload)
-                except PayloadRefused as problem:
-                    refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
-                    rows.append(refused)
-                else:
-                    rows.append(tuple([read(root) for read in readers]))
-            return rows, refusals
+        def texts(payload: bytes) -> KeyTexts:
+            root = self.tree(payload)
+            return tuple([read(root) for read in readers])
 
-        return extract
+        return lambda payloads: read_each(payloads, texts, refused)
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that cannot be decoded."""

@@ -6,27 +6,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from sowctl.messages.base import (
     MAX_MESSAGE,
     Extractor,
     KeyExtractor,
+    KeyTexts,
     Members,
     PayloadRefused,
     SelectList,
     input_error,
-    too_large,
+    read_each,
+    sized,
 )
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.xmlparse import check
 from sowctl.messages.xmlread import key_reader, read_document, reader
 from sowctl.messages.xmltree import Document, parse_document
-from sowctl.values.fields import Refusal, Slot, Write
+from sowctl.values.fields import Refusal, Row, Slot, Write
 from sowctl.values.paths import Path
-
-T = TypeVar("T")
 
 
 class XmlType:
@@ -42,26 +41,28 @@ class XmlType:
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: one parse per payload."""
         readers = [reader(slot) for slot in slots]
+        refused: Row = (None,) * len(readers)
 
-        def row(payload: bytes) -> tuple[object, ...]:
-            root = read_document(payload)
+        def row(payload: bytes) -> Row:
+            root = read_document(sized(payload, self.max_message))
             return tuple([one(root) for one in readers])
 
-        return self._each(row, (None,) * len(readers))  # type: ignore[arg-type]
+        return lambda payloads: read_each(payloads, row, refused)
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values, as they stand in the payload."""
         readers = [key_reader(path) for path in paths]
+        refused: KeyTexts = (None,) * len(readers)
 
-        def texts(payload: bytes) -> tuple[bytes | None, ...]:
-            root = read_document(payload)
+        def texts(payload: bytes) -> KeyTexts:
+            root = read_document(sized(payload, self.max_message))
             return tuple([one(root) for one in readers])
 
-        return self._each(texts, (None,) * len(readers))
+        return lambda payloads: read_each(payloads, texts, refused)
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are not acceptable XML."""
-        return self._each(check, None)(payloads)[1]
+        return read_each(payloads, lambda payload: check(sized(payload, self.max_message)), None)[1]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
@@ -107,32 +108,10 @@ class XmlType:
             return base64_line(payload)
 
     def _parsed(self, payload: bytes) -> Document:
-        if problem := too_large(payload, self.max_message):
-            raise problem
-        return parse_document(payload)
+        return parse_document(sized(payload, self.max_message))
 
     def _document(self, payload: bytes, part: str | None = None) -> Document:
         try:
             return self._parsed(payload)
         except PayloadRefused as problem:
             raise input_error(problem, part) from None
-
-    def _each(
-        self, read: Callable[[bytes], T], refused: T
-    ) -> Callable[[Sequence[bytes]], tuple[list[T], list[Refusal]]]:
-        """What reads every payload of a batch by itself."""
-
-        def extract(payloads: Sequence[bytes]) -> tuple[list[T], list[Refusal]]:
-            rows: list[T] = []
-            refusals: list[Refusal] = []
-            for index, payload in enumerate(payloads):
-                try:
-                    if problem := too_large(payload, self.max_message):
-                        raise problem
-                    rows.append(read(payload))
-                except PayloadRefused as problem:
-                    refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
-                    rows.append(refused)
-            return rows, refusals
-
-        return extract
