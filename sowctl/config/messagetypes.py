@@ -26,9 +26,7 @@ def _definition(given: MessageTypeConfig, earlier: Mapping[str, TypeDefinition],
     return TypeDefinition(
         name=given.name,
         kind=given.module,
-        field_separator=_separator(given, "FieldSeparator", 1),
-        header_separator=_separator(given, "HeaderSeparator", 2),
-        message_separator=_separator(given, "MessageSeparator", 3),
+        field_separator=bytes([int(_first(settings, "FieldSeparator", "1"))]),
         first_wins=_first(settings, "EarlyTerminationOptimization", "true").lower() not in ("false", "disabled"),
         parts=tuple(earlier.get(part) or TypeDefinition(part, part) for part in parts),
         fields=settings.get("Field", ()),
@@ -43,7 +41,3 @@ def _definition(given: MessageTypeConfig, earlier: Mapping[str, TypeDefinition],
 def _first(settings: Mapping[str, tuple[str, ...]], tag: str, default: str) -> str:
     texts = settings.get(tag)
     return texts[0] if texts else default
-
-
-def _separator(given: MessageTypeConfig, tag: str, default: int) -> bytes:
-    return bytes([int(_first(given.settings, tag, str(default)))])

@@ -16,8 +16,6 @@ class TypeDefinition(NamedTuple):
     name: str
     kind: str
     field_separator: bytes = b"\x01"
-    header_separator: bytes = b"\x02"
-    message_separator: bytes = b"\x03"
     first_wins: bool = True
     parts: tuple[TypeDefinition, ...] = ()
     fields: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ _LINES = """
 + Modules: libraries that a server loads; sowctl takes their options and never loads one
 + Modules/Module: one library
 + Module/Name: the name that others refer to
-. Library: the file of the library
++ Module/Library: the file of the library; its name tells what is built in, and it is never loaded
 + Modules/Module/Options: texts for the module; read for key generators and VALUE_LOOKUP
 . Options: texts for the module, whatever it wants
 + UserDefinedFunctions: functions that modules add to expressions
@@ -77,6 +77,7 @@ _LINES = """
 . Entitlement: who may do what
 . Module: the name of a module
 . Externals: libraries of a server that are replaced
+. Library: the file of the library
 . SSL: the library of TLS
 . Crypto: the library of cryptography
 . Curl: the library of HTTP
@@ -87,8 +88,8 @@ _LINES = """
 . AMPSVersionCompliance: which reserved tags a server uses in FIX
 . MessageType/Options: options of a module
 + FieldSeparator: the byte between fields, of fix and nvfix
-+ HeaderSeparator: the byte between header and fields, of fix and nvfix
-+ MessageSeparator: the byte after a message, of fix and nvfix
+. HeaderSeparator: the byte between header and fields, of fix and nvfix
+. MessageSeparator: the byte after a message, of fix and nvfix
 + EarlyTerminationOptimization: of json: true takes the first of several equal members, false the last
 + MessageType/MessageType: the type of a part, of composite types, in order
 + MessageType/Type: the message's name with its package, of protobuf
