@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
 
 from sowctl.config.matching import is_pattern
 from sowctl.errors import UsageError
+from sowctl.messages.xmltree import escaped
 from sowctl.values.paths import parse_path
 
 TYPES = ("json", "nvfix", "fix", "xml", "bson", "msgpack", "bflat", "binary")
@@ -103,21 +103,21 @@ def _head(answers: Answers) -> Iterator[str]:
     yield f"<!-- sowctl: ignore {', '.join(rules)} because no server runs on it, and names are as asked for -->"
     yield "<AMPSConfig>"
     yield "  <!-- Part of the names of journal files: one instance per name and directory. -->"
-    yield f"  <Name>{escape(answers.name)}</Name>"
+    yield f"  <Name>{escaped(answers.name)}</Name>"
 
 
 def _sow(topics: Iterable[InitialTopic]) -> Iterator[str]:
     yield "  <SOW>"
     for topic in topics:
         yield "    <Topic>"
-        yield f"      <Name>{escape(topic.name)}</Name>"
+        yield f"      <Name>{escaped(topic.name)}</Name>"
         yield f"      <MessageType>{topic.message_type}</MessageType>"
         if topic.keys:
             words = "The last message per value of this field is kept."
             if len(topic.keys) > 1:
                 words = "The last message per combination of these values is kept."
             yield f"      <!-- {words} -->"
-            yield from (f"      <Key>{escape(key)}</Key>" for key in topic.keys)
+            yield from (f"      <Key>{escaped(key)}</Key>" for key in topic.keys)
         else:
             yield "      <!-- No Key: publishers send a SOW key with each message, and the last per key is kept. -->"
         yield "      <!-- %n stands for the topic's name and type. -->"
@@ -133,11 +133,11 @@ def _log(answers: Answers) -> Iterator[str]:
         return
     yield "  <!-- What is published to these topics is journalled first; stores can be rebuilt from the journals. -->"
     yield "  <TransactionLog>"
-    yield f"    <JournalDirectory>{escape(checked_text('journal', answers.journal))}</JournalDirectory>"
+    yield f"    <JournalDirectory>{escaped(checked_text('journal', answers.journal))}</JournalDirectory>"
     for topic in answers.topics:
         name = f"^{_META.sub(_literal, topic.name)}$" if is_pattern(topic.name) else topic.name
         yield "    <Topic>"
-        yield f"      <Name>{escape(name)}</Name>"
+        yield f"      <Name>{escaped(name)}</Name>"
         yield f"      <MessageType>{topic.message_type}</MessageType>"
         yield "    </Topic>"
     yield "  </TransactionLog>"

@@ -13,6 +13,7 @@ from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.meaning import meaning_of
 from sowctl.config.schema import value_of
+from sowctl.messages.xmltree import escaped
 
 LIMITS = (
     "An Include stands for the root of its file: what only an included file has is reported as missing.",
@@ -92,7 +93,7 @@ def _repeated(row: Element, path: str, indent: str) -> Iterator[str]:
     yield f"{inner}{opening}"
     default = "" if row.default is None else f" Default: {row.default}."
     text = f"{meaning_of(path).text}. Value: {value_of(row)}.{default}"
-    yield f"{inner}  <a:documentation>{_escaped(text[0].upper() + text[1:])}</a:documentation>"
+    yield f"{inner}  <a:documentation>{escaped(text[0].upper() + text[1:])}</a:documentation>"
     yield from _content(row, path, inner + "  ")
     yield f"{inner}</element>"
     if times is not None:
@@ -118,14 +119,10 @@ def _data(pattern: str) -> str:
     """A text of this shape, white space around it aside, or one with a variable; words in braces in any case."""
     shape = re.sub(r"\{\{|\}\}|\{([^{}]+)\}", _word, pattern)
     whole = rf"{_BLANK}({shape}){_BLANK}|(.|\n)*\$\{{[^}}]*\}}(.|\n)*"
-    return f'<data type="string"><param name="pattern">{_escaped(whole)}</param></data>'
+    return f'<data type="string"><param name="pattern">{escaped(whole)}</param></data>'
 
 
 def _word(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0][0]
     return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in match[1])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from sowctl.config.document import Document, Node
 from sowctl.config.elements.element import Element
 from sowctl.config.items import Item, checked, read_items
+from sowctl.messages.xmltree import escaped, escaped_attribute
 
 _FREE = Element("", "0..n", "free")
 _SEQUENCES = frozenset({"SOW", "TopicMetaData", "Action"})
@@ -76,25 +77,18 @@ def _xml(item: Item, indent: str, origins: bool) -> Iterator[str]:
     attributes = ""
     stray = ""
     if item.node is not None and item.row is _FREE:
-        attributes = "".join(f' {name}="{_escaped(text, True)}"' for name, text in item.node.attributes.items())
+        attributes = "".join(f' {name}="{escaped_attribute(text)}"' for name, text in item.node.attributes.items())
         stray = item.node.text if item.children else ""
     if not item.children:
-        text = _escaped(item.text)
+        text = escaped(item.text)
         element = f"<{item.tag}{attributes}>{text}</{item.tag}>" if text else f"<{item.tag}{attributes}/>"
         comment = f" <!-- {_comment(str(origin_of(item)))} -->" if origins else ""
         yield f"{indent}{element}{comment}"
         return
-    yield f"{indent}<{item.tag}{attributes}>{_escaped(stray)}"
+    yield f"{indent}<{item.tag}{attributes}>{escaped(stray)}"
     for child in item.children:
         yield from _xml(child, indent + "  ", origins)
     yield f"{indent}</{item.tag}>"
-
-
-def _escaped(text: str, attribute: bool = False) -> str:
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
-    if attribute:
-        text = text.replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
-    return text
 
 
 def _comment(text: str) -> str:
