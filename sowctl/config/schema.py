@@ -61,7 +61,7 @@ UNITS = {
 
 
 class Row(NamedTuple):
-    """An element at one place. ``path`` begins below AMPSConfig; ``values`` are the legal words."""
+    """An element at one place. ``path`` begins below AMPSConfig, ``acted`` says whether sowctl acts on it."""
 
     path: str
     row: Element
