@@ -22,7 +22,7 @@ from sowctl.engine.positions import open_log
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.messages.base import KeyTexts
-from sowctl.store.codec import TOMBSTONE, payloads
+from sowctl.store.codec import CHECK, TOMBSTONE, payloads
 from sowctl.values.fields import Refusal
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path
@@ -38,7 +38,6 @@ TWO_CHAINS = "SOW-PUB-017"
 NO_LINEAGE = bytes(16)
 NOBODY = bytes(16)
 """Stands for the digest of a message that gets none."""
-CHECK = slice(28, 36)
 _SCAN = 1000
 
 

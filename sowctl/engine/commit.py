@@ -23,7 +23,7 @@ from sowctl.journal.format import (
     UNKEYED,
 )
 from sowctl.journal.group import Group
-from sowctl.store.codec import HEADER_SIZE, OVERHEAD, encode, encode_plain, has_payload
+from sowctl.store.codec import CHECK, HEADER_SIZE, OVERHEAD, encode, encode_plain, has_payload
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from sowctl.engine.prepare import Prepared, Preparer
     from sowctl.engine.publishers import Publisher
     from sowctl.engine.writer import TopicWriter
-
-CHECK = slice(28, 36)
-"""Where a stored value has its check word (``sow-store(5)``, record header)."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sowctl.engine.commit import CHECK
 from sowctl.engine.logical import chosen, narrowed
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.overlay import tombstone
@@ -22,7 +21,7 @@ from sowctl.engine.targets import Target, with_records
 from sowctl.errors import InputError, UsageError
 from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER
 from sowctl.journal.group import Group
-from sowctl.store.codec import logical_topic
+from sowctl.store.codec import CHECK, logical_topic
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:

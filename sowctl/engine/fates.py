@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.commit import CHECK
 from sowctl.engine.segments import DELETE, HAS_TIME, OPERATION, Columns
-from sowctl.store.codec import payloads
+from sowctl.store.codec import CHECK, payloads
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.lifetime import is_expired
 from sowctl.errors import SowError
-from sowctl.store.codec import CORRELATION, decode, payloads
+from sowctl.store.codec import CHECK, CORRELATION, decode, payloads
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sowctl.engine.writer import TopicWriter
     from sowctl.expressions.environment import Header
 
-CHECK = slice(28, 36)
 COLLISION = "SOW-PUB-007"
 NO_RECORD = "SOW-PUB-018"
 

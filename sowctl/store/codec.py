@@ -37,6 +37,8 @@ JOINED_BYTES = 4 << 20
 HEADER = Struct("<HHQqq8s")
 HEADER_SIZE = HEADER.size
 CRC_SIZE = 4
+CHECK = slice(HEADER_SIZE - 8, HEADER_SIZE)
+"""Where a value has its check word."""
 OVERHEAD = HEADER_SIZE + CRC_SIZE
 """Bytes of a value that are neither optional parts nor payload."""
 KEY_SIZE = 8
