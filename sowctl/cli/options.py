@@ -80,6 +80,9 @@ Framing: TypeAlias = Annotated[
         choices=FRAMINGS,
     ),
 ]
+NullFraming: TypeAlias = Annotated[
+    bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")
+]
 Output: TypeAlias = Annotated[
     str | None,
     option("--output", help="write to FILE, whole or not at all", metavar="FILE", complete="file", panel=OUTPUT),

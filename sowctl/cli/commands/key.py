@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import Columns, Format, Framing, MessageType
+from sowctl.cli.options import Columns, Format, Framing, MessageType, NullFraming
 
 EXAMPLES = (
     "echo '{\"orderId\":10417}' | sowctl key orders",
@@ -22,7 +22,7 @@ def run(
     ] = None,
     message_type: MessageType = None,
     framing: Framing = None,
-    null: Annotated[bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")] = False,
+    null: NullFraming = False,
     sow_key: Annotated[
         str | None, option("--sow-key", help="the key, for topics whose keys publishers choose", metavar="KEY")
     ] = None,

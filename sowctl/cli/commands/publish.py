@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import DryRun, Framing, MessageType, Summary
+from sowctl.cli.options import DryRun, Framing, MessageType, NullFraming, Summary
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def run(
     ] = None,
     message_type: MessageType = None,
     framing: Framing = None,
-    null: Annotated[bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")] = False,
+    null: NullFraming = False,
     batch: Annotated[
         int,
         option("--batch", help="messages in one batch, at most", metavar="COUNT", minimum=1, maximum=1_000_000),

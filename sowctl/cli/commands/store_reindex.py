@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import option
-from sowctl.cli.options import Targets
+from sowctl.cli.options import Summary, Targets
 
 EXAMPLES = (
     "sowctl store reindex orders",
@@ -18,7 +18,7 @@ def run(
     invocation: Invocation,
     targets: Targets = None,
     drop: Annotated[bool, option("--drop", help="remove all memo indexes instead")] = False,
-    summary: Annotated[str | None, option("--summary", help="how the result is said", choices=("text", "json"))] = None,
+    summary: Summary = None,
 ) -> int:
     """Build the memo indexes of the fields that Key, HashIndex and Index name, and of those that queries have used.
 
