@@ -12,7 +12,7 @@ from sowctl.config.model import file_of
 from sowctl.config.rules.globs import covers
 from sowctl.config.rules.measures import affordable
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Step, Survey
+from sowctl.config.rules.survey import Step, Survey, is_transient
 
 SAFE_VARIABLES = frozenset(
     {"AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP", "AMPS_MINIDUMP_PATH", "AMPS_REASON"}
@@ -211,7 +211,6 @@ def _needed(survey: Survey) -> Iterator[tuple[str, str]]:
             yield f"the statistics, {file_name}", os.path.normpath(survey.root / file_name)
     for entry in survey.entries:
         store = entry.node.value("FileName")
-        transient = (entry.node.value("Durability", "Duration") or "").lower() == "transient"
-        if entry.kind == "Topic" and store and not transient:
+        if entry.kind == "Topic" and store and not is_transient(entry.node):
             file = file_of(store, entry.name, entry.type)
             yield f"the file of topic '{entry.name}'", os.path.normpath(survey.root / file)

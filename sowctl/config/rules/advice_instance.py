@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sowctl.config.document import VARIABLE, Node
 from sowctl.config.rules.measures import switch
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import BUILT_IN_TYPES, Survey
+from sowctl.config.rules.survey import BUILT_IN_TYPES, Survey, is_transient, replicates
 
 _SECRET = r"(?i)password|passwd|passphrase|secret|api_?-?key|access_?-?key|auth\w*_?-?token|^token$|credential"
 _NOT_SECRET = r"(?i)(file|path|directory|dir|uri|url|name|variable|env|length|policy|expiration|timeout|interval)$"
@@ -68,8 +68,7 @@ def _paths(survey: Survey) -> Iterator[tuple[Node, str]]:
     ):
         yield from ((child, child.text) for child in owner.all(*names))
     for entry in survey.entries:
-        transient = (entry.node.value("Durability", "Duration") or "").lower() == "transient"
-        if entry.kind == "Topic" and not transient:
+        if entry.kind == "Topic" and not is_transient(entry.node):
             yield from ((file, file.text) for file in entry.node.all("FileName"))
         for generator in entry.node.all("KeyGenerator"):
             for options in generator.all("Options"):
@@ -165,7 +164,7 @@ def _module_words(survey: Survey) -> set[str | None]:
 
 
 def _type_words(survey: Survey) -> set[str | None]:
-    clients = [t for t in survey.nodes("Transport") if not (t.value("Type") or "").startswith("amps-replication")]
+    clients = [transport for transport in survey.nodes("Transport") if not replicates(transport)]
     defined = {kind.value("Name") for kind in survey.nodes("MessageType")}
     if any(transport.find("MessageType") is None for transport in clients):
         return defined

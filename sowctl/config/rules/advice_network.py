@@ -8,14 +8,10 @@ from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.measures import affordable, interval, interval_text, size, size_text
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey
+from sowctl.config.rules.survey import Survey, replicates
 
 SHARE = 5
 """A limit above a fifth of memory is much."""
-
-
-def _replicates(transport: Node) -> bool:
-    return (transport.value("Type") or "").lower().startswith("amps-replication")
 
 
 def replication_name(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -26,7 +22,7 @@ def replication_name(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: ``<Name>amps-replication</Name>``.
     """
     name, kind = node.find("Name"), node.value("Type") or ""
-    if name is not None and name.text and _replicates(node) and name.text != kind:
+    if name is not None and name.text and replicates(node) and name.text != kind:
         message = f"replication Transport Name '{name.text}' should equal its Type"
         yield Problem(name, message, f"write <Name>{kind}</Name> here and wherever the name is used")
 
@@ -39,7 +35,7 @@ def no_sync_destination(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: make the destination that clients fail over to ``sync``; async is right for distant copies.
     """
     destinations = list(node.all("Destination"))
-    clients = any(not _replicates(transport) for transport in survey.nodes("Transport"))
+    clients = any(not replicates(transport) for transport in survey.nodes("Transport"))
     if clients and destinations and all((d.value("SyncType") or "").lower() == "async" for d in destinations):
         message = "instance accepts publishes but has no sync Destination: messages may be lost on failover"
         yield Problem(node, message, "write <SyncType>sync</SyncType> in the one that clients fail over to")
@@ -53,7 +49,7 @@ def no_pass_through(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: ``<PassThrough>.*</PassThrough>`` in each Destination, unless every instance reaches every other.
     """
     destinations = list(node.all("Destination"))
-    incoming = any(_replicates(transport) for transport in survey.nodes("Transport"))
+    incoming = any(replicates(transport) for transport in survey.nodes("Transport"))
     names = {destination.value("Name", "Group") for destination in destinations}
     if not incoming or len(names) < 2:
         return

@@ -8,15 +8,11 @@ from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.measures import DAY, HOUR, SECOND, affordable, count, interval, interval_text
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Entry, Survey
+from sowctl.config.rules.survey import Entry, Survey, is_transient
 
 SHORT_LIVED = HOUR
 """Records that expire within this time are taken for a cache that may be lost."""
 MANY_RECORDS = 1_000_000
-
-
-def _transient(node: Node) -> bool:
-    return (node.value("Durability", "Duration") or "").lower() == "transient"
 
 
 def _persistent(node: Node) -> bool:
@@ -32,7 +28,7 @@ def slash_in_file_name(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: create the directory, or write a FileName without ``%n``.
     """
     file, name = node.find("FileName"), node.value("Name", "Topic") or ""
-    if file is not None and "%n" in file.text and "/" in name[1:] and not _transient(node):
+    if file is not None and "%n" in file.text and "/" in name[1:] and not is_transient(node):
         directory = file.text.replace("%n", name).rpartition("/")[0]
         message = f"%n with the topic name '{name}' needs the directory '{directory}', which nothing creates"
         yield Problem(file, message, "create it on the server, or name the file without %n")
@@ -68,7 +64,7 @@ def lost_on_restart(node: Node, survey: Survey) -> Iterator[Problem]:
             entry.kind == "Topic"
             and entry.name
             and entry.type
-            and _transient(entry.node)
+            and is_transient(entry.node)
             and not survey.journalled(entry.name, entry.type)
             and not (lifetime and lifetime <= SHORT_LIVED)
         ):
@@ -92,7 +88,7 @@ def file_ignored(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: remove FileName, or Durability if the records should stay.
     """
     file = node.find("FileName")
-    if file is not None and _transient(node):
+    if file is not None and is_transient(node):
         name = node.value("Name", "Topic") or ""
         message = f"FileName on the transient topic '{name}' is ignored"
         yield Problem(node, message, "remove <FileName>, or <Durability> if the records should stay")

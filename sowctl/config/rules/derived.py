@@ -9,7 +9,7 @@ from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Entry, Survey
+from sowctl.config.rules.survey import Entry, Survey, is_transient
 from sowctl.config.spelling import nearest
 
 if TYPE_CHECKING:
@@ -393,8 +393,7 @@ def starts_empty(node: Node, survey: Survey) -> Iterator[Problem]:
     empty: dict[int, str] = {}
     for entry in survey.entries:
         if entry.kind == "Topic":
-            transient = (entry.node.value("Durability", "Duration") or "").lower() == "transient"
-            if transient and not survey.journalled(entry.name, entry.type):
+            if is_transient(entry.node) and not survey.journalled(entry.name, entry.type):
                 empty[entry.number] = entry.name
         elif entry.kind in ("View", "ConflatedTopic"):
             for source in sources(entry.node):

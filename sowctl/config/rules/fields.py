@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey
+from sowctl.config.rules.survey import Survey, is_transient
 
 NOT_ENRICHED = frozenset({"binary", "protobuf", "struct"})
 
@@ -88,9 +88,7 @@ def lookup_unavailable(node: Node, survey: Survey) -> Iterator[Problem]:
     from sowctl.expressions.trees import walk
 
     declared = any(option.tag == "Lookup" for module in survey.nodes("Module") for option in module.walk())
-    recovers = (node.value("Durability", "Duration") or "").lower() == "transient" and (
-        node.value("RecoveryPoint") or "epoch"
-    ).lower() != "now"
+    recovers = is_transient(node) and (node.value("RecoveryPoint") or "epoch").lower() != "now"
     for section in node.all("Preprocessing", "Enrichment"):
         for field in section.all("Field"):
             definition = texts.definition(field, projection=False)

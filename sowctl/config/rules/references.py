@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import BUILT_IN_TYPES, TYPE_MODULES, Survey
+from sowctl.config.rules.survey import BUILT_IN_TYPES, TYPE_MODULES, Survey, replicates
 from sowctl.config.spelling import nearest
 
 PROTOCOLS = frozenset({"amps", "json", "websocket", "fix-session", "fix", "nvfix", "soap", "xml"})
@@ -141,7 +141,7 @@ def undefined_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: use ``amps`` or ``websocket``, or define the name in Protocols.
     """
     protocol = node.find("Protocol")
-    if protocol is None or not protocol.text or (node.value("Type") or "").startswith("amps-replication"):
+    if protocol is None or not protocol.text or replicates(node):
         return
     defined = [other.value("Name") or "" for other in survey.nodes("Protocol")]
     if protocol.text not in PROTOCOLS and protocol.text not in defined:

@@ -9,7 +9,7 @@ from sowctl.config.document import Node
 from sowctl.config.load import REFERENCE_VERSION
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey
+from sowctl.config.rules.survey import Survey, is_transient
 from sowctl.config.spelling import meant
 from sowctl.findings import Level
 
@@ -94,8 +94,7 @@ def _files(survey: Survey) -> Iterator[tuple[str, Node, str]]:
             yield purpose, file, file.text
     for entry in survey.entries:
         file = entry.node.find("FileName")
-        transient = (entry.node.value("Durability", "Duration") or "").lower() == "transient"
-        if entry.kind == "Topic" and file is not None and file.text and not transient:
+        if entry.kind == "Topic" and file is not None and file.text and not is_transient(entry.node):
             yield "a store", file, file_of(file.text, entry.name, entry.type)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import TYPE_MODULES, Survey
+from sowctl.config.rules.survey import TYPE_MODULES, Survey, replicates
 from sowctl.config.rules.transport import LEGACY
 
 INSECURE = frozenset({"SSLv2", "SSLv3", "TLSv1"})
@@ -32,8 +32,7 @@ def legacy_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: let clients connect with the protocol ``amps``, which carries all message types.
     """
     protocol = node.find("Protocol")
-    replication = (node.value("Type") or "").lower().startswith("amps-replication")
-    if protocol is not None and protocol.text in LEGACY and not replication:
+    if protocol is not None and protocol.text in LEGACY and not replicates(node):
         yield Problem(protocol, f"legacy protocol {protocol.text}", "write <Protocol>amps</Protocol>")
 
 

@@ -11,6 +11,7 @@ from sowctl.config.document import Node
 from sowctl.config.matching import any_search, is_pattern, topic_matches
 from sowctl.config.spelling import meant
 from sowctl.errors import ConfigError
+from sowctl.messages.types import DEFINED_TYPES, MESSAGE_TYPES
 
 if TYPE_CHECKING:
     from sowctl.config.rules.facts import Facts
@@ -29,8 +30,8 @@ KINDS = {
     "GroupLocalQueue": "GroupLocalQueue",
 }
 QUEUES = frozenset({"Queue", "LocalQueue", "GroupLocalQueue"})
-BUILT_IN_TYPES = frozenset({"fix", "nvfix", "xml", "json", "bflat", "msgpack", "bson", "binary"})
-TYPE_MODULES = BUILT_IN_TYPES | {"protobuf", "struct", "composite-local", "composite-global"}
+BUILT_IN_TYPES = frozenset(MESSAGE_TYPES)
+TYPE_MODULES = BUILT_IN_TYPES.union(DEFINED_TYPES)
 _SUBJECTS = {
     "MessageType": ("MessageTypes", "MessageType"),
     "Transport": ("Transports", "Transport"),
@@ -68,6 +69,16 @@ class Step(NamedTuple):
     def option(self, name: str) -> Node | None:
         """The option of this name."""
         return None if self.options is None else self.options.find(name)
+
+
+def is_transient(topic: Node) -> bool:
+    """Whether a topic has no store of its own."""
+    return (topic.value("Durability", "Duration") or "").lower() == "transient"
+
+
+def replicates(transport: Node) -> bool:
+    """Whether other instances connect to a transport, rather than clients."""
+    return (transport.value("Type") or "").lower().startswith("amps-replication")
 
 
 class Survey:

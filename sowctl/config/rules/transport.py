@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey
+from sowctl.config.rules.survey import Survey, replicates
 from sowctl.config.spelling import meant
 
 LEGACY = frozenset({"fix", "nvfix", "soap", "xml"})
@@ -34,7 +34,7 @@ def protocol_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a tcp Transport with Name, Type and InetAddr alone.
     Instead: add ``<Protocol>amps</Protocol>``.
     """
-    if not _type(node).startswith("amps-replication") and node.find("Protocol") is None and not meant(node, "Protocol"):
+    if not replicates(node) and node.find("Protocol") is None and not meant(node, "Protocol"):
         yield Problem(node, "Transport requires a Protocol", "add <Protocol>amps</Protocol>")
 
 
@@ -84,7 +84,7 @@ def legacy_without_type(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     protocol = node.value("Protocol")
     untyped = node.find("MessageType") is None and not meant(node, "MessageType")
-    if protocol in LEGACY and untyped and not _type(node).startswith("amps-replication"):
+    if protocol in LEGACY and untyped and not replicates(node):
         yield Problem(node, f"Protocol {protocol} requires a MessageType", "add <MessageType>, or use Protocol amps")
 
 
@@ -95,7 +95,7 @@ def several_replication(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: two Transports of type amps-replication.
     Instead: keep one; several instances may connect to it.
     """
-    incoming = [other for other in survey.nodes("Transport") if _type(other).startswith("amps-replication")]
+    incoming = [other for other in survey.nodes("Transport") if replicates(other)]
     for other in incoming[1:]:
         yield Problem(other, "only one incoming replication Transport is allowed", "remove this one")
 
