@@ -29,7 +29,7 @@ _PATTERNS = {
     "interval": _INTERVAL,
     "expiration": f"{_INTERVAL}|{{enabled}}|{{disabled}}",
     "expiration:queue": _INTERVAL,
-    "bytes": rf"{_NUMBER}{_BLANK}[kKmMgGtT]?([iI]?[bB])?",
+    "bytes": rf"{_NUMBER}{_BLANK}[kKmMgGtT]?[bB]?",
     "count": "[0-9]+[kKmM]?",
     "byte": "[0-9]{{1,3}}",
     "switch": "{true}|{false}|{enabled}|{disabled}",

@@ -94,6 +94,12 @@ def test_the_grammar_refuses_what_the_table_refuses(checker: Any) -> None:
         assert (wild([path], checker) == set()) == (rule == "-"), (path.name, rule)
 
 
+@pytest.mark.parametrize(("size", "right"), [("5MB", True), ("5 m", True), ("5000", True), ("5MiB", False)])
+def test_the_grammar_knows_the_units_of_sizes(checker: Any, size: str, right: bool) -> None:
+    text = f"<AMPSConfig><Name>x</Name><MessageMemoryLimit>{size}</MessageMemoryLimit></AMPSConfig>"
+    assert checker.validate(etree.fromstring(text)) == right
+
+
 def test_the_grammar_accepts_configurations_in_the_wild(shared: Path, checker: Any) -> None:
     files = sorted((shared / "conformance/configs/real").glob("*.xml"))
     undocumented = {file.name for file in files if any(f"<{name}>" in file.read_text() for name in TOLERATED)}
