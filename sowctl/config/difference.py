@@ -217,8 +217,3 @@ def _events(before: Item, after: Item, path: str) -> Iterator[Difference]:
 
 def _listens(action: Item, module: str) -> bool:
     return any(step.tag == "On" and step.said("Module") == module for step in action.children)
-
-
-def equal(before: Item, after: Item) -> bool:
-    """Whether two configurations mean the same."""
-    return next(differences(before, after), None) is None

@@ -7,7 +7,6 @@ configuration works on items; :mod:`sowctl.config.model` has what the engine act
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sowctl.config.document import Document, Node
@@ -56,12 +55,6 @@ class Item(NamedTuple):
         found = self.find(tag)
         return "" if found is None else found.text
 
-    def walk(self) -> Iterator[Item]:
-        """This item and everything below, in order."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
-
     @property
     def leaf(self) -> bool:
         """Whether it holds a value rather than elements."""
@@ -78,23 +71,22 @@ def checked(document: Document) -> Document:
     return document
 
 
-def read_items(document: Document, *, defaults: bool = True) -> Item:
-    """The items of a checked document; ``defaults`` adds what is not written but holds inside sections that are."""
-    return _item(document.top, INSTANCE, defaults)
+def read_items(document: Document) -> Item:
+    """The items of a checked document, and what is not written but holds inside sections that are."""
+    return _item(document.top, INSTANCE)
 
 
-def _item(node: Node, row: Element, defaults: bool) -> Item:
+def _item(node: Node, row: Element) -> Item:
     tag = row.tag or node.tag
     if not _holds_elements(node, row):
         value, text = read(row, node.text)
         return Item(tag, row, node, value, text, ())
-    children = [_item(child, _below(row, node, child), defaults) for child in node.children]
+    children = [_item(child, _below(row, node, child)) for child in node.children]
     if row.tag == "Options":  # somebody else's texts: they keep their spelling
         children = [child._replace(text=below.text) for child, below in zip(children, node.children, strict=True)]
-    if defaults:
-        values = [position for position, child in enumerate(children, start=1) if child.leaf]
-        last = values[-1] if values else 0
-        children[last:last] = _defaults(row, children)
+    values = [position for position, child in enumerate(children, start=1) if child.leaf]
+    last = values[-1] if values else 0
+    children[last:last] = _defaults(row, children)
     return Item(tag, row, node, None, "", tuple(children))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.difference import Difference, differences, equal
+from sowctl.config.difference import Difference, differences
 from sowctl.config.load import load
 from sowctl.config.show import typed
 
@@ -25,7 +25,6 @@ def compare(write: Write, before: str, after: str) -> list[Difference]:
         for name, text in (("a.xml", before), ("b.xml", after))
     ]
     found = list(differences(*items))
-    assert equal(*items) == (not found)
     assert [difference[:4] for difference in differences(items[0], items[0])] == []
     mirrored = {"added": "removed", "removed": "added"}
     back = sorted(d.change for d in differences(items[1], items[0]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.config import show
-from sowctl.config.difference import equal
+from sowctl.config.difference import differences
 from sowctl.config.instance import load_instance
 from sowctl.config.load import load
 from sowctl.config.validate import validate
@@ -23,4 +23,4 @@ def test_nothing_stops_an_instance(path: Path, tmp_path: Path) -> None:
     item = show.typed(load(path, environment=VARIABLES))
     again = tmp_path / "again.xml"
     again.write_text("\n".join(show.as_xml(item)), encoding="utf-8")
-    assert equal(item, show.typed(load(again, environment=VARIABLES)))
+    assert list(differences(item, show.typed(load(again, environment=VARIABLES)))) == []
