@@ -64,7 +64,7 @@ def decode(data: bytes, file: str) -> str:
         if not known:
             message = f"encoding '{encoding}' is not supported"
             raise Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, "save the file as UTF-8"))
-        if known and codecs.lookup(encoding).name == "utf-16":
+        if codecs.lookup(encoding).name == "utf-16":
             # The declaration was read byte by byte, so it contradicts itself.
             message = f"bytes are not valid {encoding}"
             raise Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, "save the file as UTF-8"))

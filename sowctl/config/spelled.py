@@ -20,7 +20,7 @@ def read(row: Element, text: str) -> tuple[Any, str]:
     spell = _SPELLINGS.get(row.kind)
     if row.kind in _LISTS:
         words = [word.strip() for word in text.split(_LISTS[row.kind])]
-        joined = ("," if _LISTS[row.kind] == "," else " ").join(word for word in words if word)
+        joined = _LISTS[row.kind].join(word for word in words if word)
         return (joined.lower() if row.kind == "level" else joined,) * 2
     try:
         value = read_value(row, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 _WORD = re.compile(
     r"""(?P<space>[ \t\r\n\f\v]+|//[^\n]*|/\*.*?\*/)
@@ -15,8 +15,6 @@ _WORD = re.compile(
 )
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _SHORT = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "'": 39, '"': 34, "?": 63}
-
-
 _CLOSING = {"{": "}", "[": "]", "(": ")", "<": ">"}
 
 
@@ -169,9 +167,8 @@ class Reader:
         value = whole(self.word.text) if self.word.kind == "number" else None
         if value is None or value > 1 << 31:
             self.fail(f"a whole number is expected, not {self.word.text!r}")
-            raise AssertionError
         self.at += 1
         return sign * value
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str) -> NoReturn:
         raise error(self.source, self.word.at, message)
