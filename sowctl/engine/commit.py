@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from sowctl.engine.publishers import Publisher
     from sowctl.engine.writer import TopicWriter
 
+NO_RECORD = "SOW-PUB-018", "there is no record that it could update"
+"""Code and words for a delta that may only update."""
+
 
 @dataclass(slots=True)
 class Entries:
@@ -115,8 +118,7 @@ def _logged(
     times = _times(writer, ready, now)
     if ready.deltas is not None and preparer.options.update_only:
         gone = [index for index in keep if ready.deltas[index]]
-        reason = "SOW-PUB-018", "there is no record that it could update"
-        keep = _without(keep, ready, [Refusal(ready.places[index], *reason) for index in gone], refused)
+        keep = _without(keep, ready, [Refusal(ready.places[index], *NO_RECORD) for index in gone], refused)
     fresh = [index for index in keep if ready.places[index] not in duplicates]
     entries.counts.duplicates = len(keep) - len(fresh)
     count = entries.counts.journalled = len(fresh)
@@ -212,8 +214,7 @@ def _not_older(writer: TopicWriter, ready: Prepared, now: int, refused: list[Ref
     keep, last = [], writer.last_time
     for index, time in enumerate(ready.times):
         if time is not None and time < last:
-            text = f"its time lies before the topic's last one ({_text(last)}); time never goes back within a topic"
-            refused.append(Refusal(ready.places[index], "SOW-PUB-006", text))
+            refused.append(Refusal(ready.places[index], *too_old(last)))
         else:
             keep.append(index)
             last = max(last, now if time is None else time)
@@ -308,8 +309,7 @@ def _classify_collisions(
     for key, check, payload, before, place in zip(keys, checks, payloads, befores, places, strict=True):
         owner = owners.get(key, (before[CHECK], before) if before is not None else None)
         if owner is not None and owner[0] != check:
-            text = f"its SOW key {int.from_bytes(key, 'big')} belongs to a record with other key values"
-            refused.append(Refusal(place, "SOW-PUB-007", text))
+            refused.append(Refusal(place, *collision(int.from_bytes(key, "big"))))
             continue
         if owner is None:
             statuses.append("inserted")
@@ -405,7 +405,14 @@ def into_overlay(entries: Entries, txids: Sequence[int]) -> None:
         entries.chains.learn(entries.places, writer.last_txid)
 
 
-def _text(at: int) -> str:
+def collision(sow_key: int) -> tuple[str, str]:
+    """Code and words for a message whose key is that of a record with other key values."""
+    return "SOW-PUB-007", f"its SOW key {sow_key} belongs to a record with other key values"
+
+
+def too_old(last: int) -> tuple[str, str]:
+    """Code and words for a message whose own time lies before ``last``, the topic's last one."""
     from sowctl.values.times import format_time
 
-    return format_time(at)
+    text = f"its time lies before the topic's last one ({format_time(last)}); time never goes back within a topic"
+    return "SOW-PUB-006", text

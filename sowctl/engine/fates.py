@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.commit import collision, too_old
 from sowctl.engine.segments import DELETE, HAS_TIME, OPERATION, Columns
 from sowctl.store.codec import CHECK, payloads
-from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     import numpy
@@ -80,9 +80,7 @@ def _refuse_older(read: Reader, writer: TopicWriter, now: int, fates: Fates) -> 
         if refused.any():
             fates.codes[at : at + len(columns)][refused] = REFUSED
             for place in refused.nonzero()[0].tolist():
-                before = format_time(int(times[place]))
-                text = f"its time lies before the topic's last one ({before}); time never goes back within a topic"
-                fates.reasons[at + place] = "SOW-PUB-006", text
+                fates.reasons[at + place] = too_old(int(times[place]))
         at, last = at + len(columns), int(times[-1])
     return deletes
 
@@ -188,5 +186,4 @@ class _Bucket:
                 owner, payload = check, hashed
             else:
                 codes[place] = REFUSED
-                text = f"its SOW key {int(self.keys[place])} belongs to a record with other key values"
-                self._fates.reasons[int(self.indexes[place])] = "SOW-PUB-007", text
+                self._fates.reasons[int(self.indexes[place])] = collision(int(self.keys[place]))

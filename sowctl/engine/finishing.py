@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from sowctl.engine.commit import NO_RECORD, collision
 from sowctl.engine.lifetime import is_expired
 from sowctl.errors import SowError
 from sowctl.store.codec import CHECK, CORRELATION, decode, payloads
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from sowctl.engine.prepare import Prepared, Preparer
     from sowctl.engine.writer import TopicWriter
     from sowctl.expressions.environment import Header
-
-COLLISION = "SOW-PUB-007"
-NO_RECORD = "SOW-PUB-018"
 
 
 class Before(NamedTuple):
@@ -109,8 +107,7 @@ class _Finishing:
         digest = self.ready.digests[index]
         if before is None or before.check == digest[8:]:
             return True
-        text = f"its SOW key {int.from_bytes(digest[:8], 'big')} belongs to a record with other key values"
-        self._refuse(index, COLLISION, text)
+        self._refuse(index, *collision(int.from_bytes(digest[:8], "big")))
         return False
 
     def _enriched(self, live: list[tuple[int, Before | None]]) -> list[tuple[int, Before | None, bytes]]:
@@ -150,7 +147,7 @@ class _Finishing:
         preparer, ready = self.preparer, self.ready
         if ready.deltas is not None and ready.deltas[index]:
             if before is None and preparer.options.update_only:
-                self._refuse(index, NO_RECORD, "there is no record that it could update")
+                self._refuse(index, *NO_RECORD)
                 return
             if before is not None and preparer.type.mergeable:
                 try:
