@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from sowctl.engine.memos import LEAST, Memos, open_memos
+from sowctl.engine.memos import Memos, open_memos
 from sowctl.errors import SowError
 from sowctl.memo import places as p
 from sowctl.memo.format import BadMemo
@@ -249,7 +249,7 @@ def find(
     order: OrderKey | None = None,
     fields: Sequence[Slot] = (),
     *,
-    least: int = LEAST,
+    least: int,
 ) -> Found | None:
     """What indexes leave of the matcher's filter; None where a scan is the better way, or the only one.
 
@@ -271,7 +271,7 @@ def find(
     slots = [one.slot for one in asked] + ([order_slot(order)] if order is not None else []) + [*fields]
     if not slots or not matcher.type.filterable:
         return None
-    memos = open_memos(instance, source, tuple(dict.fromkeys(slots)), least=least)
+    memos = open_memos(instance, source, tuple(dict.fromkeys(slots)))
     if memos is None:
         return None
     try:

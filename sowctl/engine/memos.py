@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sowctl.engine.sources import CurrentSource
     from sowctl.memo.format import MemoFile
 
-LEAST = 20_000
-"""Records from which on an index is built: fewer are read faster than one is opened."""
 _SHARE = 16
 """Where more than one record in so many has changed, indexes are built anew."""
 _LEAST_CHANGED = 4096
@@ -65,10 +63,9 @@ class Memos:
         return {place for key, place in ranks.items() if place < self.records and self.keys((place,)) == [key]}
 
 
-def open_memos(instance: Instance, source: CurrentSource, slots: Sequence[Slot], *, least: int = LEAST) -> Memos | None:
+def open_memos(instance: Instance, source: CurrentSource, slots: Sequence[Slot]) -> Memos | None:
     """The columns of ``slots``, built if need be; a slot that cannot be indexed has none. None: do without."""
-    if source.path is None or source.meta.records < least or not slots:
-        return None
+    assert source.path is not None
     directory = MemoDirectory(source.path, instance.seam)
     names = names_of(instance, source, slots)
     return _opened(directory, source, names) or _built(instance, directory, source, names)

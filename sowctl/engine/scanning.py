@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.memos import LEAST
+from sowctl.engine.options import INDEXED
 from sowctl.engine.reading import open_source
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.sources import CurrentSource, Pairs, Source
@@ -103,7 +103,7 @@ def scanning(
     at: int | None,
     matcher_of: Callable[[Source], Matcher],
     size: int,
-    index_from: int | None = LEAST,
+    index_from: int | None = INDEXED,
     order: OrderKey | None = None,
     jobs: int | None = None,
     fields: Sequence[Slot] = (),
@@ -141,7 +141,7 @@ def way_of(
     instance: Instance,
     source: CurrentSource,
     matcher: Matcher,
-    index_from: int | None = LEAST,
+    index_from: int | None = INDEXED,
     order: OrderKey | None = None,
     fields: Sequence[Slot] = (),
 ) -> Found | Named | None:

@@ -6,7 +6,6 @@ fits is the one that counts, for reading and for publishing alike (``semantics``
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -262,7 +261,9 @@ def _missing(instance: Instance, name: str, message_type: str | None = None) -> 
             f"topic {name!r} is only in the transaction log: it has no SOW",
             hint="sowctl journal dump shows its messages",
         )
+    from difflib import get_close_matches
+
     names = [topic.name for topic in instance.topics]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    near = get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else "sowctl info lists the topics"
     return MissingError("SOW-ENG-012", f"there is no topic {name!r} in this configuration", hint=hint, topic=name)

@@ -174,14 +174,12 @@ def test_a_delete_at_an_earlier_clock_gets_the_topics_last_time(lab: Lab) -> Non
 
 
 def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sowctl.engine import access, memos
+    from sowctl.engine import access
     from sowctl.engine.scanning import way_of
 
     used: list[object] = []
     found = access.find
     monkeypatch.setattr(access, "find", lambda *given, **more: used.append(found(*given, **more)) or used[-1])
-    monkeypatch.setattr("sowctl.engine.scanning.LEAST", 0)
-    monkeypatch.setattr(memos, "LEAST", 0)
     monkeypatch.setattr("sowctl.engine.delete.way_of", partial(way_of, index_from=0))
     lab.publish("t", *(message(id=n, v=n % 10) for n in range(200)))
     for dry in (True, False):
