@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
+from sowctl.cli.added import NamedFunctions
 from sowctl.cli.context import Invocation
 from sowctl.cli.sources import open_all
 from sowctl.cli.streams import is_terminal
@@ -36,8 +37,15 @@ def evaluate_inputs(
     """
     kind = _type(invocation, message_type)
     framing = framing or default_framing(kind.kind)
-    environment = Environment(invocation.clock)
-    evaluator = Evaluator(expression, environment, matches=matches, message_type=kind, framing=framing, stops=not skips)
+    evaluator = Evaluator(
+        expression,
+        Environment(invocation.clock),
+        matches=matches,
+        message_type=kind,
+        framing=framing,
+        stops=not skips,
+        functions=NamedFunctions(invocation),
+    )
     stdout = invocation.streams.stdout
     shown = is_terminal(stdout)
     refused = 0
@@ -106,5 +114,5 @@ def show_plan(invocation: Invocation, expression: str, *, as_filter: bool) -> No
     """Print how an expression is evaluated."""
     from sowctl.expressions.explain import explain
 
-    text = "\n".join(explain(expression, as_filter=as_filter))
+    text = "\n".join(explain(expression, as_filter=as_filter, functions=NamedFunctions(invocation)))
     invocation.streams.stdout.write(f"{display_lines(text)}\n".encode())

@@ -6,7 +6,7 @@ A tester for filters, and a search in files of messages. Large files of lines ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from sowctl.errors import InputError, LimitError, SowError, UsageError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sowctl.engine.reports import Rejected
     from sowctl.expressions.compile import Filter, Value
     from sowctl.expressions.environment import Environment, Header
+    from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
     from sowctl.messages.envelope import Envelope
     from sowctl.messages.framing import Chunk
@@ -54,8 +55,9 @@ class Evaluator:
     """A compiled expression over payloads of one message type.
 
     ``matches``: it is a filter, and matching messages are the output, as they came and framed as they came; else one
-    JSON value a line is. ``stops``: the first refused message ends the run. Raises ExpressionError, and UsageError
-    ``SOW-QRY-003`` where messages of the type have no fields.
+    JSON value a line is. ``stops``: the first refused message ends the run. ``functions`` are those that modules of a
+    configuration add, asked for a name that is not built in. Raises ExpressionError, UsageError ``SOW-QRY-003`` where
+    messages of the type have no fields, and what looking up a function raises.
     """
 
     def __init__(
@@ -67,10 +69,14 @@ class Evaluator:
         message_type: str | MessageType = "json",
         framing: str = "lines",
         stops: bool = True,
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
         from sowctl.expressions.compile import compile_filter, compile_value
 
-        self.compiled: Filter | Value = compile_filter(expression) if matches else compile_value(expression)
+        extra = {} if functions is None else functions
+        self.compiled: Filter | Value = (
+            compile_filter(expression, extra=extra) if matches else compile_value(expression, extra=extra)
+        )
         self._matches = matches
         self._environment = environment
         self._stops = stops
@@ -120,6 +126,8 @@ class Evaluator:
             part.error = _runaway(error, name, chunk, reached)
             part.rejected = [one for one in part.rejected if one.offset < chunk.offset(reached)]
             found = self._found(payloads[:reached], self._rows(payloads[:reached], None)[0], headers, bad)
+        except InputError:
+            found = self._one_by_one(name, chunk, payloads, headers, bad, part)
         if not found:
             return b""
         if self._matches and self._framing in ("nul", "length"):
@@ -139,6 +147,35 @@ class Evaluator:
         values = self.compiled.values(rows, self._environment, headers)  # type: ignore[union-attr]
         return [json_text(value) for index, value in enumerate(values) if index not in bad]
 
+    def _one_by_one(
+        self,
+        name: str,
+        chunk: Chunk,
+        payloads: Sequence[bytes],
+        headers: Sequence[Header] | None,
+        bad: set[int],
+        part: Part,
+    ) -> list[bytes]:
+        """The output where a function of a module refuses messages: it does not know which of a batch it is given."""
+        found: list[bytes] = []
+        for index, row in enumerate(self._rows(list(payloads), None)[0]):
+            if index in bad:
+                continue
+            only = slice(index, index + 1)
+            try:
+                found += self._found(payloads[only], [row], headers and headers[only], set())
+            except LimitError as error:
+                part.error = _runaway(error, name, chunk, index)
+                part.rejected = [one for one in part.rejected if one.offset < chunk.offset(index)]
+                break
+            except InputError as error:
+                refused = _placed(name, chunk, Refusal(index, error.code, error.message))
+                if self._stops:
+                    part.rejected, part.error = [refused], _stopped(refused)
+                    break
+                part.rejected = sorted([*part.rejected, refused], key=lambda one: one.offset)
+        return found
+
 
 def evaluate(evaluator: Evaluator, sources: Iterable[Source]) -> Iterator[Part]:
     """What comes of all inputs, in order, until one ends the run. Raises what reading raises."""
@@ -154,11 +191,16 @@ def _rejected(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Reje
     from sowctl.engine.reports import Rejected
 
     found = [Rejected(name, f.line, f.offset, f.code, f.message, f.payload) for f in chunk.refused]
-    for refusal in refusals:
-        line, offset = chunk.line(refusal.index), chunk.offset(refusal.index)
-        words = refusal.message + (f" (byte {refusal.offset} of the message)" if refusal.offset is not None else "")
-        found.append(Rejected(name, line, offset, refusal.code, words, chunk.payloads[refusal.index]))
+    found += [_placed(name, chunk, refusal) for refusal in refusals]
     return sorted(found, key=lambda one: one.offset)
+
+
+def _placed(name: str, chunk: Chunk, refusal: Refusal) -> Rejected:
+    from sowctl.engine.reports import Rejected
+
+    line, offset = chunk.line(refusal.index), chunk.offset(refusal.index)
+    words = refusal.message + (f" (byte {refusal.offset} of the message)" if refusal.offset is not None else "")
+    return Rejected(name, line, offset, refusal.code, words, chunk.payloads[refusal.index])
 
 
 def _before(refused: Rejected, chunk: Chunk) -> int:
@@ -180,7 +222,7 @@ def _stopped(refused: Rejected) -> InputError:
 def _runaway(error: LimitError, name: str, chunk: Chunk, index: int) -> LimitError:
     """The error of a match limit with the place of the message instead of its index in the batch."""
     line = chunk.line(index)
-    words = error.message.removesuffix(f" on record {index}")
+    words = error.message.removesuffix(f" on record {error.facts['index']}")
     return LimitError(error.code, words, place=f"{name}:{line}", hint=error.hint, line=line)
 
 

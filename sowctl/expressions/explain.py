@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sowctl.expressions.compile import Compiled, compile_filter, compile_value
+from sowctl.expressions.functions.signature import Function
 from sowctl.expressions.nodes import Node
 from sowctl.expressions.rewrites import Applied, conjuncts, rewrite
 from sowctl.values.fields import Slot
 
 
-def explain(text: str, *, as_filter: bool) -> list[str]:
-    """The plan of a filter or value. Raises ExpressionError."""
-    compiled = compile_filter(text) if as_filter else compile_value(text)
+def explain(text: str, *, as_filter: bool, functions: Mapping[str, Function] | None = None) -> list[str]:
+    """The plan of a filter or value; ``functions`` are those of loaded modules. Raises ExpressionError."""
+    extra = {} if functions is None else functions
+    compiled = compile_filter(text, extra=extra) if as_filter else compile_value(text, extra=extra)
     if compiled.node is None:
         return ["expression  (empty: matches everything)"]
     steps: list[Applied] = []

@@ -112,6 +112,38 @@ def test_filters_know_the_functions_of_the_configuration(shop: Cli) -> None:
     assert (result.status, "SOW-ENG-060" in result.err) == (4, True)
 
 
+def test_expressions_over_files_know_the_functions_of_a_named_configuration(shop: Cli) -> None:
+    plain = shop("eval", "DAY(/t)", stdin=b'{"t":0}\n')
+    assert (plain.status, "unknown function DAY" in plain.err) == (2, True)
+    assert shop("eval", "-c", "sowctl.xml", "DAY(/t)", stdin=b'{"t":0}\n{"t":86400}\n').out == "1\n2\n"
+    named = {"SOWCTL_CONFIG": "sowctl.xml"}
+    assert shop("eval", "-f", "DAY(/t) = 2", stdin=b'{"t":0}\n{"t":86400}\n', environ=named).out == '{"t":86400}\n'
+    assert "DAY" in shop("eval", "-c", "sowctl.xml", "--explain", "DAY(/t)").out
+    missing = shop("eval", "-c", "sowctl.xml", "MID(/t)", stdin=b"{}\n")
+    assert (missing.status, "SOW-ENG-060" in missing.err) == (4, True)
+    # Nothing is read for an expression of built-in functions.
+    assert shop("eval", "LENGTH(/a)", stdin=b'{"a":"xy"}\n', environ={"SOWCTL_CONFIG": "none.xml"}).out == "2\n"
+
+
+def test_messages_that_a_function_refuses(shop: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site"
+    (site / "acme-1.0.dist-info").mkdir(parents=True)
+    (site / "acme-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (site / "acme-1.0.dist-info" / "entry_points.txt").write_text("[sowctl.functions]\nacme = acme_halves\n")
+    (site / "acme_halves.py").write_text("def mid(a):\n    return 10 // a\n")
+    monkeypatch.syspath_prepend(str(site))
+    lines = b'{"a":5}\n{"a":0}\nbad\n{"a":2}\n'
+    stopped = shop("eval", "-c", "sowctl.xml", "MID(/a)", stdin=lines)
+    assert (stopped.status, stopped.out) == (3, "2\n")
+    assert "SOW-EXP-031" in stopped.err
+    assert "input):2" in stopped.err
+    skipped = shop("eval", "-c", "sowctl.xml", "--on-error", "skip", "MID(/a)", stdin=lines)
+    assert (skipped.status, skipped.out) == (3, "2\n5\n")
+    assert skipped.err.index("input):2") < skipped.err.index("input):3")
+    found = shop("eval", "-c", "sowctl.xml", "--on-error", "skip", "-f", "MID(/a) > 2", stdin=lines)
+    assert (found.status, found.out) == (3, '{"a":2}\n')
+
+
 def test_functions_of_a_configuration(shop: Cli) -> None:
     plain = shop("functions")
     assert "DATE_UTC" not in plain.out

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import Framing
+from sowctl.cli.options import Framing, NullFraming
 
 EXAMPLES = (
     "sowctl eval 'CONCAT(/symbol, UPPER(/region))' orders.ndjson",
@@ -30,7 +30,7 @@ def run(
         str, option("--message-type", help="the type of the messages; see sowctl-messages(7)", metavar="TYPE")
     ] = "json",
     framing: Framing = None,
-    null: Annotated[bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")] = False,
+    null: NullFraming = False,
     on_error: Annotated[
         str, option("--on-error", help="at a bad message: stop there, or skip it", choices=("stop", "skip"))
     ] = "stop",
@@ -40,7 +40,8 @@ def run(
 ) -> int:
     """Evaluate an expression over every message, without a store.
 
-    A configuration is read only for message types that it defines, where --config names it or TYPE is not built in.
+    A configuration is read only for message types that it defines, where --config names it or TYPE is not built in,
+    and, where --config or SOWCTL_CONFIG names it, for the functions that its modules add; see sowctl-plugins(7).
     Prints the value for each message as one JSON value a line; with --filter the messages themselves for which the
     expression is true, framed as they came. Ends with status 2 for an expression that does not compile, 3 where a
     message was refused, 7 where a pattern needed too many steps.
