@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from sowctl.errors import MissingError
 SECTIONS = (5, 7, 1)
 _SUFFIXES = (".5", ".7", ".1")
 """With one of these a name means the page of that section, as in ``sowctl-lint.7``."""
+_NUMBERS = tuple(map(str, SECTIONS))
 
 
 def find(words: Sequence[str]) -> pages.Page | Path:
@@ -30,7 +32,9 @@ def find(words: Sequence[str]) -> pages.Page | Path:
     for command in table.COMMANDS:
         if tuple(words) == command.words or " ".join(words) == command.page:
             return command_page(command)
-    name = "-".join(words)
+    if len(words) == 2 and words[0] in _NUMBERS:
+        words = (f"{words[1]}.{words[0]}",)
+    name = re.sub(r"\(([157])\)$", r".\1", "-".join(words))
     sections: tuple[int, ...] = SECTIONS
     if name[-2:] in _SUFFIXES:
         name, sections = name[:-2], (int(name[-1]),)

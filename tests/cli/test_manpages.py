@@ -71,7 +71,12 @@ def test_a_section_tells_pages_of_one_name_apart(cli: Cli) -> None:
     environ = {"PATH": "/usr/bin:/bin"}
     assert "SYNOPSIS" in cli("man", "sowctl-lint", environ=environ).out
     assert "persistent-without-file" in cli("man", "sowctl-lint.7", environ=environ).out.replace("\\-", "-")
+    as_named_in_pages, as_for_man = cli("man", "sowctl-lint(7)", environ=environ), cli("man", "7", "sowctl-lint")
+    assert "persistent-without-file" in as_named_in_pages.out.replace("\\-", "-")
+    assert as_for_man.status == 0
+    assert "SYNOPSIS" in cli("man", "1", "sowctl-query", environ=environ).out
     assert cli("man", "sowctl-lint.5", environ=environ).status == 10
+    assert cli("man", "5", "sowctl-lint", environ=environ).status == 10
 
 
 def test_man_knows_the_hand_written_pages(cli: Cli) -> None:
