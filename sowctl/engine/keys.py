@@ -76,8 +76,9 @@ class FieldKeys:
             pass
         for index, parts in enumerate(texts):
             if None in parts and not self._null and index not in refused:
-                missing = ", ".join(str(path) for path, text in zip(self._paths, parts, strict=True) if text is None)
-                refused[index] = Refusal(index, MISSING, f"key field {missing} is missing or empty")
+                missing = [str(path) for path, text in zip(self._paths, parts, strict=True) if text is None]
+                words = f"key field {missing[0]} is" if len(missing) == 1 else f"key fields {', '.join(missing)} are"
+                refused[index] = Refusal(index, MISSING, f"{words} missing or empty")
         return Keys(self._digest(texts, null=True), None, texts)
 
 
@@ -99,7 +100,9 @@ class UserKeys:
         for index, key in enumerate(keys):
             if not is_user_key(key):
                 text = (
-                    "the topic needs a SOW key with every message" if not key else f"SOW key {key!r} is not Base64 text"
+                    f"SOW key {key.decode()!r} is not Base64 text"
+                    if key
+                    else "the topic needs a SOW key with every message"
                 )
                 refused.setdefault(index, Refusal(index, "SOW-PUB-003", text))
         return Keys([user_key_digest(key) for key in keys], list(keys))

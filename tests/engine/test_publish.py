@@ -46,7 +46,7 @@ def test_user_keys_are_required_and_checked(lab: Lab) -> None:  # C08, C09, C10
     with pytest.raises(InputError) as caught:
         lab.publish("own", '{"x":1}')
     assert caught.value.code == "SOW-PUB-003"
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="SOW key 'a b!' is not Base64 text"):
         lab.publish("own", '{"x":1}', sow_key="a b!")
     lab.publish("own", '{"x":1}', sow_key="AAA")
     lab.publish("own", '{"x":2}', sow_key="AAA")
