@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from sowctl.errors import SowError
 from sowctl.messages.framing import Chunk, RefusedFrame
+from sowctl.plain import dataclass, field
 
 if TYPE_CHECKING:
     from sowctl.messages.envelope import Envelope

@@ -9,7 +9,6 @@ holds; what depends on that (keys of chains, enrichment, delta merge) follows un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.keys import KeyMaker, key_maker
@@ -17,6 +16,7 @@ from sowctl.engine.lifetime import stamp
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.base import KeyTexts, MessageType
+from sowctl.plain import dataclass
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
 from sowctl.values.times import Micros, parse_time

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sowctl.engine.commit import Entries, group_of, into_overlay, settle
@@ -22,6 +21,7 @@ from sowctl.engine.reports import PublishReport, Rejected, TopicCounts
 from sowctl.engine.routing import Router, Share
 from sowctl.engine.session import WriteSession
 from sowctl.errors import SowError, UsageError
+from sowctl.plain import dataclass
 from sowctl.store.meta import NO_LINEAGE
 from sowctl.values.fields import Refusal
 

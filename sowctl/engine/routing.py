@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sowctl.engine.options import PublishOptions
@@ -11,6 +11,7 @@ from sowctl.engine.prepare import Prepared, Preparer
 from sowctl.engine.publishers import Publisher
 from sowctl.engine.targets import find_publishable
 from sowctl.errors import SowError, UsageError
+from sowctl.plain import dataclass
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from sowctl.journal.format import (
     NO_PUBLISHER,
     USER_KEYS,
 )
+from sowctl.plain import dataclass
 
 if TYPE_CHECKING:
     import numpy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sowctl.errors import LimitError
 from sowctl.journal import columns as codec
@@ -26,6 +25,7 @@ from sowctl.journal.format import (
     Topic,
     pack_map,
 )
+from sowctl.plain import dataclass
 
 BLOCK_ENTRIES = 1024
 BLOCK_BYTES = 4 << 20
