@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import BUILT_IN_TYPES, TYPE_MODULES, Survey, replicates
+from sowctl.config.rules.survey import BUILT_IN_TYPES, TYPE_MODULES, Survey, file_of_library, replicates
 from sowctl.config.spelling import nearest
 
 PROTOCOLS = frozenset({"amps", "json", "websocket", "fix-session", "fix", "nvfix", "soap", "xml"})
@@ -123,11 +123,11 @@ def generator_not_registered(node: Node, survey: Survey) -> Iterator[Problem]:
 
     from sowctl.config.actions import CHAINING, KEY_GENERATORS
 
-    libraries = {module.value("Name"): module.value("Library") or "" for module in survey.nodes("Module")}
+    libraries = {module.value("Name"): file_of_library(module) for module in survey.nodes("Module")}
     for generator in node.all("KeyGenerator"):
         for module in generator.all("Module"):
             name = module.text
-            built_in = CHAINING in libraries.get(name, "").rpartition("/")[2]
+            built_in = CHAINING in libraries.get(name, "")
             if name in libraries and not built_in and not entry_points(group=KEY_GENERATORS, name=name):
                 message = f"nothing here stands in for the key generator '{name}': its Library is never loaded"
                 yield Problem(module, message, f"install a Python package that registers '{name}' in {KEY_GENERATORS}")

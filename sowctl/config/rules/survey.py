@@ -81,6 +81,11 @@ def replicates(transport: Node) -> bool:
     return (transport.value("Type") or "").lower().startswith("amps-replication")
 
 
+def file_of_library(module: Node) -> str:
+    """The name of the file that a module loads, wherever it lies."""
+    return (module.value("Library") or "").rpartition("/")[2]
+
+
 class Survey:
     """The configuration as rules see it. Everything but the entries is worked out when first asked for."""
 
@@ -305,7 +310,7 @@ class Survey:
                 "VALUE_LOOKUP", _uncallable, "scalar scalar ...", "scalar", "", deterministic=False, lookup=True
             )
         }
-        if any(LIBRARY in (node.value("Library") or "") for node in self.nodes("Module")):
+        if any(LIBRARY in file_of_library(node) for node in self.nodes("Module")):
             added |= {one.name: one for one in LEGACY}
         for node in self.nodes("Function"):
             name, count = (node.value("Name") or "").upper(), node.value("ParameterCount") or ""
