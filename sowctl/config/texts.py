@@ -115,7 +115,7 @@ def _attempt(text: str, shape: str) -> tuple[Any, ExpressionError | None]:
 
     if len(text) > _LONGEST:
         what = f"the expression is longer than {_LONGEST} characters"
-        return None, expression_error("SOW-EXP-008", what, text, _LONGEST)
+        return None, expression_error("SOW-EXP-032", what, text, _LONGEST)
     read = {
         "expression": parse.parse_filter,
         "field": parse.parse_field,

@@ -40,6 +40,7 @@ CODES: dict[str, str] = {
     "SOW-EXP-028": "a qualifier that names no source of the view",
     "SOW-EXP-030": "a match that exceeds the step limit; found while data is read",
     "SOW-EXP-031": "a user function that fails or gives what is no value of the language; found while data is read",
+    "SOW-EXP-032": "an expression that is too long",
 }
 WIDTH = 100
 """Longest part of a line that an excerpt shows, in characters."""

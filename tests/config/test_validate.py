@@ -191,3 +191,30 @@ def test_mutated_files_are_judged_and_never_crash(tmp_path: Path, edits: list[tu
         assert error.exit_status == 4
     for finding in findings:
         assert finding.place.line is None or finding.place.line <= data.count(b"\n") + data.count(b"\r") + 1
+
+
+@pytest.mark.parametrize(
+    ("library", "known"),
+    [("/opt/lib/libudf_legacy_compatibility.so", True), ("/opt/udf_legacy_compatibility/x.so", False)],
+)
+def test_a_library_is_known_by_its_file_name(write: Write, library: str, known: bool) -> None:
+    text = (
+        f"<AMPSConfig><Name>x</Name><Modules><Module><Name>udf</Name><Library>{library}</Library></Module></Modules>"
+        "<SOW><Topic><Name>t</Name><MessageType>json</MessageType><Key>/k</Key><FileName>t.sow</FileName>"
+        "<Enrichment><Field>YEAR(/at) AS /year</Field></Enrichment></Topic></SOW></AMPSConfig>"
+    )
+    assert (validate(write(text), environment={}) == []) == known
+
+
+def test_an_expression_that_is_too_long_is_not_parsed(write: Write) -> None:
+    text = (
+        (
+            "<AMPSConfig><Name>x</Name><SOW><Topic><Name>t</Name><MessageType>json</MessageType><Key>/k</Key>"
+            f"<FileName>t.sow</FileName><Enrichment><Field>{' ' * (1 << 18)}/a AS /b</Field></Enrichment></Topic></SOW>"
+            "</AMPSConfig>"
+        )
+        .replace("  /a", "+ /a")
+        .replace("<Field> ", "<Field>1")
+    )
+    (finding,) = validate(write(text), environment={})
+    assert finding.id == "S036" and "longer than 262144 characters" in finding.message
