@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sowctl.config.document import Source
 from sowctl.config.problems import UNKNOWN_WORD, UNUSED_WORD
-from sowctl.config.rules.facts import FORM, faults
+from sowctl.config.rules.facts import FORM, OPENING, faults
 from sowctl.config.rules.table import select
 from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
@@ -22,7 +22,7 @@ from sowctl.findings import Finding, Level
 _PIECE = re.compile(
     r"(?s)<!--(.*?)-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(/?)[^\s<>/]+(?:[^\"'<>]|\"[^\"]*\"|'[^']*')*?(/?)>"
 )
-_DIRECTIVE = re.compile(r"(?s)\s*sowctl(?:-lint)?\s*(?::\s*|\s)(ignore|assume|[a-z]+)\b(.*)")
+_DIRECTIVE = re.compile(rf"(?s){OPENING}([a-z]+)\b(.*)")
 _FORM = "write <!-- sowctl: ignore RULE, RULE -->"
 _WORDS = re.compile(r"(?s)(.*?)(?:\bbecause\b.*)?")
 

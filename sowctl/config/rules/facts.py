@@ -14,7 +14,9 @@ from typing import NamedTuple
 from sowctl.values.units import parse_count, parse_size
 
 FORM = "write <!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->"
-_COMMENT = r"<!--\s*sowctl(?:-lint)?\s*(?::\s*|\s)assume\b(.*?)-->"
+OPENING = r"\s*sowctl(?:-lint)?\s*(?::\s*|\s)"
+"""What a comment for lint begins with; one word that says what it is about follows."""
+_COMMENT = rf"<!--{OPENING}assume\b(.*?)-->"
 _READERS = {"largest-message": parse_size, "cores": parse_count, "memory": parse_size}
 _MOST = 1 << 62
 
