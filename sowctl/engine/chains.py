@@ -131,7 +131,7 @@ class Chains:
             first, self._loaded = not self._loaded, True
             self._load(writer.last_txid)
             if self._end < 0 and writer.last_txid:
-                self._without_file(writer)
+                raise self._without_file()
             if self._end == 0 and writer.last_txid:
                 self._from_records(writer)
         else:
@@ -246,8 +246,8 @@ class Chains:
             if primary is not None:
                 self._add(primary, keys[place] + values[place][CHECK])
 
-    def _without_file(self, writer: TopicWriter) -> None:
-        raise MissingError(
+    def _without_file(self) -> MissingError:
+        return MissingError(
             "SOW-ENG-053",
             f"topic {self._topic.name!r} has records and no journal, and its file of chains is missing",
             place=str(self.path),
@@ -265,7 +265,9 @@ class Chains:
                         f"the file of chains does not know record {int.from_bytes(key, 'big')} of topic "
                         f"{self._topic.name!r} as the chain of {primary.decode('utf-8', 'replace')}",
                         place=str(self.path),
-                        hint="move the file aside; it is made anew from the journals",
+                        hint="move the file aside; it is made anew from the journals"
+                        if self._topic.journalled
+                        else "put an empty file in its place: chains start over from the records alone",
                     )
 
 

@@ -117,6 +117,8 @@ def _made(topic: TopicConfig, factory: object, options: Options) -> Generator:
         generator = cast("Callable[[Options], Any]", factory)(options)
     except Exception as error:
         raise option_error(topic, f"{type(error).__name__}: {error}") from error
+    if not hasattr(generator, "fields"):
+        raise option_error(topic, "what its factory returns has no fields")
     if not callable(getattr(generator, "key", None)):
         raise option_error(topic, "what its factory returns has no method key(texts, payload)")
     return cast(Generator, generator)

@@ -105,6 +105,7 @@ SOURCES = {
     "number": "class G:\n  fields = ()\n  def __init__(self, o): pass\n  def key(self, t, p): return 7\n",
     "options": "class G:\n  def __init__(self, o): raise KeyError('Letters')\n",
     "keyless": "class G:\n  fields = ()\n  def __init__(self, o): pass\n",
+    "fieldless": "class G:\n  def __init__(self, o): pass\n  def key(self, t, p): return 'x'\n",
     "path": "class G:\n  fields = ('a',)\n  def __init__(self, o): pass\n  def key(self, t, p): return 'x'\n",
     "import": "import no_such_module_anywhere\n",
     "payload": "class G:\n  fields = ()\n  def __init__(self, o): pass\n  def key(self, t, p): return p[:6]\n",
@@ -123,7 +124,13 @@ def test_a_generator_that_gives_no_key_refuses(make_lab: MakeLab, install: Calla
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("options", "SOW-ENG-052"), ("keyless", "SOW-ENG-052"), ("path", "SOW-ENG-052"), ("import", "SOW-ENG-048")],
+    [
+        ("options", "SOW-ENG-052"),
+        ("keyless", "SOW-ENG-052"),
+        ("fieldless", "SOW-ENG-052"),
+        ("path", "SOW-ENG-052"),
+        ("import", "SOW-ENG-048"),
+    ],
 )
 def test_a_generator_that_cannot_be_made(make_lab: MakeLab, install: Callable[..., None], name: str, code: str) -> None:
     install(f"odd_{name}", SOURCES[name], POINTS.format(name))
