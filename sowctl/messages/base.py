@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from sowctl.errors import InputError, UsageError
+from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
@@ -201,3 +201,9 @@ def input_error(problem: PayloadRefused, part: str | None = None) -> InputError:
 def without_fields(name: str, wish: str) -> UsageError:
     """The error of asking a type for something that its messages cannot do."""
     return UsageError(NO_FIELDS, f"messages of type {name} have no fields {wish}")
+
+
+def missing_extra(name: str, package: str, extra: str) -> ConfigError:
+    """The error of a type whose library is not installed."""
+    words = f"messages of type {name} need the package {package}, which is not installed"
+    return ConfigError(MISSING_EXTRA, words, hint=f"install sowctl[{extra}]")

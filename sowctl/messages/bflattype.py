@@ -99,9 +99,9 @@ class BflatType:
         try:
             fields = scan(payload)
         except PayloadRefused:
-            from base64 import b64encode
+            from sowctl.messages.treeview import base64_line
 
-            return b'"%b"' % b64encode(payload)
+            return base64_line(payload)
         listed = {field.tag for field in fields if payload[field.start] & 0x80}
         values: dict[bytes, list[Scalar]] = {}
         for field in fields:

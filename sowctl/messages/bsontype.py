@@ -6,8 +6,7 @@ needed to ask for the type, so that its absence can be told in words.
 
 from __future__ import annotations
 
-from sowctl.errors import ConfigError
-from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE, MISSING_EXTRA
+from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE, missing_extra
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.trees import depth_of
 from sowctl.messages.treetype import TreeType, too_deep
@@ -31,11 +30,7 @@ class BsonType(TreeType):
         try:
             from sowctl.messages import bsonlib
         except ImportError:
-            raise ConfigError(
-                MISSING_EXTRA,
-                f"messages of type {self.name} need the package pymongo, which is not installed",
-                hint="install sowctl[bson]",
-            ) from None
+            raise missing_extra(self.name, "pymongo", "bson") from None
         self._library = bsonlib
 
     def decode(self, payload: bytes) -> object:

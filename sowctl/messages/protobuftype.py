@@ -13,7 +13,6 @@ from sowctl.errors import ConfigError, UsageError
 from sowctl.messages.base import (
     BAD_DEFINITION,
     MAX_MESSAGE,
-    MISSING_EXTRA,
     NO_FIELDS,
     Extractor,
     KeyExtractor,
@@ -22,6 +21,7 @@ from sowctl.messages.base import (
     PayloadRefused,
     SelectList,
     input_error,
+    missing_extra,
     read_each,
     sized,
     too_large,
@@ -51,11 +51,7 @@ class ProtobufType:
         try:
             from sowctl.messages import protofiles, protolib
         except ImportError:
-            raise ConfigError(
-                MISSING_EXTRA,
-                f"messages of type {self.name} need the package protobuf, which is not installed",
-                hint="install sowctl[protobuf]",
-            ) from None
+            raise missing_extra(self.name, "protobuf", "protobuf") from None
         self._schema = protolib.Schema(protofiles.message_class(definition))
 
     @property
