@@ -96,13 +96,14 @@ class UserKeys:
         """See :class:`KeyMaker`; SOW-PUB-003 where there is no key or one outside the Base64 alphabet."""
         default = self._default
         given = [e.sow_key if e.sow_key is not None else default for e in envelopes] if envelopes else None
-        keys = [(key or "").encode() for key in given] if given else [(default or "").encode()] * len(payloads)
+        # The command line passes bytes that are not UTF-8 on as surrogates.
+        encoded = [(key or "").encode("utf-8", "surrogateescape") for key in given or (default,)]
+        keys = encoded if given else encoded * len(payloads)
         for index, key in enumerate(keys):
             if not is_user_key(key):
+                shown = key.decode("utf-8", "backslashreplace")
                 text = (
-                    f"SOW key {key.decode()!r} is not Base64 text"
-                    if key
-                    else "the topic needs a SOW key with every message"
+                    f"SOW key {shown!r} is not Base64 text" if key else "the topic needs a SOW key with every message"
                 )
                 refused.setdefault(index, Refusal(index, "SOW-PUB-003", text))
         return Keys([user_key_digest(key) for key in keys], list(keys))

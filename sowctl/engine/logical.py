@@ -76,7 +76,7 @@ def domain_of(topic: TopicConfig) -> str:
 
 def user_key_of(name: str, key: str) -> bytes:
     """The 8-byte key of a record that its publisher filed under ``key`` in a logical topic."""
-    return key_digest(prefix(name), (key.encode(),))[:8]
+    return key_digest(prefix(name), (key.encode("utf-8", "surrogateescape"),))[:8]
 
 
 def chosen(logical: Logical) -> Callable[[Pairs], Pairs]:

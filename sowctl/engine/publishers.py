@@ -19,7 +19,10 @@ class Publisher:
     def __init__(self, client: str, first: int | None, highest: Callable[[int], int]) -> None:
         if first is not None and first < 1:
             raise UsageError("SOW-PUB-012", f"sequence {first} is not a number from 1 on")
-        self.identity = client_hash(client), client
+        try:
+            self.identity = client_hash(client), client
+        except UnicodeEncodeError:
+            raise UsageError("SOW-PUB-026", f"the name of the client is not UTF-8: {client!r}") from None
         self._first = first
         self._highest = highest
         self._base = 0

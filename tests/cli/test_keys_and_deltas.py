@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,17 @@ def test_functions_of_a_configuration(shop: Cli) -> None:
     assert shop("functions", "date_utc").status == 1
     described = shop("functions", "date_utc", environ={"SOWCTL_CONFIG": "sowctl.xml"})
     assert (described.status, "UTC" in described.out) == (0, True)
+
+
+def test_bytes_of_the_command_line_that_are_not_utf8(shop: Cli) -> None:
+    bad = os.fsdecode(b"a\xff")
+    assert shop("publish", "texts", "--framing", "lines", "--sow-key", "AAA", stdin=b"x\n").status == 0
+    shop("publish", "orders", stdin=b'{"number":7}\n')
+    refused = shop("publish", "texts", "--framing", "lines", "--sow-key", bad, stdin=b"x\n")
+    assert (refused.status, "SOW-PUB-003" in refused.err) == (3, True)
+    assert shop("key", "texts", "--framing", "lines", "--sow-key", bad, stdin=b"x\n").status == 3
+    assert [shop("get", target, bad).status for target in ("texts", "orders")] == [1, 1]
+    assert shop("query", "texts", "--sow-key", bad).out == ""
+    assert json.loads(shop("delete", "texts", "--yes", "--sow-key", bad, "--format", "ndjson").out)["deleted"] == 0
+    unnamed = shop("publish", "orders", "--client", bad, "--sequence", "1", stdin=b'{"number":7}\n')
+    assert (unnamed.status, "SOW-PUB-026" in unnamed.err) == (2, True)
