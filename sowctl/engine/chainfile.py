@@ -122,11 +122,15 @@ def _anew(path: Path, content: bytes, seam: Seam) -> int:
     temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
     fd: int = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
     try:
-        _write(seam, fd, content, 0)
-        seam.call("file.sync", os.fsync, fd)
-    finally:
-        os.close(fd)
-    seam.call("file.rename", os.rename, temporary, path)
+        try:
+            _write(seam, fd, content, 0)
+            seam.call("file.sync", os.fsync, fd)
+        finally:
+            os.close(fd)
+        seam.call("file.rename", os.rename, temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent, seam)
     return len(content)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.chainfile import LOOSE, read
+from sowctl.engine.chainfile import LOOSE, Block, append, read
 from sowctl.engine.intake import Listed
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.publish import publish
@@ -263,6 +263,25 @@ def test_a_loose_file_is_written_anew(make_lab: MakeLab, monkeypatch: pytest.Mon
     assert sorted(sizes) != sizes
     lab.publish("c", message(id=9, parent=3))
     assert (9, 3) in contents(lab)
+
+
+@pytest.mark.parametrize("n", range(1, 5))
+def test_a_file_that_cannot_be_written_anew_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    monkeypatch.setattr("sowctl.engine.chainfile.LOOSE", 100)
+    path, block = tmp_path / "c.chains", Block(("c",), bytes(16), 1, [(b"a", bytes(16))])
+    end = 0
+    for _ in range(8):
+        end = append(path, block, end, SEAM, whole=[(b"a", bytes(16))] * 16, shared=False)
+    before = path.read_bytes()
+    points = ("file.open", "file.pwrite", "file.sync", "file.rename")
+    # the file itself is opened and locked first
+    failing = FailAt(n + 1, errno.ENOSPC, points=points)
+    with pytest.raises(StorageError):
+        append(path, block, end, failing, whole=[(b"a", bytes(16))], shared=False)
+    assert failing.points[-1] == points[n - 1]
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
 
 @logged
