@@ -29,12 +29,6 @@ BEGINNING = Place(0, 0)
 """Before every entry: the bookmark EPOCH."""
 
 
-def is_place(text: str) -> bool:
-    """Whether a text is a bookmark or a txid rather than a time."""
-    word = text.strip()
-    return "|" in word or word.isdecimal() or word.upper() == "EPOCH"
-
-
 def find_place(instance: Instance, text: str, directory: Path | None = None) -> Place | None:
     """The entry that a bookmark or a txid names; :data:`BEGINNING` for EPOCH, None for NOW, the present.
 

@@ -15,7 +15,6 @@ from sowctl.values.fields import SlotValue
 MOST_WORDS = 1 << 16
 """Distinct values of several kinds above which a path is not indexed."""
 _EXACT = 1 << 53
-_I64 = 1 << 63
 _NUMERIC = frozenset({int, float, type(None)})
 _STRING = frozenset({str, type(None)})
 

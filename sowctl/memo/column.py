@@ -40,7 +40,6 @@ class Column(Protocol):
 
     records: int
     digest: int
-    size: int
     numeric: bool
     """Whether values compare as numbers."""
 
@@ -77,7 +76,6 @@ class _Column:
     def __init__(self, file: MemoFile) -> None:
         self.records = file.head.records
         self.digest = file.head.digest
-        self.size = file.size
         self._file = file
 
 
