@@ -18,7 +18,7 @@ from sowctl.store.codec import KEY_SIZE
 from sowctl.store.trouble import REBUILD
 
 MOST_ENTRIES = 256
-"""Entries from which on the older half becomes one."""
+"""Entries above which the older half becomes one."""
 LEAST_KEYS = 4096
 """So many keys are listed at least, whatever the number of records."""
 SHARE = 4
