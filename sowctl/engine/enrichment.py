@@ -7,7 +7,7 @@ import contract keeps replay, rebuild, apply and snapshot away. Ruled by ``seman
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.errors import ConfigError, SowError
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.expressions.construct import Fields, Write
+    from sowctl.expressions.context import Context
     from sowctl.expressions.environment import Environment, Header
+    from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
     from sowctl.messages.envelope import Envelope
     from sowctl.values.times import Micros
@@ -177,11 +179,11 @@ def phases(
     return found[0], found[1]
 
 
-def _compiled(topic: TopicConfig, texts: Sequence[str], context: object, functions: object) -> Fields:
+def _compiled(topic: TopicConfig, texts: Sequence[str], context: Context, functions: Mapping[str, Function]) -> Fields:
     from sowctl.expressions.construct import compile_fields
 
     try:
-        return compile_fields(texts, context, functions)  # type: ignore[arg-type]
+        return compile_fields(texts, context, functions)
     except SowError as error:
         if error.exit_status != 2:
             raise
