@@ -61,6 +61,13 @@ def decide(read: Reader, count: int, writer: TopicWriter, now: int, bucket: int 
     return fates
 
 
+def in_bucket(keys: Any, number: int, buckets: int) -> Any:
+    """Which of some keys (64-bit numbers) lie in one of ``buckets`` equal parts of the key space."""
+    import numpy as np
+
+    return ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)) == number
+
+
 def times_of(columns: Columns, now: int, last: int) -> tuple[Any, Any]:
     """The times of a block's messages, raised to ``last`` and to one another, and which are refused as too old."""
     import numpy as np
@@ -99,7 +106,7 @@ class _Bucket:
             chosen = fates.codes[at : at + len(columns)] != REFUSED
             keys = columns.keys.astype(np.uint64)
             if buckets > 1:
-                chosen &= ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)) == number
+                chosen &= in_bucket(keys, number, buckets)
             places = chosen.nonzero()[0]
             found = keys, columns.checks.astype(np.uint64), columns.hashes, columns.flags & OPERATION
             for part, column in zip(parts, found, strict=False):

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sowctl.engine.fates import times_of
+from sowctl.engine.fates import BUCKET_ENTRIES, in_bucket, times_of
 from sowctl.engine.finishing import finish
 from sowctl.engine.lifetime import is_expired
 from sowctl.engine.prepare import Prepared
@@ -247,13 +247,13 @@ def deletions_of_rest(
 
     def rest() -> Iterator[Row]:
         count = writer.store.meta().records + len(writer.overlay)
-        buckets = max(1, -(-(count + sum(info.entries for info in segments)) // (1 << 21)))
+        buckets = max(1, -(-(count + sum(info.entries for info in segments)) // BUCKET_ENTRIES))
         for number in range(buckets):
             kept = np.concatenate([np.zeros(0, dtype=np.uint64), *_keys(directory, segments, number, buckets)])
             kept.sort()
             for keys, _ in writer.scan(PART, now):
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8").astype(np.uint64)
-                mine = ((numbers >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)) == number
+                mine = in_bucket(numbers, number, buckets)
                 gone = mine & ~np.isin(numbers, kept)
                 for place in gone.nonzero()[0].tolist():
                     yield Row(LAST_FILE, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
@@ -270,4 +270,4 @@ def _keys(directory: Path, segments: Sequence[SegmentInfo], number: int, buckets
         with SegmentReader(directory, info) as reader:
             for columns in reader.columns():
                 keys = columns.keys.astype(np.uint64)
-                yield keys[((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)) == number]
+                yield keys[in_bucket(keys, number, buckets)]
