@@ -92,18 +92,12 @@ class _Run:
 
     def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
         if target.topic is not None:
-            topic = target.topic
-            seen = topic.key_mode == "fields"
-            kind = self._instance.type_of(topic.message_type)
-            return Matcher(
-                self._options.filter, kind, topic.name, self._environment, seen=seen, functions=self._functions
-            )
-        assert source is not None
-        seen = _mode_of(source) == "fields"
-        kind = self._instance.type_of(source.message_type)
-        return Matcher(
-            self._options.filter, kind, source.topic, self._environment, seen=seen, functions=self._functions
-        )
+            name, message_type, seen = target.topic.name, target.topic.message_type, target.topic.key_mode == "fields"
+        else:
+            assert source is not None
+            name, message_type, seen = source.topic, source.message_type, _mode_of(source) == "fields"
+        kind = self._instance.type_of(message_type)
+        return Matcher(self._options.filter, kind, name, self._environment, seen=seen, functions=self._functions)
 
     def batches(self) -> Iterator[RecordBatch]:
         """The result, opened when asked for the first batch."""
