@@ -42,12 +42,11 @@ class Stretch(NamedTuple):
                 at, txid = ref.end, ref.header.last_txid + 1
 
 
-def planned(refs: Iterator[Ref | object], after: int, until: int | None, size: int) -> Iterator[Stretch]:
+def planned(refs: Iterator[object], after: int, until: int | None, size: int) -> Iterator[Stretch]:
     """Stretches of about ``size`` stored bytes over blocks that hold a txid above ``after`` and not above ``until``."""
     open_one: Stretch | None = None
     for ref in refs:
-        if not isinstance(ref, Ref):
-            continue
+        assert isinstance(ref, Ref)  # damage is raised to whoever plans
         header = ref.header
         if until is not None and header.first_txid > until:
             break
