@@ -15,7 +15,6 @@ from sowctl.expressions.nodes import Pattern
 
 _SIMPLE = re.compile(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)").fullmatch
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
-_MULTI = re.compile(rb"[^\x00-\x7f]")
 
 _ALT_BSUX = 0x02
 _NEVER_UCP = 0x0800

@@ -30,11 +30,9 @@ HINT = "fields look like '/price = d', '/symbol = 8S' or '/pad = 3x'"
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """One field: where it starts and what reads it. ``read`` takes the payload and gives its values."""
+    """One field: its path and what reads it. ``read`` takes the payload and gives its values."""
 
     path: Path
-    offset: int
-    size: int
     read: Callable[[bytes], Sequence[Scalar]]
 
 
@@ -54,7 +52,7 @@ def layout(texts: Sequence[str], place: str) -> tuple[list[StructField], int]:
         except ValueError as problem:
             raise ConfigError(BAD_DEFINITION, f"{text.strip()!r}: {problem}", place=place or None, hint=HINT) from None
         if read is not None:
-            fields.append(StructField(path, offset, size, read))
+            fields.append(StructField(path, read))
         offset += size
         if offset > _LARGEST:
             words = f"the fields of a struct have {offset:,} bytes together, more than {_LARGEST:,}"
