@@ -234,7 +234,9 @@ def _verify(instance: Instance, log: Journal, topic: TopicConfig, options: Repla
     frozen = replace(instance, clock=lambda: now)
     if options.until_txid is not None or options.until_time is not None:
         raise UsageError("SOW-RPL-005", "--verify compares the present state; it takes no --until")
-    if topic.file is not None and not topic.file.exists():
+    if topic.file is None:
+        return _report(topic, "skipped", note="the topic is transient: it has no file")
+    if not topic.file.exists():
         if log.topic_state((topic.name, topic.message_type)).last_txid == 0:
             return _report(topic, "skipped", note="nothing was ever published")
         return _report(topic, "differs", note="the store is missing")

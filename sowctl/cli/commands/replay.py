@@ -43,7 +43,8 @@ def run(
 
     A store that is behind catches up; one that is missing or damaged is rebuilt beside the old one and takes its place,
     and the damaged file is moved aside and kept. With --until, which would leave a store behind its journal, --into or
-    --verify is needed. Ends with status 1 where --verify finds a difference.
+    --verify is needed. Topics that are transient, or that no journal records, are skipped. Ends with status 1 where
+    --verify finds a difference.
     """
     if until is not None and not (into or verify):
         raise UsageError(
