@@ -46,7 +46,7 @@ class Aggregation:
     ) -> None:
         from sowctl.expressions.projection import compile_projection
 
-        if len(projection.encode()) > MOST_TEXT:
+        if len(projection.encode("utf-8", "surrogateescape")) > MOST_TEXT:
             raise UsageError("SOW-QRY-014", f"the projection is longer than {MOST_TEXT:,} bytes")
         sources = ((topic,), (kind.name, topic))
         self.program = compile_projection(projection, grouping, sources=sources, extra=functions)

@@ -102,6 +102,12 @@ def test_as_of_an_earlier_time(lab: Lab) -> None:
     assert _rows(lab, **asked) == [{"s": 53}]
 
 
+def test_a_projection_of_bytes_that_are_not_utf8_is_an_error_of_the_text(lab: Lab) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        _rows(lab, projection="SUM(/\udcff) AS /s", grouping="/id")
+    assert caught.value.code == "SOW-EXP-009"
+
+
 def test_what_does_not_go_together(lab: Lab) -> None:
     lab.publish("t", message(id=1))
     instance = lab.open()
