@@ -39,6 +39,7 @@ def get(
 
 
 def _key(source: Source, target: Target, text: str, fields: bool) -> bytes:
+    of_logical = False
     if target.topic is not None:
         topic = target.topic
         mode, domain, count = topic.key_mode, topic.key_domain, len(topic.keys)
@@ -49,7 +50,7 @@ def _key(source: Source, target: Target, text: str, fields: bool) -> bytes:
     else:
         definition: Definition = source.meta.definition  # type: ignore[attr-defined]
         mode, domain, count = definition.key_mode, definition.key_domain or "", len(definition.key_fields)  # type: ignore[assignment]
-    of_logical = target.topic is None and domain == ""
+        of_logical = definition.key_domain == ""  # None: keys that no domain is part of, such as publishers' own
     if of_logical and (fields or mode == "user"):
         raise UsageError(
             "SOW-QRY-018",

@@ -10,7 +10,9 @@ import pytest
 
 from sowctl.engine.delete import delete
 from sowctl.engine.expire import expire
+from sowctl.engine.get import get
 from sowctl.engine.info import info, named
+from sowctl.engine.instance import Instance
 from sowctl.engine.intake import Listed
 from sowctl.engine.keying import KeyTeller
 from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions
@@ -19,7 +21,7 @@ from sowctl.engine.publish import publish
 from sowctl.engine.query import query
 from sowctl.engine.replay import ReplayOptions, replay
 from sowctl.engine.snapshot import snapshot_file
-from sowctl.engine.targets import find_publishable, resolve
+from sowctl.engine.targets import Target, find_publishable, resolve
 from sowctl.engine.versions import versions
 from sowctl.errors import ConfigError, InputError, MissingError, UsageError
 from sowctl.identity.keys import key_digest, prefix
@@ -371,3 +373,18 @@ def test_chains_need_a_topic_of_their_own(make_lab) -> None:  # type: ignore[no-
     with pytest.raises(ConfigError) as caught:
         lab.publish("/a", message(id=1))
     assert caught.value.code == "SOW-PUB-023"
+
+
+def test_a_bare_file_is_asked_for_its_publishers_keys_unless_they_belong_to_logical_topics(make_lab) -> None:  # type: ignore[no-untyped-def]
+    topics = topic_xml("u", key=None) + topic_xml("all", PATTERN, key=None)
+    lab = make_lab(config_xml(topics, ()))
+    lab.publish("u", message(v=1), sow_key="K")
+    lab.publish("/a", message(v=2), sow_key="K")
+    batch, missing = get(Instance(), Target(path=lab.store("u")), ["K", "L"])
+    assert ([record.payload.decode() for record in batch.records], missing) == ([message(v=1)], ["L"])
+    with pytest.raises(UsageError) as caught:
+        get(Instance(), Target(path=lab.store("all")), ["K"])
+    assert caught.value.code == "SOW-QRY-018"
+    with pytest.raises(UsageError) as caught:
+        get(Instance(), Target(path=lab.store("u")), ["K"], fields=True)
+    assert caught.value.code == "SOW-QRY-005"
