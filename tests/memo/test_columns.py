@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.memo import places as p
@@ -67,6 +67,9 @@ def test_values_come_out_as_they_were(
     assert all(map(_same, found, values)), (found, values)
 
 
+@example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=-1, high=7, opens=(True, True), nulls=False, others={0, 1})
+@example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=None, high=0, opens=(False, True), nulls=False, others={0, 1})
+@example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=-1, high=2.5, opens=(False, False), nulls=True, others={0, 1})
 @settings(max_examples=60, deadline=None)
 @given(
     values=st.lists(st.one_of(st.none(), st.integers(-4, 8), st.sampled_from([0.5, 2.5, float("inf")])), max_size=25),
@@ -106,8 +109,9 @@ def test_intervals(
                 patch.setattr(p, "numpy_for", lambda _, lists=lists: None if lists else sys.modules["numpy"])
                 assert p.ascending(hits.places()) == expected
                 assert hits.count == len(expected)
-                asked = known if lists else sys.modules["numpy"].array(known, "u4")
-                assert p.listed(hits.among(asked)) == [place for place in known if place in expected]
+                for some in (known, list(range(len(values)))):
+                    asked = some if lists else sys.modules["numpy"].array(some, "u4")
+                    assert p.listed(hits.among(asked)) == [place for place in some if place in expected]
 
 
 @settings(max_examples=60, deadline=None)
@@ -189,6 +193,13 @@ def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
             assert read(sound[:size]) == expected
         except BadMemo:
             continue
+
+
+def test_integers_that_a_double_would_round_keep_their_value(tmp_path: Path) -> None:
+    for number in (2**53 + 1, -(2**53) - 1, 2**54 + 1):
+        column = _column(tmp_path / "x.memo", [1, number, 2.5])
+        assert column is not None
+        assert list(map(repr, column.values())) == ["1", repr(number), "2.5"]
 
 
 def test_words_keep_kinds() -> None:

@@ -1,0 +1,95 @@
+"""Memo indexes and what changes beside them: the overlay, unreadable records, another definition of the type."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine import access, memos
+from sowctl.errors import InputError
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+
+@pytest.fixture(autouse=True)
+def always_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "MOST", 1.0)
+
+
+def _both(lab: Lab, filter: str, **options: object) -> list[bytes]:
+    """What a query finds, the same with indexes and without."""
+    found = [
+        [record.payload for record in lab.records("t", filter, index_from=least, **options)] for least in (0, None)
+    ]
+    assert found[0] == found[1], filter
+    return found[0]
+
+
+def test_what_the_journal_has_and_the_store_has_not(tmp_path: Path) -> None:
+    """A store that is behind its journal, with indexes of just its state: later changes lie on top of them."""
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
+    lab.publish("t", *(message(id=number, n=number, s="x") for number in range(30)))
+    for text in ("/n > 20", "/s = 'x'", "/n = 5"):
+        assert _both(lab, text)
+    shutil.copy(lab.store("t"), tmp_path / "behind")
+    lab.publish("t", *(message(id=number, n=50 - number, s="x") for number in (3, 25)), message(id=77, n=77, s="y"))
+    lab.open().topic("t").delete(filter="/id = 5 OR /id = 24")
+    lab.store("t").unlink()
+    shutil.copy(tmp_path / "behind", lab.store("t"))
+    assert lab.open().topic("t").info().lag
+    assert {json.loads(row)["id"] for row in _both(lab, "/n > 20")} == {3, 21, 22, 23, 25, 26, 27, 28, 29, 77}
+    assert len(_both(lab, "/s = 'x'")) == 28
+    assert _both(lab, "/n = 5") == []
+    assert len(_both(lab, "/s = 'x' AND /n < 26", order_by="/n DESC", top_n=5, skip_n=1)) == 5
+
+
+def test_records_that_cannot_be_read_refuse_with_indexes_too(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("t", key=None), ("t",)))
+    for number in range(20):
+        lab.publish("t", message(n=number), sow_key=f"K{number}")
+    lab.publish("t", '{"n":', sow_key="bad")
+    for text in ("/n > 5", "/n IS NULL", "NOT /n = 1"):
+        for least in (0, None):
+            with pytest.raises(InputError) as caught:
+                lab.query("t", text, index_from=least)
+            assert caught.value.code == "SOW-QRY-004"
+
+
+def test_another_definition_of_the_message_type_makes_indexes_anew(tmp_path: Path) -> None:
+    """What a field holds depends on it; coming back to a definition finds nothing that another one has read."""
+    types = "<MessageTypes><MessageType><Name>m</Name><Module>nvfix</Module><FieldSeparator>{}</FieldSeparator>"
+    types += "</MessageType></MessageTypes><SOW>"
+    lab = Lab(tmp_path, config_xml(topic_xml("t", key=None).replace(">json<", ">m<"), ()))
+    plain, filters = lab.xml, ("/b = 2", "/x = 'a|b=2'", "/x IS NULL", "/z IS NOT NULL")
+
+    def define(separator: str) -> None:
+        lab.config.write_text(plain.replace("<SOW>", types.format(ord(separator))))
+
+    def ask(separator: str) -> list[int]:
+        define(separator)
+        return [len(_both(lab, text)) for text in filters]
+
+    expected = {";": [0, 5, 0, 5], "|": [5, 0, 5, 5], "!": [0, 0, 5, 5]}
+    define(";")
+    for number in range(5):
+        lab.publish("t", f"z={number};x=a|b=2".encode(), sow_key=f"K{number}")
+    for separator in ";|;!|;":
+        assert ask(separator) == expected[separator], separator
+    lab.publish("t", b"z=9;x=a|b=2", sow_key="K0")
+    for separator in "|;!;|":
+        assert ask(separator) == expected[separator], separator
+
+
+def test_indexes_are_made_anew_where_too_much_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memos, "_LEAST_CHANGED", 3)
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    lab.publish("t", *(message(id=number, n=number) for number in range(30)))
+    assert len(_both(lab, "/n >= 25")) == 5
+    (keys,) = tmp_path.rglob("keys.memo")
+    first = keys.read_bytes()
+    lab.publish("t", *(message(id=number, n=99) for number in range(3)))
+    assert (len(_both(lab, "/n >= 25")), keys.read_bytes() == first) == (8, True)
+    lab.publish("t", message(id=3, n=99))
+    assert (len(_both(lab, "/n >= 25")), keys.read_bytes() == first) == (9, False)
