@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine import fates, merging, staged
+from sowctl.engine.moments import Place, find_place
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.segments import SegmentReader
@@ -24,6 +25,7 @@ from sowctl.engine.staged import commit
 from sowctl.engine.staging import Area, Plan, Staged, StageTask, refuse_pattern, staging
 from sowctl.engine.targets import find_topic
 from sowctl.errors import DamageError, InputError, LimitError, SowError, UsageError
+from sowctl.identity.hashes import client_hash
 from sowctl.messages.envelope import Envelope
 from sowctl.values.times import format_time
 from tests.support.faults import FailAt
@@ -201,6 +203,15 @@ def test_a_repeated_batch_is_a_no_op(tmp_path: Path) -> None:
                 assert run(lab, topic, *tasks, publisher=("sink", 1)).published == 0
             assert run(lab, topic, [message(id=3)], publisher=("sink", 2)).published == 1
             assert run(lab, topic, [message(id=4)], publisher=("other", 1)).published == 1
+
+
+def test_the_bookmark_of_a_commit_is_its_last_entry(tmp_path: Path) -> None:
+    with verified(make(tmp_path)) as lab:
+        lab.publish("log", message(id=1))
+        run(lab, "log", [message(id=2), message(id=3)], [message(id=4)], publisher=("sink", 1))
+        lab.clock.tick(1)
+        lab.publish("log", message(id=5))
+        assert find_place(lab.open(), f"{client_hash('sink')}|1|") == Place(4, START)
 
 
 def test_refused_messages(tmp_path: Path) -> None:

@@ -180,3 +180,24 @@ def test_a_page_of_something_else_is_no_list(tmp_path: Path) -> None:
     tamper(path, CHANGES, b"\xff" * 24, b"another key")
     with pytest.raises(DamageError, match="change list"):
         _put(path, range(1), 2)
+
+
+def test_an_entry_belongs_to_its_number() -> None:
+    """A page of another state may hold sound entries under numbers that are others' now."""
+    key, value = changes.encode_entry(7, 1, 2, b"k" * 8)
+    assert changes.decode_entry(key, value) == (1, 2, b"k" * 8)
+    other, _ = changes.encode_entry(8, 1, 2, b"k" * 8)
+    assert changes.decode_entry(other, value) is None
+
+
+def test_a_list_with_a_gap_leads_nowhere(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 10)
+    first = _digest(path)
+    digests = [first]
+    for number in range(3):
+        _put(path, range(number, number + 1), number + 2)
+        digests.append(_digest(path))
+    assert _since(path, first) == {key_of(0), key_of(1), key_of(2)}
+    tamper(path, CHANGES, (3).to_bytes(8, "big"), None)
+    assert _since(path, digests[2]) == {key_of(2)}
+    assert _since(path, first) is None
