@@ -171,6 +171,8 @@ def test_bytes_that_are_no_text_are_kept() -> None:
         (b"448=A\x011=x\x01", b"448=C\x01448=D\x01", b"448=C\x01448=D\x011=x\x01"),
         (b"1=a\x01junk\x012=b\x01", b"junk\x011=z\x01", b"1=z\x01junk\x012=b\x01"),
         (b"", b"1=a\x01", b"1=a\x01"),
+        (b"448=A\x011=x\x01", b"448=C\x01448=\x01", b"448=C\x01448=\x011=x\x01"),
+        (b"448=A\x011=x\x01", b"448=\x01448=\x01", b"448=A\x011=x\x01"),
     ],
 )
 def test_deltas_are_merged_by_tag(base: bytes, delta: bytes, merged: bytes) -> None:

@@ -123,6 +123,28 @@ def test_times_decimals_and_bytes() -> None:
     ]
 
 
+def test_a_time_with_a_zone_loses_it_where_none_is_declared() -> None:
+    kind = pa.struct([("n", pa.timestamp("us"))])
+    assert (
+        decoded(kind, b'{"n":"2026-01-02T03:04:05Z"}', b'{"n":"2026-01-02T03:04:05"}')
+        == [{"n": datetime(2026, 1, 2, 3, 4, 5)}] * 2
+    )
+
+
+def test_a_boolean_is_no_number() -> None:
+    kind = pa.struct([("f", pa.float64()), ("p", pa.decimal128(5, 2)), ("d", pa.date32())])
+    assert decoded(kind, b'{"f":true,"p":true}', b'{"f":2,"p":3}') == [
+        {"f": None, "p": None, "d": None},
+        {"f": 2.0, "p": Decimal("3.00"), "d": None},
+    ]
+
+
+def test_a_message_of_too_many_levels_is_null() -> None:
+    deep = b'{"a":1,"o":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert decoded(TYPE, deep, b'{"a":2}')[1]["a"] == 2
+    assert decoded(TYPE, deep) == [None]
+
+
 def test_a_schema_is_inferred() -> None:
     views = [
         b'{"a":1,"b":{"x":null},"l":[]}',
