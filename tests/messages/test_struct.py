@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.errors import ConfigError
+from sowctl.errors import ConfigError, InputError
 from sowctl.messages.base import MessageType
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
@@ -118,3 +118,11 @@ def test_what_is_long_enough_is_a_message(payload: bytes) -> None:
     found: Any = one(kind, payload, "/a") if len(payload) >= 6 else None
     assert bool(refusals) == (len(payload) < 6)
     assert found is None or found == int.from_bytes(payload[:4], "little")
+
+
+def test_a_delta_that_is_too_short_is_refused() -> None:
+    kind = of("/a = i", "/b = i")
+    assert kind.merge(bytes(8), b"\1" * 8) == b"\1" * 8
+    with pytest.raises(InputError) as caught:
+        kind.merge(bytes(8), bytes(7))
+    assert caught.value.code == "SOW-MSG-002"

@@ -111,6 +111,7 @@ def test_damage_is_refused_exactly_where_the_library_refuses(
 @example(base={"q": {"bid": 1, "ask": 2}}, delta={"q": {"bid": 3}})
 @example(base={"a": 1}, delta={"a": {}})
 @example(base={"a": {"b": 1}}, delta={"a": {"b": None}})
+@example(base={"a": {"b": 1}}, delta={"a": {}})
 def test_deltas_merge_as_json_does(kind: str, base: dict[str, Any], delta: dict[str, Any]) -> None:
     def finite(tree: Any) -> bool:
         return "Infinity" not in json.dumps(tree)
