@@ -93,3 +93,16 @@ def test_indexes_are_made_anew_where_too_much_has_changed(tmp_path: Path, monkey
     assert (len(_both(lab, "/n >= 25")), keys.read_bytes() == first) == (8, True)
     lab.publish("t", message(id=3, n=99))
     assert (len(_both(lab, "/n >= 25")), keys.read_bytes() == first) == (9, False)
+
+
+def test_a_column_of_another_state_than_its_keys_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memos, "_LEAST_CHANGED", 1)
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    lab.publish("t", *(message(id=number, n=number) for number in range(30)))
+    assert len(_both(lab, "/n >= 25")) == 5
+    (column,) = [path for path in tmp_path.rglob("*.memo") if path.name != "keys.memo"]
+    old = column.read_bytes()
+    lab.publish("t", *(message(id=number, n=99) for number in range(10)))
+    assert len(_both(lab, "/n >= 25")) == 15
+    column.write_bytes(old)
+    assert len(_both(lab, "/n >= 25")) == 15
