@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.positions import open_log
 from sowctl.errors import MissingError
-from sowctl.identity.bookmarks import EPOCH, NOW, parse_bookmark
+from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
     from sowctl.values.times import Micros
 
 
@@ -46,20 +47,26 @@ def find_place(instance: Instance, text: str, directory: Path | None = None) -> 
         return None
     if bookmark == EPOCH:
         return BEGINNING
-    found: Place | None = None
     with open_log(instance, directory=directory) as log:
-        for block in log.blocks():
-            if all(row.hash != bookmark.publisher for row in block.map.publishers):
-                continue
-            for entry in block.entries():
-                if (entry.publisher, entry.sequence) == (bookmark.publisher, bookmark.sequence):
-                    found = Place(entry.txid, entry.time)
+        found = last_of(log, bookmark)
     if found is None:
         raise MissingError(
             "SOW-ENG-070",
             f"the journals hold no entry with bookmark {bookmark}",
             hint="sowctl journal dump shows the bookmarks of entries whose publishers are known",
         )
+    return found
+
+
+def last_of(log: Journal, bookmark: Bookmark) -> Place | None:
+    """The last entry with a bookmark; a group that is visible as a whole may have several. None where there is none."""
+    found = None
+    for block in log.blocks():
+        if all(row.hash != bookmark.publisher for row in block.map.publishers):
+            continue
+        for entry in block.entries():
+            if (entry.publisher, entry.sequence) == (bookmark.publisher, bookmark.sequence):
+                found = Place(entry.txid, entry.time)
     return found
 
 

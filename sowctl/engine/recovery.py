@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sowctl.engine.moments import last_of
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
 from sowctl.values.times import parse_time
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
     """The txid behind which the store of a topic begins: 0 for all of the log, its last for nothing.
 
-    A bookmark begins behind its entry; an unknown one at the log's end (``semantics`` 4.6), and somebody is told so. A
-    timestamp begins with the first entry that is not older.
+    A bookmark begins behind its entry, the last one if a group has several; an unknown one at the log's end
+    (``semantics`` 4.6), and somebody is told so. A timestamp begins with the first entry that is not older.
     """
     point = topic.recovery_point.strip()
     if point.lower() == "epoch":
@@ -42,12 +43,9 @@ def _behind(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instan
         return 0
     if wanted == NOW:
         return log.last_txid()
-    for block in log.blocks():
-        if all(row.hash != wanted.publisher for row in block.map.publishers):
-            continue
-        for entry in block.entries():
-            if (entry.publisher, entry.sequence) == (wanted.publisher, wanted.sequence):
-                return entry.txid
+    found = last_of(log, wanted)
+    if found is not None:
+        return found.txid
     instance.notify(f"the RecoveryPoint {wanted} of topic {topic.name!r} is not in the journals: it recovers nothing")
     return log.last_txid()
 
