@@ -59,8 +59,8 @@ def run(
 
     Findings go to standard output, file by file, the count to standard error. The rules, and the comments that switch
     them off in a file, are described in sowctl-lint(7). Ends with status 0 where no error was shown (with --strict:
-    nothing at all) and 1 where one was; with 4 where a file could not be read, after the others; with 2 for an unknown
-    rule or a directory without *.xml.
+    nothing at all) and 1 where one was, or where --explain knows no such rule; with 4 where a file could not be read,
+    after the others; with 2 for an unknown rule to select or ignore, or a directory without *.xml.
     """
     from sowctl.config.lint import chosen_rules, lint
     from sowctl.findings import Level as Levels
