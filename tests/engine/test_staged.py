@@ -425,3 +425,12 @@ def test_topics_of_patterns_are_refused(tmp_path: Path, name: str) -> None:
         refuse_pattern(find_topic(lab.open(), name))
     assert caught.value.code == "SOW-ENG-047"
     assert "'all'" in caught.value.message
+
+
+def test_recovery_begins_behind_the_whole_group_of_a_bookmark(tmp_path: Path) -> None:
+    point = f"<RecoveryPoint>{client_hash('sink')}|1|</RecoveryPoint>"
+    lab = Lab(tmp_path, config_xml(topic_xml("log", point), ("log",)))
+    run(lab, "log", [message(id=1), message(id=2)], publisher=("sink", 1))
+    lab.publish("log", message(id=3))
+    lab.forget("log")
+    assert lab.query("log") == [message(id=3)]
