@@ -101,3 +101,27 @@ def test_signals(number: int, status: int) -> None:
     assert time.monotonic() - begin < 5
     assert process.returncode == status
     assert err.strip() in (b"interrupted", b"terminated")
+
+
+ENDING = """
+import atexit, sys, threading, time
+atexit.register(print, "registered")
+from sowctl.cli.main import run
+def late():
+    time.sleep(0.5)
+    print("the thread has ended", flush=True)
+if {threads}:
+    threading.Thread(target=late).start()
+sys.argv = ["sowctl", "--version"]
+run()
+"""
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_what_was_begun_is_ended(threads: bool) -> None:
+    """The interpreter is not taken apart at the end; what others rely on at an exit is done all the same."""
+    command = [sys.executable, "-c", ENDING.format(threads=threads)]
+    done = subprocess.run(command, env=BASE, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    expected = [b"the thread has ended", b"registered"] if threads else [b"registered"]
+    assert done.stdout.splitlines()[1:] == expected
