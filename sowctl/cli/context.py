@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.cli.streams import Streams, is_terminal
 from sowctl.errors import ConfigError, UsageError
+from sowctl.named import NamedTuple
 from sowctl.seam import Seam
 from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
 from sowctl.values.units import parse_interval
@@ -99,7 +100,7 @@ class Invocation:
         """
         instance = self._opened(targets)
         if fix_names:
-            from dataclasses import replace
+            from sowctl.plain import replace
 
             return replace(instance, fix_names=True)
         return instance

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sowctl.output.reports import as_dict, size
+from sowctl.plain import replace
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:

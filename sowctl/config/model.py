@@ -7,14 +7,13 @@ so. Equal are two values that mean the same, wherever they were written. Ruled b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sowctl.config.document import Document, Node
 from sowctl.config.matching import search_of, topic_matches
 from sowctl.findings import Place
-from sowctl.plain import dataclass, field
+from sowctl.plain import dataclass, field, replace
 from sowctl.values.paths import Path as FieldPath
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence, Set
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import TopicCounts
@@ -23,7 +22,7 @@ from sowctl.journal.format import (
     UNKEYED,
 )
 from sowctl.journal.group import Group
-from sowctl.plain import dataclass, field
+from sowctl.plain import dataclass, field, replace
 from sowctl.store.codec import CHECK, HEADER_SIZE, OVERHEAD, encode, encode_plain, has_payload
 from sowctl.values.fields import Refusal
 

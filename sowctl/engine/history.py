@@ -7,10 +7,9 @@ store holds depend on the entries alone, never on when somebody looked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
-from sowctl.plain import dataclass
+from sowctl.plain import dataclass, replace
 from sowctl.values.times import Micros
 
 

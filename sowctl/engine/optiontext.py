@@ -7,10 +7,10 @@ error before anything happens.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from sowctl.engine.options import QueryOptions
 from sowctl.errors import UsageError
+from sowctl.plain import replace
 
 NUMBERS = {"top_n": "top_n", "skip_n": "skip_n", "batch_size": "batch_size"}
 LISTS = {"select": "select", "grouping": "grouping", "projection": "projection"}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sowctl.engine.rehearsal import Rehearsal
 from sowctl.engine.writer import TopicWriter, nothing_keeps, open_writer
 from sowctl.errors import ConfigError, MissingError
+from sowctl.plain import replace
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig

@@ -6,16 +6,15 @@ fits is the one that counts, for reading and for publishing alike (``semantics``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import JournalTopic, Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.errors import ConfigError, MissingError, UsageError
-from sowctl.plain import dataclass
+from sowctl.patterns import pattern
+from sowctl.plain import dataclass, replace
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -24,7 +23,7 @@ MAX_LOGICAL = 4096
 """Bytes of the name of a logical topic, at most."""
 WITHOUT_SOW = "SOW-ENG-016"
 """The code of the error for a topic that only the transaction log names."""
-_TYPED = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
+_TYPED = pattern(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
 @dataclass(frozen=True, slots=True)

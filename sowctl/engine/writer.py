@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from sowctl.engine.positions import check_position, definition_of, not_covered, 
 from sowctl.engine.sources import CurrentSource, merged
 from sowctl.engine.timeline import retention
 from sowctl.errors import RefusedError
+from sowctl.plain import replace
 from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store, create_store
 

@@ -6,11 +6,12 @@ import re
 from typing import TypeAlias
 
 from sowctl.expressions import nodes as n
+from sowctl.patterns import pattern
 
 Piece: TypeAlias = "str | tuple[n.Node, int]"
 """Finished text, or a node and the loosest level that may stand there without parentheses."""
 
-_PAIRS = re.compile(r"\\.|.", re.DOTALL)
+_PAIRS = pattern(r"\\.|.", re.DOTALL)
 _ESCAPES = {0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x27: "\\'", 0x5C: "\\\\"}
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
 from sowctl.expressions.actions import path_steps
 from sowctl.expressions.errors import expression_error
 from sowctl.expressions.lexer import BRACKETED, PATH, check_text
+from sowctl.named import NamedTuple
+from sowctl.patterns import pattern
 from sowctl.values.paths import Path
 
-_SPACE = re.compile("[ \\t\\r\\n]*")
-_QUALIFIER = re.compile("\\[([^\\]]+)\\]\\.")
-_PATH = re.compile(f"{PATH}|{BRACKETED}")
-_BARE = re.compile("[^/\\[\\]=]+(?=/)")
+_SPACE = pattern("[ \\t\\r\\n]*")
+_QUALIFIER = pattern("\\[([^\\]]+)\\]\\.")
+_PATH = pattern(f"{PATH}|{BRACKETED}")
+_BARE = pattern("[^/\\[\\]=]+(?=/)")
 
 
 class JoinSide(NamedTuple):

@@ -12,9 +12,10 @@ from typing import Any
 
 from sowctl.expressions.errors import ExpressionError, MatchLimitExceededError, expression_error
 from sowctl.expressions.nodes import Pattern
+from sowctl.patterns import pattern
 
-_SIMPLE = re.compile(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)").fullmatch
-_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+_SIMPLE = pattern(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)")
+_ESCAPED = pattern(rb"\\(.)", re.DOTALL)
 
 _ALT_BSUX = 0x02
 _NEVER_UCP = 0x0800
@@ -152,7 +153,7 @@ def compile_pattern(pattern: Pattern, text: str) -> Matcher | None:
         return None
     if pattern.exact:
         return Simple(pattern.text, False, False)
-    simple = _SIMPLE(pattern.text)
+    simple = _SIMPLE.fullmatch(pattern.text)
     if simple is not None and simple[2]:
         return Simple(_ESCAPED.sub(rb"\1", simple[2]), bool(simple[1]), bool(simple[3]))
     from pcre2 import PatternError

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
 from sowctl.expressions.actions import path_steps
 from sowctl.expressions.errors import expression_error
 from sowctl.expressions.lexer import BRACKETED, PATH, check_text
+from sowctl.named import NamedTuple
+from sowctl.patterns import pattern
 from sowctl.values.paths import Path
 
-_DIRECTIVE = re.compile(f"[ \\t\\r\\n]*([+-])[ \\t\\r\\n]*({PATH}|{BRACKETED}|/)[ \\t\\r\\n]*")
-_SPACE = re.compile("[ \\t\\r\\n]*")
+_DIRECTIVE = pattern(f"[ \\t\\r\\n]*([+-])[ \\t\\r\\n]*({PATH}|{BRACKETED}|/)[ \\t\\r\\n]*")
+_SPACE = pattern("[ \\t\\r\\n]*")
 
 
 class Directive(NamedTuple):

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sowctl.messages.base import (
@@ -26,6 +25,7 @@ from sowctl.messages.base import (
 )
 from sowctl.messages.jsonexact import Json, JsonRefused, Spanned, parse, parse_spans
 from sowctl.messages.jsonshape import key_text, resolve, slot_value
+from sowctl.plain import replace
 from sowctl.values.fields import Refusal, Row, Slot, Write
 from sowctl.values.paths import Path
 

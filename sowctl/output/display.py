@@ -6,9 +6,9 @@ the cursor, change the window's title or reverse the reading direction; here the
 
 from __future__ import annotations
 
-import re
+from sowctl.patterns import pattern
 
-_UNSAFE = re.compile(
+_UNSAFE = pattern(
     "["
     "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks, embeddings, overrides, isolates
@@ -17,7 +17,7 @@ _UNSAFE = re.compile(
     "\ud800-\udfff"  # surrogates; the low ones stand for bytes that are not UTF-8
     "]"
 )
-_LOW = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_LOW = pattern(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

@@ -9,12 +9,12 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import lmdb
 
 from sowctl.errors import LockedError, RefusedError, SowError, StorageError
+from sowctl.plain import replace
 from sowctl.seam import SEAM, Seam
 from sowctl.store.handle import DEFAULT_MAP, Handle, Mode, current_identity, open_handle
 from sowctl.store.locks import Files, WriterLock

@@ -6,12 +6,11 @@ that counts, digest, journal position and records always belong together. Only t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from struct import Struct, error
 from zlib import crc32
 
 from sowctl.errors import DamageError, VersionError
-from sowctl.plain import dataclass, field
+from sowctl.plain import dataclass, field, replace
 
 MAGIC = b"SOWSTORE"
 FORMAT_VERSION = 1

@@ -18,8 +18,9 @@ slot value                           meaning
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from sowctl.named import NamedTuple
 from sowctl.plain import dataclass
 from sowctl.values.paths import Path
 

@@ -83,7 +83,6 @@ def run(
     state that can be answered for, 0|1| the present.
     """
     from contextlib import closing
-    from dataclasses import replace
 
     from sowctl.cli.emit import Choice, Sink
     from sowctl.cli.reporting import show_statistics
@@ -92,6 +91,7 @@ def run(
     from sowctl.engine.optiontext import with_option_text
     from sowctl.engine.query import query
     from sowctl.engine.targets import resolve
+    from sowctl.plain import replace
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")

@@ -34,14 +34,15 @@ module docstring of ``tests/config/rules/test_cases.py`` says how they are marke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from importlib import import_module
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sowctl.config.document import Node
 from sowctl.config.problems import at_node
 from sowctl.config.rules.survey import Survey
 from sowctl.findings import Finding, Level, Place
+from sowctl.named import NamedTuple
+from sowctl.plain import replace
 
 
 class Problem(NamedTuple):
