@@ -12,13 +12,16 @@ an option that may be repeated or the last operands.
 
 from __future__ import annotations
 
-import inspect
-import types
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+from collections.abc import Sequence
+from types import FunctionType, UnionType
+from typing import Any, Literal, TypeAlias, get_args, get_origin
+
+from sowctl.named import NamedTuple
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
 Completion: TypeAlias = Literal["file", "directory", ""]
+_REQUIRED: Any = object()
+"""The default of a parameter that has none."""
 
 
 class Option(NamedTuple):
@@ -64,12 +67,16 @@ class Parameter(NamedTuple):
         return self.shape not in ("flag", "count")
 
 
-def parameters(run: Callable[..., Any], shared: Sequence[Parameter] = ()) -> tuple[Parameter, ...]:
+def parameters(run: FunctionType, shared: Sequence[Parameter] = ()) -> tuple[Parameter, ...]:
     """The declared parameters of a command function in order, then the ``shared`` ones; no name may occur twice."""
-    hints = get_type_hints(run, include_extras=True)
+    # read from the function itself: inspect and typing's evaluation of annotations would take 5 ms of every start
+    code, values = run.__code__, run.__defaults__ or ()
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    positional = names[: code.co_argcount]
+    defaults = dict(zip(positional[len(positional) - len(values) :], values, strict=True)) | (run.__kwdefaults__ or {})
     own = tuple(
-        _parameter(name, hints[name], parameter.default)
-        for name, parameter in inspect.signature(run).parameters.items()
+        _parameter(name, eval(run.__annotations__[name], run.__globals__), defaults.get(name, _REQUIRED))
+        for name in names
         if name != "invocation"
     )
     both = own + tuple(shared)
@@ -79,7 +86,7 @@ def parameters(run: Callable[..., Any], shared: Sequence[Parameter] = ()) -> tup
 
 def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
     base, declared = get_args(annotation)
-    if get_origin(base) is types.UnionType:
+    if get_origin(base) is UnionType:
         base = next(part for part in get_args(base) if part is not type(None))
     shape: Shape
     if base is bool:
@@ -90,5 +97,5 @@ def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
         shape = "texts"
     else:
         shape = "text"
-    required = default is inspect.Parameter.empty
+    required = default is _REQUIRED
     return Parameter(name, declared, shape, required, None if required else default)

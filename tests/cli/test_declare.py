@@ -1,0 +1,47 @@
+"""What commands declare is read as Python itself reads it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, TypeAlias, get_args, get_type_hints
+
+import pytest
+
+from sowctl.cli import declare, dispatch, table
+
+
+@pytest.mark.parametrize("command", table.COMMANDS, ids=lambda command: command.page)
+def test_parameters_are_those_that_python_sees(command: table.Command) -> None:
+    run = dispatch.load(command).run
+    hints = get_type_hints(run, include_extras=True)
+    seen = {name: one for name, one in inspect.signature(run).parameters.items() if name != "invocation"}
+    read = {parameter.name: parameter for parameter in declare.parameters(run)}
+    assert list(read) == list(seen)
+    for name, parameter in read.items():
+        base, declared = get_args(hints[name])
+        assert parameter.declared == declared
+        assert parameter.required == (seen[name].default is inspect.Parameter.empty)
+        assert parameter.default == (None if parameter.required else seen[name].default)
+        assert parameter.shape == _shape(base, declared)
+
+
+def _shape(base: object, declared: declare.Option | declare.Argument) -> str:
+    counted = isinstance(declared, declare.Option) and declared.counted
+    shapes = {bool: "flag", int: "count" if counted else "number", str: "text", list[str]: "texts"}
+    return next(shapes[one] for one in (base, *get_args(base)) if one in shapes)
+
+
+First: TypeAlias = Annotated[str, declare.Argument("ONE", "the first")]
+Second: TypeAlias = Annotated[int | None, declare.option("--two", help="the second")]
+
+
+def run(invocation: object, one: First, *, two: Second = 2) -> None:
+    """A command of no use."""
+
+
+def test_keywords_count_and_a_name_is_taken_once() -> None:
+    one, two = declare.parameters(run)
+    assert (one.name, one.shape, one.required) == ("one", "text", True)
+    assert (two.name, two.shape, two.required, two.default) == ("two", "number", False, 2)
+    with pytest.raises(AssertionError, match="is taken"):
+        declare.parameters(run, [one])
