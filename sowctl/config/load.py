@@ -183,7 +183,7 @@ class _Reader:
         self.nodes += len(found.tags)
         self.attributes += found.attributes
         wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
-        elements = parse_elements(source, found, wrap)
+        elements = parse_elements(source, found, wrap, plain=self.findings is None)
         return _Part(source, found, elements, chain), wrap
 
     def included(self, part: _Part, number: int, parent: str) -> tuple[_Part, int] | None:

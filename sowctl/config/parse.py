@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.config.document import Source
+from sowctl.config.plainxml import plain_elements
 from sowctl.config.problems import TOO_DEEP, TOO_MANY, clipped
 from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, Scan, without_declaration
 from sowctl.findings import Finding, Level, Place
@@ -54,7 +55,7 @@ def read_limited(path: Path) -> bytes:
 def decode(data: bytes, file: str) -> str:
     """The text with line ends normalised, as XML 1.0 section 2.11 has it. Breaks X014."""
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
-    declared = re.match(_DECLARED, data.removeprefix(codecs.BOM_UTF8))
+    declared = re.match(_DECLARED, data.removeprefix(codecs.BOM_UTF8)) if b"<?xml" in data[:8] else None
     if encoding is None and declared is not None:
         encoding = declared[1].decode("ascii")
         try:
@@ -100,13 +101,26 @@ def refuse(source: Source, found: Scan) -> None:
         raise Broken(finding_at(refused.rule, source, source.place(refused.offset), refused.message, HINT))
 
 
-def parse_elements(source: Source, found: Scan, wrap: bool) -> list[Any]:
-    """The library's elements in document order, one for every tag. Breaks X001."""
+def parse_elements(source: Source, found: Scan, wrap: bool, *, plain: bool) -> list[Any]:
+    """The elements in document order, one for every tag. Breaks X001.
+
+    They are the XML library's, or of a plain text, where ``plain`` allows it, those of a parser that is there sooner.
+    """
+    # Encoded again, so that parsers and scan judge the same characters whatever the file declares.
+    body = without_declaration(source.text)
+    encoded = (f"<AMPSConfig>{body}</AMPSConfig>" if wrap else body).encode("utf-8", "surrogatepass")
+    elements = (plain_elements(encoded) if plain else None) or _library_elements(source, found, encoded)
+    if wrap:
+        del elements[0]
+    if len(elements) != len(found.tags):
+        place = Place(source.file, 1, 1)
+        raise Broken(Finding("X001", Level.ERROR, place, "not well-formed XML: tags cannot be told apart"))
+    return elements
+
+
+def _library_elements(source: Source, found: Scan, encoded: bytes) -> list[Any]:
     from lxml import etree
 
-    # Encoded again, so that library and scan judge the same characters whatever the file declares.
-    body = without_declaration(source.text)
-    encoded = f"<AMPSConfig>{body}</AMPSConfig>" if wrap else body
     parser = etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,
@@ -118,16 +132,9 @@ def parse_elements(source: Source, found: Scan, wrap: bool) -> list[Any]:
         remove_pis=True,
     )
     try:
-        top = etree.fromstring(encoded.encode("utf-8", "surrogatepass"), parser)
+        return list(etree.fromstring(encoded, parser).iter("*"))
     except etree.XMLSyntaxError as error:
         raise Broken(_malformed(source, found, error)) from None
-    elements = list(top.iter("*"))
-    if wrap:
-        del elements[0]
-    if len(elements) != len(found.tags):
-        place = Place(source.file, 1, 1)
-        raise Broken(Finding("X001", Level.ERROR, place, "not well-formed XML: tags cannot be told apart"))
-    return elements
 
 
 def _malformed(source: Source, found: Scan, error: XMLSyntaxError) -> Finding:
