@@ -22,7 +22,7 @@ from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.scanning import Scan, filtered, scanning
 from sowctl.engine.sorting import Sorter
-from sowctl.engine.sources import CurrentSource, Pairs, Source
+from sowctl.engine.sources import CurrentSource, Pairs, Source, alone
 from sowctl.engine.targets import Target, with_records
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class _Run:
                 elif scan is not None:
                     found = self._first(scan, numbers) or scan.matching(matcher, self._options.batch_size, numbers)
                 else:
-                    found = filtered(iter((self._looked_up(source, target),)), matcher, numbers)
+                    found = filtered(alone((self._looked_up(source, target),)), matcher, numbers)
                     if self._options.projection is not None:
                         found = self._compiled(source.topic, source.message_type).results(found)
                 yield source, found if self._after is None else _later(found, self._after)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress, repeat
-from operator import contains
 from typing import TYPE_CHECKING
 
 from sowctl.engine.targets import Target
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources import CurrentSource, Source
+    from sowctl.engine.words import Words
     from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d{1,20}")
 U64 = 1 << 64
-_COMMON = 0.75
-"""Looking for words does not pay where more of the records than this share have them."""
 
 
 def open_source(instance: Instance, target: Target, at: int | None) -> Source:
@@ -113,7 +110,7 @@ class Matcher:
         self.filter: Filter | None = None
         self.environment = environment
         self.functions = functions or {}
-        self._words: list[bytes] = []
+        self._words: Words | None = None
         self._extract: Extractor | None = None
         if text is not None and text.strip():
             from sowctl.expressions.compile import compile_filter
@@ -124,38 +121,24 @@ class Matcher:
                     "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"
                 )
             if seen and kind.kind == "json":
-                from sowctl.engine.words import needed_words
+                from sowctl.engine.words import Words, needed_words
 
-                self._words = [b'"%b"' % word for word in needed_words(self.filter.node)]
+                self._words = Words(needed_words(self.filter.node))
 
-    def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
-        """Indexes of the records for which the filter is true.
+    def places(self, keys: Sequence[bytes], values: Sequence[bytes], run: bytes | None = None) -> Sequence[int]:
+        """Indexes of the records for which the filter is true; ``run`` are bytes in which all values stand.
 
         Raises InputError ``SOW-QRY-004`` for a stored payload that cannot be read, LimitError for a runaway pattern.
         """
         if self.filter is None:
             return range(len(values))
-        if not self._words:
+        if self._words is None or not self._words.pays:
             return self._matches(keys, values)
-        places = self._holding(payloads(values))
-        if len(places) > _COMMON * len(values):
-            self._words = []
+        places = self._words.holding(values, run)
         if not places:
             return places
         found = self._matches([keys[place] for place in places], [values[place] for place in places])
         return [places[place] for place in found]
-
-    def _holding(self, texts: list[bytes]) -> list[int]:
-        """Places of the payloads that hold all words. Only an escape can spell a word otherwise: a backslash counts."""
-        escaped = b"\\" in b"".join(texts)
-        places: Sequence[int] = range(len(texts))
-        for word in self._words:
-            held = texts if len(places) == len(texts) else [texts[place] for place in places]
-            if escaped:
-                places = [place for place, text in zip(places, held, strict=True) if word in text or b"\\" in text]
-            else:
-                places = list(compress(places, map(contains, held, repeat(word))))
-        return list(places)
 
     def conditions(self) -> tuple[str, ...]:
         """The conditions that a record must satisfy."""

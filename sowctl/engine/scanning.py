@@ -13,7 +13,7 @@ import marshal
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine.options import INDEXED
 from sowctl.engine.reading import open_source
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.sources import CurrentSource, Pairs, Source
+from sowctl.engine.sources import CurrentSource, Pairs, Source, alone
 from sowctl.engine.targets import Target
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sowctl.engine.keyaccess import Named
     from sowctl.engine.reading import Matcher
     from sowctl.expressions.actions import OrderKey
+    from sowctl.store.read import Run
     from sowctl.values.fields import Slot
 
 READ = 400
@@ -82,14 +83,15 @@ class Scan:
                 yield keys, values
             return
         if not self._others or not isinstance(source, CurrentSource):
-            yield from filtered(source.batches(size), matcher, counts)
+            runs = source.runs(size) if isinstance(source, CurrentSource) else alone(source.batches(size))
+            yield from filtered(runs, matcher, counts)
             return
-        yield from filtered(source.part(size, stop=self._others[0].start), matcher, counts)
+        yield from filtered(source.runs(size, stop=self._others[0].start), matcher, counts)
         for other in self._others:
             if other.succeeded(source):
                 yield from other.results(source, counts)
             else:
-                yield from filtered(source.part(size, other.start, other.stop), matcher, counts)
+                yield from filtered(source.runs(size, other.start, other.stop), matcher, counts)
         if source.scanned != source.meta.records:
             # Each part looked right by itself; the scan of the whole says what is wrong.
             for _ in source.snapshot.scan():
@@ -159,10 +161,10 @@ def way_of(
     return find(instance, source, matcher, order, fields, least=index_from)
 
 
-def filtered(pairs: Iterator[Pairs], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
-    """Those of ``pairs`` that match; batches without any are left out."""
-    for keys, values in pairs:
-        places = matcher.places(keys, values)
+def filtered(runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
+    """Those records of ``runs`` that match; batches without any are left out."""
+    for keys, values, run in runs:
+        places = matcher.places(keys, values, run)
         counts.examined += len(keys)
         counts.matched += len(places)
         if len(places) == len(keys):
@@ -224,7 +226,7 @@ class Second:
                 assert isinstance(source, CurrentSource)
                 marshal.dump(_state(source), self._results)
                 counts = QueryStatistics(source.topic, source.message_type)
-                for pairs in filtered(source.part(size, self.start, self.stop), matcher, counts):
+                for pairs in filtered(source.runs(size, self.start, self.stop), matcher, counts):
                     marshal.dump(pairs, self._results)
                 marshal.dump((counts.examined, counts.matched, source.scanned), self._results)
             self._results.flush()

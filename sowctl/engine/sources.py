@@ -7,7 +7,7 @@ for as long as it is open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import check_position, no_store, not_covered, open_log, refuse_other_topic
 from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
-from sowctl.store.read import Snapshot
+from sowctl.store.read import Run, Snapshot
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -95,18 +95,24 @@ class CurrentSource:
 
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
-        pairs = self._counted(self._snapshot.scan(start, stop, size))
+        for keys, values, _ in self.runs(size, start, stop):
+            yield keys, values
+
+    def runs(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Run]:
+        """What :meth:`part` yields, with the bytes in which all values of a batch stand, where there are such."""
+        runs = self._counted(self._snapshot.runs(start, stop, size))
         if self.overlay is not None and self.overlay.current:
             low, high = start or b"", stop or bytes((255,)) * 9
-            pairs = merged(pairs, {k: v for k, v in self.overlay.current.items() if low <= k < high}, size)
+            fresh = {k: v for k, v in self.overlay.current.items() if low <= k < high}
+            runs = alone(merged(((keys, values) for keys, values, _ in runs), fresh, size))
         with naming_replay(self.config):
-            for keys, values in pairs:
-                yield self._visible(keys, values)
+            for keys, values, run in runs:
+                yield *self._visible(keys, values), run
 
-    def _counted(self, pairs: Iterator[Pairs]) -> Iterator[Pairs]:
-        for keys, values in pairs:
+    def _counted(self, runs: Iterator[Run]) -> Iterator[Run]:
+        for keys, values, run in runs:
             self.scanned += len(keys)
-            yield keys, values
+            yield keys, values, run
 
     def visible_records(self) -> int:
         """How many records there are to see."""
@@ -150,6 +156,11 @@ class CurrentSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def alone(pairs: Iterable[Pairs]) -> Iterator[Run]:
+    """Batches whose values stand in no run of bytes."""
+    return ((keys, values, None) for keys, values in pairs)
 
 
 def merged(pairs: Iterator[Pairs], overlay: dict[bytes, bytes | None], size: int) -> Iterator[Pairs]:

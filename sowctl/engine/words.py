@@ -2,9 +2,16 @@
 
 ``/region = 'EMEA'`` is true only where some text of the message is exactly ``EMEA``: a text without a numeric reading
 equals no number (``sowctl-expressions(7)``, comparison). JSON spells such a text in quotes, as it is or with escapes.
+
+Stored values are searched whole. Their headers and checksums may look like a word, too; then a record is decoded in
+vain.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import repeat
 
 from sowctl.expressions.nodes import Compare, Field, Literal, Logic, Node
 from sowctl.values.compare import numeric_reading
@@ -30,3 +37,54 @@ def _is_plain(value: object) -> bool:
     if not isinstance(value, bytes) or not value or numeric_reading(value) is not None:
         return False
     return b'"' not in value and b"\\" not in value and min(value) >= 0x20
+
+
+_COMMON = 0.75
+"""Looking for words does not pay where more of the records than this share have them."""
+_escape = re.compile(rb"\\[u/]").search
+"""Finds the escapes that can stand for a character of a plain text."""
+
+
+class Words:
+    """The words of a filter, to be looked for in stored values of JSON messages.
+
+    ``pays``: looking for them has spared decoding so far.
+    """
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        self._words = [b'"%b"' % text for text in texts]
+        self._scarce = False
+        self.pays = bool(texts)
+
+    def holding(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
+        """Places of the values that may hold all words. ``run``: bytes in which all of them stand, if there are such.
+
+        Only an escape can spell a word otherwise: a value that has one counts.
+        """
+        if run is None:
+            run = b"".join(values)
+        escaped = _is_escaped(run)
+        # rfind is about twice as fast as find and "in".
+        if self._scarce and not escaped and any(run.rfind(word) < 0 for word in self._words):
+            return ()
+        places: Sequence[int] = range(len(values))
+        for word in self._words:
+            held = values if len(places) == len(values) else [values[place] for place in places]
+            found = zip(places, map(bytes.rfind, held, repeat(word)), strict=True)
+            if escaped:
+                places = [place for place, at in found if at >= 0 or _escape(values[place])]
+            else:
+                places = [place for place, at in found if at >= 0]
+        self._scarce = not places
+        self.pays = len(places) <= _COMMON * len(values)
+        return places
+
+
+def _is_escaped(run: bytes) -> bool:
+    """Whether :data:`_escape` finds something; faster where backslashes are rare."""
+    at = run.find(b"\\")
+    while at >= 0:
+        if run[at + 1 : at + 2] in (b"u", b"/"):
+            return True
+        at = run.find(b"\\", at + 1)
+    return False

@@ -50,7 +50,7 @@ TIME_OFFSET = 1 << 63
 
 _PLAIN = Struct("<IQqq8s")
 _CRC = Struct("<I")
-_EXTRA_LENGTH = itemgetter(slice(2, 4))
+_EXTRA_LOW, _EXTRA_HIGH = itemgetter(2), itemgetter(3)
 _PLAIN_PAYLOAD = itemgetter(slice(HEADER_SIZE, -CRC_SIZE))
 _LENGTH = Struct("<H")
 _HISTORY = Struct(">8sQQ")
@@ -143,21 +143,28 @@ def is_sound(key: bytes, value: bytes) -> bool:
     return crc32(value, crc32(key)) == RESIDUE and len(value) >= OVERHEAD
 
 
-def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
-    """Indexes of the damaged among ``values``; ``keys`` are 8-byte SOW keys in the same order.
+def sound_run(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes | None:
+    """Keys and ``values`` in one run of bytes, if that shows all of them to be sound. Every value stands in it whole.
 
-    One checksum runs over all keys and values: behind every sound one stands :data:`_RESTART`, which takes the register
-    from where a sound value leaves it (:data:`RESIDUE`) to where a checksum begins, so that at the end nothing is left.
-    Wrong bits in several values cannot cancel out: the polynomial is irreducible. Large values are not copied for this.
+    One checksum runs over all of it: behind every sound value stands :data:`_RESTART`, which takes the register from
+    where such a value leaves it (:data:`RESIDUE`) to where a checksum begins, so that at the end nothing is left. Wrong
+    bits in several values cannot cancel out: the polynomial is irreducible. None says nothing: a value may be damaged,
+    or they are too large to be copied; :func:`verify` tells.
     """
-    if not values:
+    sizes = list(map(len, values))
+    if sum(sizes) > JOINED_BYTES or min(sizes, default=0) < OVERHEAD:
+        return None
+    parts = [_RESTART] * (3 * len(values))
+    parts[0::3], parts[1::3] = keys, values
+    run = b"".join(parts)
+    return run if crc32(run) == 0 else None
+
+
+def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+    """Indexes of the damaged among ``values``; ``keys`` are 8-byte SOW keys in the same order."""
+    if not values or sound_run(keys, values) is not None:
         return []
-    if sum(map(len, values)) <= JOINED_BYTES:
-        parts = [_RESTART] * (3 * len(values))
-        parts[0::3], parts[1::3] = keys, values
-        if crc32(b"".join(parts)) == 0 and min(map(len, values)) >= OVERHEAD:
-            return []
-    elif set(map(crc32, values, map(crc32, keys))) == {RESIDUE} and min(map(len, values)) >= OVERHEAD:
+    if set(map(crc32, values, map(crc32, keys))) == {RESIDUE} and min(map(len, values)) >= OVERHEAD:
         return []
     return [index for index, (key, value) in enumerate(zip(keys, values, strict=True)) if not is_sound(key, value)]
 
@@ -223,7 +230,7 @@ def _misfit(key: bytes) -> DamageError:
 def payloads(values: Iterable[bytes]) -> list[bytes]:
     """The payloads of many values, unchecked (their reader has verified them)."""
     values = list(values)
-    if set(map(_EXTRA_LENGTH, values)) == {b"\0\0"}:
+    if not any(map(_EXTRA_LOW, values)) and not any(map(_EXTRA_HIGH, values)):
         return list(map(_PLAIN_PAYLOAD, values))
     return [
         value[HEADER_SIZE:-CRC_SIZE] if value[2:4] == b"\0\0" else value[HEADER_SIZE + extra_length(value) : -CRC_SIZE]

@@ -8,11 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sowctl.engine import scanning
-from sowctl.engine.words import needed_words
+from sowctl.engine.reading import Matcher
+from sowctl.engine.words import Words, needed_words
 from sowctl.errors import DamageError, InputError
+from sowctl.expressions.environment import Environment
 from sowctl.expressions.parse import parse_filter
+from sowctl.messages.jsontype import JsonType
+from sowctl.store import codec
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 COUNT = 3000
@@ -157,3 +163,57 @@ def test_words_lose_no_record(lab: Lab, word: str) -> None:
 )
 def test_needed_words(text: str, words: list[bytes]) -> None:
     assert needed_words(parse_filter(text)) == words
+
+
+def spelled(word: str, ways: list[int]) -> str:
+    """``word`` as JSON may spell it: its characters as they are (0), with their number (1), ``/`` with a backslash."""
+    parts = zip(word, ways, strict=True)
+    return "".join(f"\\u{ord(c):04X}" if way == 1 else "\\/" if way and c == "/" else c for c, way in parts)
+
+
+def stored(payloads: list[bytes], check: bytes = bytes(8)) -> tuple[list[bytes], list[bytes]]:
+    keys = [number.to_bytes(8, "big") for number in range(len(payloads))]
+    count = range(len(payloads))
+    return keys, codec.encode_plain(keys, [check] * len(payloads), count, count, count, payloads)
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from(["a/b", "a/c", "\\n", "x"]), st.lists(st.integers(0, 2), min_size=3))),
+        max_size=6,
+    )
+)
+def test_no_spelling_of_a_word_is_missed(batches: list[list[tuple[str, list[int]]]]) -> None:
+    words = Words([b"a/b"])
+    for batch in batches:
+        texts = [spelled(word, ways[: len(word)]) if len(word) == 3 else word for word, ways in batch]
+        keys, values = stored([f'{{"s":"{text}"}}'.encode() for text in texts])
+        expected = {place for place, text in enumerate(texts) if json.loads(f'"{text}"') == "a/b"}
+        for run in (codec.sound_run(keys, values), None):
+            found = words.holding(values, run)
+            assert expected <= set(found)
+            assert list(found) == sorted(set(found))
+            assert all("\\" in texts[place] or place in expected for place in found)
+
+
+def test_words_in_headers_and_in_other_fields_match_nothing() -> None:
+    matcher = Matcher("/s = 'EMEA'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
+    payloads = [b'{"s":"EMEA"}', b'{"s":"APAC"}', b'{"t":"EMEA"}', b'{"s":"\\u0045MEA"}', b'{"s":1}'] + [b"{}"] * 20
+    keys, values = stored(payloads, b'"EMEA"\\u')
+    for run in (codec.sound_run(keys, values), None):
+        assert list(matcher.places(keys, values, run)) == [0, 3]
+
+
+def test_looking_for_words_ends_where_it_spares_nothing() -> None:
+    words = Words([b"x"])
+    keys, values = stored([b'{"s":"x"}'] * 9 + [b"{}"])
+    assert len(words.holding(values, codec.sound_run(keys, values))) == 9
+    assert not words.pays
+
+
+def test_scarce_words_are_found_again() -> None:
+    words = Words([b"x", b"y"])
+    keys, values = stored([b"{}"] * 9 + [b'{"s":"x","t":"y"}', b'{"s":"x"}'])
+    for _ in range(2):
+        assert not words.holding(values[:9], codec.sound_run(keys[:9], values[:9]))
+    assert words.holding(values, codec.sound_run(keys, values)) == [9]

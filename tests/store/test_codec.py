@@ -161,6 +161,28 @@ def test_a_batch_names_its_damaged_values_alone(payloads: list[bytes], data: st.
     assert codec.verify(keys, values) == chosen
 
 
+def test_a_run_is_of_sound_values_that_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [bytes(7) + b"\1", bytes(7) + b"\2"]
+    values = codec.encode_plain(keys, [bytes(8)] * 2, (1, 2), (1, 2), (0, 0), (b"one", b"two"))
+    run = codec.sound_run(keys, values)
+    assert run is not None
+    assert all(value in run for value in values)
+    short = crc32(keys[0]).to_bytes(4, "little")
+    for others in (values[::-1], [short, values[1]], []):
+        assert codec.sound_run(keys[: len(others)], others) is None
+    monkeypatch.setattr(codec, "JOINED_BYTES", 60)
+    assert codec.sound_run(keys, values) is None
+    assert codec.verify(keys, values) == []
+
+
+def test_payloads_behind_long_parts() -> None:
+    keys = [bytes([number]) * 8 for number in range(3)]
+    parts = (None, b"u" * 254, b"u" * 300)
+    values = [codec.encode(key, bytes(8), 1, 2, 3, 0, b"text", user) for key, user in zip(keys, parts, strict=True)]
+    assert values[1][2:4] == b"\0\1"
+    assert codec.payloads(values) == codec.payloads(values[1:2]) * 3 == [b"text"] * 3
+
+
 def test_values_that_changed_places_are_damaged() -> None:
     keys = [bytes(7) + b"\1", bytes(7) + b"\2"]
     values = codec.encode_plain(keys, [bytes(8)] * 2, (1, 2), (1, 2), (0, 0), (b"one", b"two"))
