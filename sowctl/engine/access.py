@@ -187,10 +187,13 @@ class Found:
     def _unchanged(self, places: Sequence[int], size: int) -> Iterator[Pairs]:
         changed = self._memos.changed
         for start in range(0, len(places), size):
-            keys = self._memos.keys(places[start : start + size])
+            part = places[start : start + size]
+            keys = self._memos.keys(part)
             if changed:
-                keys = [key for key in keys if key not in changed]
-            keys, values = self.source.lookup(keys)
+                kept = [at for at, key in enumerate(keys) if key not in changed]
+                part, keys = [part[at] for at in kept], [keys[at] for at in kept]
+            spots = self._memos.spots(part)
+            keys, values = self.source.lookup(keys) if spots is None else self.source.at_spots(keys, spots)
             if self.residual:
                 chosen = self._matcher.places(keys, values)
                 keys, values = [keys[place] for place in chosen], [values[place] for place in chosen]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sowctl.memo.column import Column
@@ -18,18 +19,29 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources import CurrentSource
     from sowctl.memo.format import MemoFile
+    from sowctl.store.mapped import Spots
 
 _SHARE = 16
 """Where more than one record in so many has changed, indexes are built anew."""
 _LEAST_CHANGED = 4096
 _READ = 1000
+_FEW = 256
+"""Below so many records, looking them up by their keys is as cheap as mapping the file once more."""
 
 
 class Memos:
     """Columns of one state of a store. ``changed``: keys whose records may differ now, or are in the overlay."""
 
-    def __init__(self, file: MemoFile, keys: memoryview, columns: dict[Slot, Column], changed: set[bytes]) -> None:
+    def __init__(
+        self,
+        file: MemoFile,
+        keys: memoryview,
+        columns: dict[Slot, Column],
+        changed: set[bytes],
+        spots: tuple[memoryview, memoryview, memoryview] | None = None,
+    ) -> None:
         self._file = file
+        self._spots = spots
         self._keys = keys
         self.columns = columns
         self.changed = changed
@@ -39,6 +51,14 @@ class Memos:
         """The keys at some places."""
         keys = self._keys
         return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
+
+    def spots(self, places: Sequence[int]) -> Spots | None:
+        """Where the records at some places, two or more, lie in the store's file; None where that is not known."""
+        if self._spots is None or len(places) < _FEW:
+            return None
+        from sowctl.store.mapped import Spots
+
+        return Spots(*map(itemgetter(*places), self._spots))
 
     def stamps(self) -> list[tuple[int, int]]:
         """Txid and time of every record. Raises BadMemo."""
@@ -123,7 +143,7 @@ def _opened(directory: MemoDirectory, source: CurrentSource, names: dict[Slot, s
             return None
         if found[0] is not None:
             columns[slot] = found[0]
-    return Memos(file, keys, columns, changed)
+    return Memos(file, keys, columns, changed, directory.spots(file.head.digest))
 
 
 def _built(instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> Memos | None:
@@ -141,7 +161,7 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: CurrentSou
 
     Records that cannot be read leave their columns unfit; whoever needs them finds out by reading the records.
     """
-    from sowctl.memo.build import ColumnBuilder, key_parts
+    from sowctl.memo.build import ColumnBuilder, key_parts, spot_parts
 
     digest = source.meta.digest
     known = directory.keys()
@@ -162,6 +182,9 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: CurrentSou
             for builder in builders:
                 builder.spoil()
     if fresh:
-        directory.put_keys(key_parts(b"".join(keys), stamped, digest))
+        joined = b"".join(keys)
+        spots = source.snapshot.located(joined)
+        directory.put_spots(None if spots is None else spot_parts(spots, digest))
+        directory.put_keys(key_parts(joined, stamped, digest))
     for slot, builder in zip(slots, builders, strict=True):
         directory.put_column(wanted[slot], builder.parts(digest))

@@ -26,6 +26,7 @@ from sowctl.store.read import Run, Snapshot
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.store.mapped import Spots
 
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys and stored values, in parallel."""
@@ -136,6 +137,11 @@ class CurrentSource:
         found.update((key, value) for key in wanted if (value := current.get(key)) is not None)
         chosen = [key for key in wanted if key in found]
         return self._visible(chosen, [found[key] for key in chosen])
+
+    def at_spots(self, keys: Sequence[bytes], spots: Spots) -> Pairs:
+        """As :meth:`lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
+        with naming_replay(self.config):
+            return self._visible(*self._snapshot.get_at(keys, spots))
 
     def _visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
         if not self.hides:

@@ -187,3 +187,8 @@ def key_parts(keys: bytes, stamps: Sequence[tuple[int, int]], digest: int) -> Pa
     txids = np.array([txid for txid, _ in stamps], np.uint64)
     times = np.array([time for _, time in stamps], np.int64)
     return encode(Head(Kind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(txids), _raw(times)])
+
+
+def spot_parts(spots: tuple[Array, Array, Array], digest: int) -> Parts:
+    """The file of the state with ``digest``: where each record lies, its size, the number at its end."""
+    return encode(Head(Kind.SPOTS, len(spots[0]), digest), [b"", *map(_raw, spots)])

@@ -15,10 +15,11 @@ from pathlib import Path
 from xxhash import xxh3_64_hexdigest
 
 from sowctl.memo.column import Column, open_column
-from sowctl.memo.format import BadMemo, Kind, MemoFile
+from sowctl.memo.format import BadMemo, Kind, MemoFile, open_memo
 from sowctl.seam import SEAM, Seam
 
-_KEYS = "keys"
+_KEYS, _SPOTS = "keys", "spots"
+_RESERVED = {f"{_KEYS}.memo", f"{_SPOTS}.memo"}
 _SUFFIX = ".memo"
 
 
@@ -33,11 +34,25 @@ class MemoDirectory:
     def keys(self) -> tuple[MemoFile, memoryview] | None:
         """The file of the keys, and the keys end to end; None where there is none of use."""
         try:
-            file = MemoFile(self.path / f"{_KEYS}{_SUFFIX}")
+            file = open_memo(self._named(_KEYS))
             if file.head.kind is not Kind.KEYS:
                 return None
             return file, file.section(1)
         except (OSError, BadMemo):
+            return None
+
+    def spots(self, digest: int) -> tuple[memoryview, memoryview, memoryview] | None:
+        """Where each record lies: first bytes (u64), sizes and sums (u32); None where there is no file of use.
+
+        Entries are not verified: what they lead to is.
+        """
+        try:
+            file = open_memo(self._named(_SPOTS))
+            if file.head.kind is not Kind.SPOTS or file.head.digest != digest:
+                return None
+            found = file.unchecked(1).cast("Q"), file.unchecked(2).cast("I"), file.unchecked(3).cast("I")
+            return found if {len(part) for part in found} == {file.head.records} else None
+        except (OSError, BadMemo, TypeError):
             return None
 
     def column(self, name: str, digest: int) -> tuple[Column | None] | None:
@@ -46,7 +61,7 @@ class MemoDirectory:
         A column that cannot be is a tuple of None.
         """
         try:
-            file = MemoFile(self._file(name))
+            file = open_memo(self._file(name))
             if file.head.digest != digest or bytes(file.section(0)) != name.encode():
                 return None
             return (open_column(file),)
@@ -57,7 +72,7 @@ class MemoDirectory:
         """The names of all columns there are, whatever state they are of."""
         found = []
         for path in sorted(self.path.glob(f"*{_SUFFIX}")):
-            if path.name != f"{_KEYS}{_SUFFIX}":
+            if path.name not in _RESERVED:
                 with suppress(OSError, BadMemo, UnicodeDecodeError):
                     found.append(bytes(MemoFile(path).section(0)).decode())
         return found
@@ -79,7 +94,10 @@ class MemoDirectory:
             self.path.rmdir()
 
     def _file(self, name: str) -> Path:
-        return self.path / f"{xxh3_64_hexdigest(name.encode())}{_SUFFIX}"
+        return self._named(xxh3_64_hexdigest(name.encode()))
+
+    def _named(self, name: str) -> Path:
+        return self.path / f"{name}{_SUFFIX}"
 
     @contextmanager
     def building(self) -> Iterator[bool]:
@@ -99,7 +117,14 @@ class MemoDirectory:
 
     def put_keys(self, parts: Sequence[bytes | memoryview]) -> None:
         """Put a file of keys in place. Raises OSError."""
-        self._put(self.path / f"{_KEYS}{_SUFFIX}", parts)
+        self._put(self._named(_KEYS), parts)
+
+    def put_spots(self, parts: Sequence[bytes | memoryview] | None) -> None:
+        """Put a file of spots in place, or none. Raises OSError."""
+        if parts is None:
+            self._named(_SPOTS).unlink(missing_ok=True)
+        else:
+            self._put(self._named(_SPOTS), parts)
 
     def put_column(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
         """Put a column in place. Raises OSError."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct, error
+from typing import TypeAlias
 from zlib import crc32
 
 from sowctl.plain import dataclass
@@ -20,6 +21,9 @@ _HEAD = Struct("<8sHBBIQ16sQI")
 _SECTION = Struct("<QQI")
 _CRC = Struct("<I")
 _ALIGN = 8
+KEPT = 64
+"""Files that a process keeps open from one query to the next."""
+_kept: dict[Path, MemoFile] = {}
 
 
 class Kind(IntEnum):
@@ -30,6 +34,7 @@ class Kind(IntEnum):
     STRINGS = 2
     WORDS = 3
     UNSUITED = 4
+    SPOTS = 5
 
 
 class BadMemo(Exception):
@@ -76,6 +81,28 @@ def _aligned(size: int) -> int:
     return size + -size % _ALIGN
 
 
+Stamp: TypeAlias = tuple[int, int, int, int]
+"""Device, inode, size and time of change: a file with the same ones is the same."""
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def open_memo(path: Path) -> MemoFile:
+    """The file at ``path``, as it was verified before where this process has had it open, and it is still the same.
+
+    Raises BadMemo, and OSError for a file that is not there.
+    """
+    known = _kept.pop(path, None)
+    if known is None or known.stamp != _stamp(path.stat()):
+        known = MemoFile(path)
+    while len(_kept) >= KEPT:
+        _kept.pop(next(iter(_kept)), None)
+    _kept[path] = known
+    return known
+
+
 class MemoFile:
     """A memo file, mapped. Sections are verified when they are first asked for."""
 
@@ -84,7 +111,8 @@ class MemoFile:
         if sys.byteorder != "little":
             raise BadMemo("memo files are little-endian")
         with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
+            self.stamp = _stamp(os.fstat(stream.fileno()))
+            size = self.stamp[2]
             if size < _HEAD.size:
                 raise BadMemo("too short")
             self._map = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
@@ -119,6 +147,13 @@ class MemoFile:
                 raise BadMemo(f"section {number} is damaged")
             self._known[number] = view
         return self._known[number]
+
+    def unchecked(self, number: int) -> memoryview:
+        """The bytes of a section whose entries lead to what has checksums of its own. Raises BadMemo."""
+        if number >= len(self._table):
+            raise BadMemo(f"section {number} is missing")
+        at, size, _ = self._table[number]
+        return self._view[at : at + size]
 
     def codes(self, number: int) -> memoryview:
         """A section of codes of the file's width."""

@@ -25,7 +25,8 @@ READER_MAP = 1 << 20
 MAP_UNIT = 1 << 16
 MAX_READERS = 254
 MAX_DATABASES = 32
-NAMES = (b"meta", b"records", b"history", b"expiry")
+RECORDS = b"records"
+NAMES = (b"meta", RECORDS, b"history", b"expiry")
 CHANGES = b"changes"
 """The sub-database that stores made before it was thought of do not have, until they are built anew."""
 _OPEN_ATTEMPTS = 5

@@ -2,7 +2,7 @@
 
 A file that is shorter than its last page ends the process by SIGBUS once it is mapped, and a wrong bit in a meta page
 shows another state. Both are found here. Format: LMDB 0.9, ``struct MDB_meta`` and page headers, in the byte order
-of the machine. Called on opening and by checks, never on a file that this process has open in LMDB.
+of the machine. :func:`inspect` is called on opening and by checks, never on a file that this process has open in LMDB.
 """
 
 from __future__ import annotations
@@ -12,26 +12,30 @@ import stat
 import sys
 from pathlib import Path
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from sowctl.errors import DamageError
 from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.trouble import REBUILD, explained
 
+if TYPE_CHECKING:
+    import mmap
+
 LMDB_MAGIC = 0xBEEFC0DE
 LMDB_VERSION = 1
-_PAGE = Struct("=QHHHH")
+PAGE = Struct("=QHHHH")
 _META = Struct("=IIQQ")
-_TREE = Struct("=IHHQQQQQ")
+TREE = Struct("=IHHQQQQQ")
 _TAIL = Struct("=QQ")
-_NODE = Struct("=HHHH")
-_META_AT = _PAGE.size
+NODE = Struct("=HHHH")
+_META_AT = PAGE.size
 _TREES_AT = _META_AT + _META.size
-_TAIL_AT = _TREES_AT + 2 * _TREE.size
+_TAIL_AT = _TREES_AT + 2 * TREE.size
 _META_END = _TAIL_AT + _TAIL.size
 NO_PAGE = (1 << 64) - 1
-_BRANCH, _LEAF, _META_FLAG = 0x01, 0x02, 0x08
-_BIG_DATA = 0x01
+BRANCH, LEAF, _META_FLAG = 0x01, 0x02, 0x08
+BIG_DATA = 0x01
 _INTEGER_KEY = 0x08
 _NO_SUBDIR = 0x4000
 DEEPEST = 32
@@ -48,6 +52,7 @@ class MetaPage:
     txnid: int
     free_root: int
     main_root: int
+    main_depth: int
 
     @property
     def needed(self) -> int:
@@ -103,6 +108,15 @@ def _newest(fd: int, path: Path) -> MetaPage:
     raise _damaged(path, reason)
 
 
+def both_meta_pages(data: mmap.mmap) -> list[MetaPage]:
+    """The sound ones of the two meta pages of a file that is mapped."""
+    first = _meta_page(data[:_META_END], 0)
+    if isinstance(first, str):
+        return []
+    second = _meta_page(data[first.page_size : first.page_size + _META_END], 1)
+    return [first] if isinstance(second, str) else [first, second]
+
+
 def _damaged(path: Path, reason: str) -> DamageError:
     return DamageError("SOW-STO-021", f"this is not a sound LMDB file: {reason}", place=str(path), hint=REBUILD)
 
@@ -110,14 +124,14 @@ def _damaged(path: Path, reason: str) -> DamageError:
 def _meta_page(data: bytes, number: int) -> MetaPage | str:
     if len(data) < _META_END:
         return "it ends within its meta pages"
-    page, _, flags, _, _ = _PAGE.unpack_from(data)
+    page, _, flags, _, _ = PAGE.unpack_from(data)
     magic, version, _, _ = _META.unpack_from(data, _META_AT)
     if magic != LMDB_MAGIC:
         return "its beginning is not that of an LMDB file"
     if version != LMDB_VERSION:
         return f"it has LMDB data version {version}, not {LMDB_VERSION}"
-    page_size, free_flags, free_depth, _, _, _, _, free_root = _TREE.unpack_from(data, _TREES_AT)
-    _, main_flags, main_depth, _, _, _, _, main_root = _TREE.unpack_from(data, _TREES_AT + _TREE.size)
+    page_size, free_flags, free_depth, _, _, _, _, free_root = TREE.unpack_from(data, _TREES_AT)
+    _, main_flags, main_depth, _, _, _, _, main_root = TREE.unpack_from(data, _TREES_AT + TREE.size)
     last_page, txnid = _TAIL.unpack_from(data, _TAIL_AT)
     roots = [root for root in (free_root, main_root) if root != NO_PAGE]
     sound = (
@@ -132,7 +146,7 @@ def _meta_page(data: bytes, number: int) -> MetaPage | str:
     )
     if not sound:
         return f"its meta page {number} is damaged"
-    return MetaPage(page_size, last_page, txnid, free_root, main_root)
+    return MetaPage(page_size, last_page, txnid, free_root, main_root, main_depth)
 
 
 def _free_root_is_sound(fd: int, meta: MetaPage) -> bool:
@@ -146,17 +160,17 @@ def _free_root_is_sound(fd: int, meta: MetaPage) -> bool:
         data = _read_pages(fd, meta, meta.free_root, 1)
     except ValueError:
         return True  # the end of the file is missing: an error of its own
-    number, _, flags, lower, _ = _PAGE.unpack_from(data)
-    if number != meta.free_root or flags & (_BRANCH | _LEAF) not in (_BRANCH, _LEAF):
+    number, _, flags, lower, _ = PAGE.unpack_from(data)
+    if number != meta.free_root or flags & (BRANCH | LEAF) not in (BRANCH, LEAF):
         return False
-    for index in range((lower - _PAGE.size) // 2 if flags & _LEAF else 0):
-        at = int.from_bytes(data[_PAGE.size + 2 * index : _PAGE.size + 2 * index + 2], sys.byteorder)
-        if at + _NODE.size + 8 > len(data):
+    for index in range((lower - PAGE.size) // 2 if flags & LEAF else 0):
+        at = int.from_bytes(data[PAGE.size + 2 * index : PAGE.size + 2 * index + 2], sys.byteorder)
+        if at + NODE.size + 8 > len(data):
             return False
-        low, high, node_flags, key_size = _NODE.unpack_from(data, at)
-        start, length = at + _NODE.size + 8, low | high << 16
+        low, high, node_flags, key_size = NODE.unpack_from(data, at)
+        start, length = at + NODE.size + 8, low | high << 16
         count = int.from_bytes(data[start : start + 8], sys.byteorder)
-        if key_size != 8 or (not node_flags & _BIG_DATA and length != 8 * (count + 1)):
+        if key_size != 8 or (not node_flags & BIG_DATA and length != 8 * (count + 1)):
             return False
     return True
 
@@ -179,23 +193,23 @@ def _collect_free(fd: int, meta: MetaPage, page: int, free: set[int], depth: int
     if page == NO_PAGE:
         return
     data = _read_pages(fd, meta, page, 1)
-    _, _, flags, lower, _ = _PAGE.unpack_from(data)
-    if depth == 0 or flags & (_BRANCH | _LEAF) == 0:
+    _, _, flags, lower, _ = PAGE.unpack_from(data)
+    if depth == 0 or flags & (BRANCH | LEAF) == 0:
         raise ValueError(page)
-    for index in range((lower - _PAGE.size) // 2):
-        at = int.from_bytes(data[_PAGE.size + 2 * index : _PAGE.size + 2 * index + 2], sys.byteorder)
-        if at + _NODE.size > len(data):
+    for index in range((lower - PAGE.size) // 2):
+        at = int.from_bytes(data[PAGE.size + 2 * index : PAGE.size + 2 * index + 2], sys.byteorder)
+        if at + NODE.size > len(data):
             raise ValueError(page)
-        low, high, node_flags, key_size = _NODE.unpack_from(data, at)
-        if flags & _BRANCH:
+        low, high, node_flags, key_size = NODE.unpack_from(data, at)
+        if flags & BRANCH:
             _collect_free(fd, meta, low | high << 16 | node_flags << 32, free, depth - 1)
             continue
-        start, length = at + _NODE.size + key_size, low | high << 16
+        start, length = at + NODE.size + key_size, low | high << 16
         numbers = data[start : start + length]
-        if node_flags & _BIG_DATA:
+        if node_flags & BIG_DATA:
             first = int.from_bytes(data[start : start + 8], sys.byteorder)
-            count = (_PAGE.size + length + meta.page_size - 1) // meta.page_size
-            numbers = _read_pages(fd, meta, first, count)[_PAGE.size : _PAGE.size + length]
+            count = (PAGE.size + length + meta.page_size - 1) // meta.page_size
+            numbers = _read_pages(fd, meta, first, count)[PAGE.size : PAGE.size + length]
         _add_numbers(numbers, free)
 
 

@@ -10,16 +10,19 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter, lt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lmdb
 
 from sowctl.errors import DamageError
 from sowctl.store import codec
 from sowctl.store.changes import changed_keys
-from sowctl.store.handle import Handle
+from sowctl.store.handle import RECORDS, Handle
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
 from sowctl.store.trouble import REBUILD, explained, translate
+
+if TYPE_CHECKING:
+    from sowctl.store.mapped import Spots
 
 Batch = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""
@@ -98,6 +101,39 @@ class Reader:
             if len(found) < len(keys):
                 self._verify_absence(cursor, [key for key in keys if key not in found])
         return found
+
+    def get_at(self, keys: Sequence[bytes], spots: Spots) -> Batch:
+        """As :meth:`get_many`, for keys whose values lay at ``spots`` when they were last written.
+
+        What does not lie there any more is looked up: pages move when a record beside it changes.
+        """
+        from sowctl.store.mapped import map_of, values_at
+
+        data = map_of(self._path, self._handle.identity.data)
+        values, wrong = ([b""] * len(keys), list(range(len(keys)))) if data is None else values_at(data, keys, spots)
+        if not wrong:
+            return list(keys), values
+        found = dict(zip(keys, values, strict=True))
+        moved = [keys[place] for place in wrong]
+        for key in moved:
+            del found[key]
+        found |= self.get_many(moved)
+        present = [key for key in keys if key in found]
+        return present, [found[key] for key in present]
+
+    def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
+        """Where all values lie in the file (see :func:`sowctl.store.tree.locate`); None where that cannot be told.
+
+        ``keys`` are those of all records, end to end. Raises ImportError without numpy.
+        """
+        from sowctl.store.mapped import map_of
+        from sowctl.store.tree import Astray, locate
+
+        data = map_of(self._path, self._handle.identity.data)
+        try:
+            return None if data is None else locate(data, self._txn.id(), RECORDS, keys)
+        except Astray:
+            return None
 
     def _verify(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         if damaged := codec.verify(keys, values):

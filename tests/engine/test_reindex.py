@@ -31,7 +31,7 @@ def test_what_the_configuration_names_and_what_was_used(indexed: Lab) -> None:
     instance = indexed.open()
     (report,) = reindex(instance, resolve(instance, "t"))
     assert report.paths == ("/id", "/a", "/b/c", "/price", "/other")
-    assert (report.records, len(_files(indexed))) == (100, 6)
+    assert (report.records, len(_files(indexed))) == (100, 7)
     assert report.bytes == sum(path.stat().st_size for path in _files(indexed))
     assert indexed.open().topic("t").info().index_bytes == report.bytes
     before = {path: path.read_bytes() for path in _files(indexed)}
@@ -68,7 +68,7 @@ def test_somebody_else_builds(indexed: Lab) -> None:
             reindex(instance, resolve(instance, "t"))
         assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-063", 11)
         assert len(indexed.query("t", "/new > 3", index_from=0)) == 0
-        assert len(_files(indexed)) == 5
+        assert len(_files(indexed)) == 6
     finally:
         os.close(fd)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine import access
+from sowctl.engine import access, memos
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.query import query
 from sowctl.engine.targets import resolve
@@ -35,6 +35,7 @@ def always_by_index() -> Iterator[None]:
     """Indexes are used for every share of the records; how often they were is counted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(access, "MOST", 1.0)
+        patch.setattr(memos, "_FEW", 2)
         found = access._found
 
         def counted(*arguments: Any) -> Any:
@@ -200,7 +201,7 @@ def test_indexes_are_built_and_used(tmp_path: Path) -> None:
     lab.publish("t", *(json.dumps({"id": number, "n": number, "s": "x"}) for number in range(50)))
     assert _memo_files(tmp_path) == []
     _outcome(lab, _options("/n > 45 AND /s = 'x'", None, (None, None), 0))
-    assert len(_memo_files(tmp_path)) == 3
+    assert len(_memo_files(tmp_path)) == 4
     from sowctl.engine.access import find
     from sowctl.engine.reading import Matcher, environment_of, open_now
 

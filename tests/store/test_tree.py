@@ -1,0 +1,194 @@
+"""Where records lie in the file, and reading them there: the same as looking them up, whatever happened since."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sowctl.errors import DamageError
+from sowctl.store import mapped
+from sowctl.store.env import Store
+from sowctl.store.mapped import Spots
+from sowctl.store.read import Snapshot
+from sowctl.store.tree import Astray, locate
+from sowctl.store.write import WriteTxn
+from tests.support.stores import batch, key_of, new_store
+
+
+def _keys(snapshot: Snapshot) -> list[bytes]:
+    return [key for keys, _ in snapshot.scan() for key in keys]
+
+
+def _located(snapshot: Snapshot) -> Spots:
+    found = snapshot.located(b"".join(_keys(snapshot)))
+    assert found is not None
+    return Spots(*(part.tolist() for part in found))
+
+
+def _misses(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many keys are looked up by the snapshot from now on, call by call."""
+    counts: list[int] = []
+    look_up = snapshot.get_many
+
+    def counted(keys: Any) -> Any:
+        counts.append(len(keys))
+        return look_up(keys)
+
+    monkeypatch.setattr(snapshot, "get_many", counted)
+    return counts
+
+
+@pytest.mark.parametrize(("records", "size"), [(0, 60), (1, 60), (3, 9000), (40, 2500), (5000, 60), (20_000, 100)])
+def test_every_record_lies_where_the_tree_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int, size: int
+) -> None:
+    path = new_store(tmp_path / "t.sow", records, size=size)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys, spots = _keys(snapshot), _located(snapshot)
+        assert len(spots.starts) == len(keys) == records
+        wanted = snapshot.get_many(keys)
+        missed = _misses(snapshot, monkeypatch)
+        assert snapshot.get_at(keys, spots) == (keys, [wanted[key] for key in keys])
+        assert missed == []
+
+
+_STEPS = st.lists(
+    st.tuples(st.booleans(), st.integers(0, 900), st.integers(1, 120), st.sampled_from([0, 60, 3000])),
+    max_size=12,
+)
+
+
+@given(_STEPS, _STEPS)
+@settings(max_examples=40, deadline=None)
+def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
+    """Whatever was written since: what did not move is read there, what did is found, what is gone is not."""
+    with TemporaryDirectory() as place:
+        path = new_store(Path(place) / "t.sow", 600)
+        txid = 1
+
+        def apply(steps: Any) -> None:
+            nonlocal txid
+            for deleting, first, count, size in steps:
+                txid += 1
+                numbers = range(first, first + count)
+
+                fresh = batch(numbers, txid, size)
+
+                def write(txn: WriteTxn, fresh: Any = fresh, gone: bool = deleting) -> None:
+                    if gone:
+                        txn.delete(fresh[0])
+                    else:
+                        txn.put(*fresh)
+
+                with Store.open(path, write=True) as store:
+                    store.write(write)
+
+        apply(before)
+        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+            keys, spots = _keys(snapshot), _located(snapshot)
+            old = snapshot.get_many(keys)
+        apply(after)
+        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+            found = snapshot.get_many(keys)
+            # only records that did not change may be asked for by their old spots
+            same = [at for at, key in enumerate(keys) if found.get(key) == old[key]]
+            asked = Spots(*([part[at] for at in same] for part in spots))
+            chosen = [keys[at] for at in same]
+            assert snapshot.get_at(chosen, asked) == (chosen, [old[key] for key in chosen])
+            # and of those that did, neither an old value nor a deleted one comes back once its page is written again
+            wrong = Spots(spots.starts, spots.sizes, [number ^ 1 for number in spots.sums])
+            present = [key for key in keys if key in found]
+            assert snapshot.get_at(keys, wrong) == (present, [found[key] for key in present])
+
+
+def test_spots_that_lead_nowhere(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys = [key_of(number) for number in (5, 6, 7, 999)]
+        wanted = snapshot.get_many(keys)
+        for start, size in ((0, 0), (1 << 60, 100), ((1 << 64) - 1, (1 << 32) - 1), (4096, 96), (4097, 1 << 31)):
+            assert snapshot.get_at(keys, Spots([start] * 4, [size] * 4, [0] * 4)) == (keys[:3], list(wanted.values()))
+
+
+def test_a_damaged_record_is_an_error_there_too(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys, spots = _keys(snapshot), _located(snapshot)
+    raw = bytearray(path.read_bytes())
+    raw[spots.starts[7] + 50] ^= 1
+    path.write_bytes(raw)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        with pytest.raises(DamageError) as caught:
+            snapshot.get_at(keys, spots)
+        assert caught.value.facts["sow_key"] == int.from_bytes(keys[7], "big")
+
+
+def test_a_store_in_the_place_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map is of the file that the snapshot reads, before and after the path shows another one."""
+    path = new_store(tmp_path / "t.sow", 300)
+    other = new_store(tmp_path / "other.sow", 300, size=200)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys, spots = _keys(snapshot), _located(snapshot)
+        wanted = snapshot.get_many(keys)
+        shutil.move(other, path)
+        missed = _misses(snapshot, monkeypatch)
+        assert snapshot.get_at(keys, spots) == (keys, [wanted[key] for key in keys])
+        assert missed == [300], "the path shows another file than the one that is open"
+        assert snapshot.located(b"".join(keys)) is None
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        wanted = snapshot.get_many(keys)
+        assert snapshot.get_at(keys, spots) == (keys, [wanted[key] for key in keys])
+
+
+def test_another_state_than_the_one_asked_for(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 50)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys = b"".join(_keys(snapshot))
+        data = mapped.map_of(path, path.stat().st_ino)
+        assert data is not None
+        txnid = snapshot._txn.id()
+        assert len(locate(data, txnid, b"records", keys)[0]) == 50
+        for number, name, asked in (
+            (txnid + 5, b"records", keys),
+            (txnid, b"nothing", keys),
+            (txnid, b"records", keys[8:]),
+            (txnid, b"records", keys[::-1]),
+            (txnid, b"history", keys),
+        ):
+            with pytest.raises(Astray):
+                locate(data, number, name, asked)
+
+
+def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path) -> None:
+    """Finding the spots must neither fail in another way nor be believed: what they lead to is verified."""
+    path = new_store(tmp_path / "t.sow", 400)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys, txnid = _keys(snapshot), snapshot._txn.id()
+        wanted = snapshot.get_many(keys)
+    raw = path.read_bytes()
+    for at in range(0, len(raw), 131):
+        damaged = bytearray(raw)
+        damaged[at] ^= 0xFF
+        try:
+            found = locate(damaged, txnid, b"records", b"".join(keys))  # type: ignore[arg-type]
+        except Astray:
+            continue
+        spots = Spots(*(part.tolist() for part in found))
+        values, wrong = mapped.values_at(raw, keys, spots)  # type: ignore[arg-type]
+        assert all(values[place] == wanted[key] for place, key in enumerate(keys) if place not in wrong)
+
+
+def test_few_maps_are_kept(tmp_path: Path) -> None:
+    for number in range(mapped.KEPT + 3):
+        path = new_store(tmp_path / f"{number}.sow", 3)
+        assert mapped.map_of(path, path.stat().st_ino) is not None
+    assert len(mapped._kept) == mapped.KEPT
+    assert mapped.map_of(path, path.stat().st_ino + 1) is None
+    path.unlink()
+    assert mapped.map_of(path, 1) is None
