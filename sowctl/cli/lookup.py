@@ -7,7 +7,6 @@ A key is tried as a SOW key (or the publisher's own key) first and then as the t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sowctl.engine.get import get
@@ -62,7 +61,7 @@ def records(
     except UsageError:
         return batch, rest
     found |= _by_key(rest, by_fields, missing)
-    return replace(batch, records=[found[key] for key in keys if key in found]), missing
+    return batch.holding([found[key] for key in keys if key in found]), missing
 
 
 def _by_key(keys: Sequence[str], batch: RecordBatch, missing: list[str]) -> dict[str, StoredRecord]:

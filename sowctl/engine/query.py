@@ -304,9 +304,8 @@ class _Run:
 
     def _selected(self, batch: RecordBatch) -> RecordBatch:
         assert self._select is not None
-        select = self._instance.type_of(batch.message_type).select
-        records = [StoredRecord(r.key, r.value, select(r.payload, self._select)) for r in batch.records]
-        return RecordBatch(batch.topic, batch.message_type, batch.view, records, batch.members_view)
+        select, wanted = self._instance.type_of(batch.message_type).select, self._select
+        return batch.selected(lambda payload: select(payload, wanted))
 
 
 def query(instance: Instance, targets: Sequence[Target], options: QueryOptions = DEFAULTS) -> QueryResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sowctl.plain import dataclass
 from sowctl.store.codec import (
     CORRELATION,
     CRC_SIZE,
@@ -93,22 +92,66 @@ class StoredRecord:
         return None if raw is None else raw.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Some records of one topic, in the order of the result. ``view`` makes one line of JSON of a payload;
-    ``members_view`` an object with what columns show, where that is another one (``sowctl.output.columns``)."""
+    """Some records of one topic, in the order of the result: ``keys``, stored ``values`` and ``payloads`` in parallel.
 
-    topic: str
-    message_type: str
-    view: Callable[[bytes], bytes]
-    records: Sequence[StoredRecord]
-    members_view: Callable[[bytes], bytes] | None = None
+    ``view`` makes one line of JSON of a payload; ``members_view`` an object with what columns show, where that is
+    another one (``sowctl.output.columns``). Whoever needs payloads alone asks for no records.
+    """
+
+    __slots__ = ("_kind", "_records", "keys", "payloads", "topic", "values")
+
+    def __init__(
+        self,
+        topic: str,
+        kind: MessageType,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        payloads: Sequence[bytes],
+    ) -> None:
+        self.topic = topic
+        self.keys = keys
+        self.values = values
+        self.payloads = payloads
+        self._kind = kind
+        self._records: Sequence[StoredRecord] | None = None
+
+    @property
+    def message_type(self) -> str:
+        """The name of the message type."""
+        return self._kind.name
+
+    @property
+    def view(self) -> Callable[[bytes], bytes]:
+        """See the class."""
+        return self._kind.view
+
+    @property
+    def members_view(self) -> Callable[[bytes], bytes] | None:
+        """See the class."""
+        found: Callable[[bytes], bytes] | None = getattr(self._kind, "members_view", None)
+        return found
+
+    @property
+    def records(self) -> Sequence[StoredRecord]:
+        """The records as objects."""
+        if self._records is None:
+            self._records = list(map(StoredRecord, self.keys, self.values, self.payloads))
+        return self._records
+
+    def holding(self, records: Sequence[StoredRecord]) -> RecordBatch:
+        """A batch of the same topic with other records."""
+        keys, values = [record.key for record in records], [record.value for record in records]
+        return RecordBatch(self.topic, self._kind, keys, values, [record.payload for record in records])
+
+    def selected(self, select: Callable[[bytes], bytes]) -> RecordBatch:
+        """The same records with what ``select`` makes of their payloads."""
+        return RecordBatch(self.topic, self._kind, self.keys, self.values, list(map(select, self.payloads)))
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self.keys)
 
 
 def batch_of(topic: str, kind: MessageType, keys: Sequence[bytes], values: Sequence[bytes]) -> RecordBatch:
     """A batch of stored records as they are."""
-    records = list(map(StoredRecord, keys, values, payloads(values)))
-    return RecordBatch(topic, kind.name, kind.view, records, getattr(kind, "members_view", None))
+    return RecordBatch(topic, kind, keys, values, payloads(values))

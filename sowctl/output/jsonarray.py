@@ -23,11 +23,12 @@ class JsonRenderer:
         """Write the array; ``[]`` where there is no record."""
         count = 0
         for batch in batches:
-            if not batch.records:
+            values = json_values(batch, meta=self.meta)
+            if not values:
                 continue
-            text = (b",\n" if count else b"[\n") + b",\n".join(json_values(batch, meta=self.meta))
+            text = (b",\n" if count else b"[\n") + b",\n".join(values)
             out.write(display_json(text) if self.terminal else text)
-            count += len(batch.records)
+            count += len(values)
         out.write(b"\n]\n" if count else b"[]\n")
         out.flush()
         return Rendered(count)

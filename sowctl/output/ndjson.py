@@ -7,13 +7,13 @@ or ``data_base64`` (the payload's bytes): ``publish --framing envelope`` reads i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import BinaryIO
 
 from sowctl.output.display import display_json
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch, Record, metadata
+from sowctl.output.records import Batch, Record, metadata, payloads_of
 
 
 class NdjsonRenderer:
@@ -27,25 +27,27 @@ class NdjsonRenderer:
         """Write one line per record."""
         count = 0
         for batch in batches:
-            if not batch.records:
+            values = json_values(batch, meta=self.meta)
+            if not values:
                 continue
-            count += len(batch.records)
-            text = b"\n".join(json_values(batch, meta=self.meta)) + b"\n"
+            count += len(values)
+            text = b"\n".join(values) + b"\n"
             out.write(display_json(text) if self.terminal else text)
             out.flush()
         return Rendered(count)
 
 
-def json_values(batch: Batch, *, meta: bool) -> list[bytes]:
+def json_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
     """The JSON text of every record of ``batch``, each in one line."""
     if meta:
         return [envelope(batch, record) for record in batch.records]
-    if batch.message_type == "json":
-        return [
-            payload if b"\n" not in payload and b"\r" not in payload else batch.view(payload)
-            for payload in (record.payload for record in batch.records)
-        ]
-    return [batch.view(record.payload) for record in batch.records]
+    payloads = payloads_of(batch)
+    if batch.message_type != "json":
+        return list(map(batch.view, payloads))
+    whole = b"".join(payloads)
+    if b"\n" not in whole and b"\r" not in whole:
+        return payloads
+    return [one if b"\n" not in one and b"\r" not in one else batch.view(one) for one in payloads]
 
 
 def envelope(batch: Batch, record: Record) -> bytes:

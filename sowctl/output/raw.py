@@ -5,14 +5,14 @@ On a terminal, and only there, control characters are shown as escapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import BinaryIO
 
 from sowctl.output.display import display_lines
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch
+from sowctl.output.records import Batch, payloads_of
 
 _LENGTH = Struct(">I")
 
@@ -29,7 +29,7 @@ class RawRenderer:
         """Write the bytes of every record."""
         count = 0
         for batch in batches:
-            payloads = [record.payload for record in batch.records]
+            payloads = payloads_of(batch)
             if not payloads:
                 continue
             count += len(payloads)
@@ -39,7 +39,7 @@ class RawRenderer:
             out.write(b"\n")
         return Rendered(count)
 
-    def _bytes(self, payloads: list[bytes]) -> bytes:
+    def _bytes(self, payloads: Sequence[bytes]) -> bytes:
         if self.terminal:
             end = display_lines(self.delimiter)
             return "".join(display_lines(payload) + end for payload in payloads).encode()

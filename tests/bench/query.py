@@ -158,7 +158,7 @@ def _calls(instance: Instance, query: Query, paths: dict[str, Path], rounds: int
         result = topic.query(**query.ours, **more)
         if query is COUNT:
             return [b"%d" % result.count()]
-        return [record.payload for batch in result for record in batch.records]
+        return [payload for batch in result for payload in batch.payloads]
 
     ours: Callable[[], list[bytes]] = scan
     if query is COUNT:
