@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import threading
 import time
@@ -202,6 +201,8 @@ class WriterLock:
             self.release()
 
     def _sign(self) -> None:
+        import json  # here, because readers, who never sign, start without it
+
         line = json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "command": self.command}) + "\n"
         try:
             os.ftruncate(self._lock.fd, 0)
@@ -231,6 +232,8 @@ class WriterLock:
 
 def holder(writer_file: Path) -> tuple[str, dict[str, Any]]:
     """Who holds a writer lock: words for a message (perhaps none) and plain values."""
+    import json
+
     try:
         facts = dict(json.loads(writer_file.read_bytes() or b"{}"))
         since = format_time(writer_file.stat().st_mtime_ns // 1000)

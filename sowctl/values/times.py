@@ -1,12 +1,14 @@
-"""Instants: texts to microseconds since 1970 UTC and back, and the clock that everything takes as an argument."""
+"""Instants: texts to microseconds since 1970 UTC and back, and the clock that everything takes as an argument.
+
+Every command imports this module, few read a time: ``datetime``, which takes 1 ms, is imported where it is needed.
+"""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sowctl.errors import UsageError
 from sowctl.patterns import pattern
@@ -16,7 +18,12 @@ Micros: TypeAlias = int
 
 Clock: TypeAlias = Callable[[], Micros]
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+if TYPE_CHECKING:
+    from datetime import datetime, timezone
+
+    EPOCH: datetime
+    """Instant 0."""
+
 SECOND = 1_000_000
 _UNITS = {"ns": 0.001, "us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
 _UNITS["w"] = 7 * _UNITS["d"]
@@ -28,6 +35,15 @@ LATEST: Micros = 253402300799_999999
 """The last microsecond of year 9999: later stamps cannot be written as text."""
 _EARLIEST: Micros = -62135596800_000000
 """The first microsecond of year 1."""
+
+
+def __getattr__(name: str) -> datetime:
+    """``EPOCH``, when somebody imports it: those who calculate with days do."""
+    if name != "EPOCH":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from datetime import UTC, datetime
+
+    return datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def system_clock() -> Micros:
@@ -42,7 +58,11 @@ def fixed_clock(at: Micros) -> Clock:
 
 def format_time(at: Micros) -> str:
     """ISO-8601 with microseconds and Z, as all output uses: ``2026-01-02T03:04:05.678901Z``."""
-    return (EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds")[:26] + "Z"
+    if not _EARLIEST <= at <= LATEST:
+        raise OverflowError(f"{at} microseconds since 1970 are no time of the years 1 to 9999")
+    seconds, micros = divmod(at, SECOND)
+    year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
 
 
 def format_milliseconds(at: int) -> str:
@@ -68,7 +88,7 @@ def parse_time(text: str, now: Clock) -> Micros:
     if match := _STAMP.fullmatch(word):
         return _epoch_stamp(match[1], match[2])
     if match := _BASIC.fullmatch(word):
-        return _instant(text, list(match.groups()[:6]), match[7] or "", UTC)
+        return _instant(text, list(match.groups()[:6]), match[7] or "", _zone(None))
     if match := _ISO.fullmatch(word):
         if match[4] is not None and match[8] is None:
             raise UsageError(
@@ -92,6 +112,8 @@ def _epoch_stamp(number: str, unit: str) -> Micros:
 
 
 def _zone(text: str | None) -> timezone:
+    from datetime import UTC, timedelta, timezone
+
     if text is None or text in "Zz":
         return UTC
     minutes = int(text[1:3]) * 60 + int(text[-2:])
@@ -99,9 +121,11 @@ def _zone(text: str | None) -> timezone:
 
 
 def _instant(text: str, parts: list[str], fraction: str, zone: timezone) -> Micros:
+    from datetime import UTC, datetime, timedelta
+
     year, month, day, hour, minute, second = map(int, parts)
     try:
         whole = datetime(year, month, day, hour, minute, second, tzinfo=zone)
     except ValueError as error:
         raise UsageError("SOW-VAL-010", f"{text!r} is not an instant: {error}") from None
-    return (whole - EPOCH) // timedelta(microseconds=1) + int(fraction.ljust(6, "0") or 0)
+    return (whole - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) + int(fraction.ljust(6, "0") or 0)

@@ -24,6 +24,8 @@ HEAVY = {
     "msgpack",
     "lmdb",
 }
+SLOW = {"json"}
+"""Modules of the standard library that take a millisecond or more, for what a short command can do without."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -41,6 +43,14 @@ def imported(*argv: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The configuration of a small instance with data."""
+    directory = tmp_path_factory.mktemp("startup") / "demo"
+    subprocess.run([sys.executable, "-m", "sowctl", "demo", directory], cwd=ROOT, capture_output=True, check=True)
+    return str(directory / "sowctl.xml")
+
+
 @pytest.mark.parametrize("argv", [["--version"], ["--help"], ["completion", "bash"]])
 def test_light_commands_import_nothing_heavy(argv: list[str]) -> None:
     names = imported(*argv)
@@ -56,6 +66,22 @@ def test_no_command_is_imported_for_help_or_version(argv: list[str]) -> None:
 def test_a_command_imports_only_itself() -> None:
     names = [name for name in imported("completion", "--nope") if name.startswith("sowctl.cli.commands.")]
     assert names == ["sowctl.cli.commands.completion"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "spared"),
+    [
+        (["query", "orders", "--count", "/price > 90"], ["sowctl.output", "sowctl.cli.emit", "sowctl.cli.reporting"]),
+        (["query", "orders", "/price > 90"], []),
+        (["get", "orders", "1"], ["msgspec"]),
+    ],
+    ids=["count", "query", "get"],
+)
+def test_reading_records_imports_what_it_needs(config: str, argv: list[str], spared: list[str]) -> None:
+    names = imported("--config", config, *argv)
+    assert "sowctl.store.env" in names
+    needed = {"lmdb", "msgpack", "msgspec"}
+    assert names & ((HEAVY - needed) | SLOW | set(spared)) == set()
 
 
 def test_start_up_budget(deep: bool) -> None:

@@ -84,11 +84,8 @@ def run(
     """
     from contextlib import closing
 
-    from sowctl.cli.emit import Choice, Sink
-    from sowctl.cli.reporting import show_statistics
     from sowctl.cli.when import moment, size
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.optiontext import with_option_text
     from sowctl.engine.query import query
     from sowctl.engine.targets import resolve
     from sowctl.plain import replace
@@ -117,6 +114,8 @@ def run(
     if no_index:
         asked = replace(asked, index_from=None)
     if options is not None:
+        from sowctl.engine.optiontext import with_option_text
+
         asked = with_option_text(asked, options)
     if explain:
         from sowctl.cli.planning import show_plans
@@ -125,18 +124,25 @@ def run(
             targets = resolve(instance, target, message_type, literal=literal_topic)
             asked = replace(asked, at=when.of(instance))
             return show_plans(invocation, instance, targets, asked, analyze=analyze, format=format)
-    sink = Sink(invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force))
+    sink = None
+    printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force)
+    if not count or any(option not in (None, False) for option in printing):
+        from sowctl.cli.emit import Choice, Sink
+
+        sink = Sink(invocation, Choice(*printing))
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         targets = resolve(instance, target, message_type, literal=literal_topic)
         if when.entry is not None:
             asked = replace(asked, at=when.of(instance))
         with closing(query(instance, targets, asked)) as result:
-            if count:
+            if count or sink is None:
                 total = result.count()
                 invocation.streams.stdout.write(b"%d\n" % total)
             else:
                 sink.write(result)
                 total = sum(numbers.returned for numbers in result.statistics)
     if statistics:
+        from sowctl.cli.reporting import show_statistics
+
         show_statistics(invocation, result.statistics)
     return 1 if exit_status and not total else 0
