@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
+from struct import pack, unpack
 from typing import TYPE_CHECKING, Any
 
 from sowctl.memo.column import Column
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources import CurrentSource
     from sowctl.memo.format import MemoFile
-    from sowctl.store.mapped import Spots
+    from sowctl.store.spots import Spots
 
 _SHARE = 16
 """Where more than one record in so many has changed, indexes are built anew."""
 _LEAST_CHANGED = 4096
 _READ = 1000
 _FEW = 256
-"""Below so many records, looking them up by their keys is as cheap as mapping the file once more."""
+"""Below so many records, what is faster for many is not worth it."""
 
 
 class Memos:
@@ -47,16 +48,19 @@ class Memos:
         self.changed = changed
         self.records = len(keys) // KEY_SIZE
 
-    def keys(self, places: Iterable[int]) -> list[bytes]:
+    def keys(self, places: Sequence[int]) -> list[bytes]:
         """The keys at some places."""
-        keys = self._keys
-        return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
+        if len(places) < _FEW:
+            keys = self._keys
+            return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
+        words = itemgetter(*places)(self._keys.cast("Q"))
+        return list(unpack(f"{KEY_SIZE}s" * len(words), pack(f"={len(words)}Q", *words)))
 
     def spots(self, places: Sequence[int]) -> Spots | None:
         """Where the records at some places, two or more, lie in the store's file; None where that is not known."""
         if self._spots is None or len(places) < _FEW:
             return None
-        from sowctl.store.mapped import Spots
+        from sowctl.store.spots import Spots
 
         return Spots(*map(itemgetter(*places), self._spots))
 

@@ -26,7 +26,7 @@ from sowctl.store.read import Run, Snapshot
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.store.mapped import Spots
+    from sowctl.store.spots import Spots
 
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys and stored values, in parallel."""

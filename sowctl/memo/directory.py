@@ -44,13 +44,13 @@ class MemoDirectory:
     def spots(self, digest: int) -> tuple[memoryview, memoryview, memoryview] | None:
         """Where each record lies: first bytes (u64), sizes and sums (u32); None where there is no file of use.
 
-        Entries are not verified: what they lead to is.
+        Sizes are verified, so that nobody reads more than there is to read; the rest is not: what it leads to is.
         """
         try:
             file = open_memo(self._named(_SPOTS))
             if file.head.kind is not Kind.SPOTS or file.head.digest != digest:
                 return None
-            found = file.unchecked(1).cast("Q"), file.unchecked(2).cast("I"), file.unchecked(3).cast("I")
+            found = file.unchecked(1).cast("Q"), file.section(2).cast("I"), file.unchecked(3).cast("I")
             return found if {len(part) for part in found} == {file.head.records} else None
         except (OSError, BadMemo, TypeError):
             return None

