@@ -125,20 +125,22 @@ class Matcher:
 
                 self._words = Words(needed_words(self.filter.node))
 
-    def places(self, keys: Sequence[bytes], values: Sequence[bytes], run: bytes | None = None) -> Sequence[int]:
-        """Indexes of the records for which the filter is true; ``run`` are bytes in which all values stand.
-
-        Raises InputError ``SOW-QRY-004`` for a stored payload that cannot be read, LimitError for a runaway pattern.
-        """
-        if self.filter is None:
-            return range(len(values))
-        if self._words is None or not self._words.pays:
-            return self._matches(keys, values)
-        places = self._words.holding(values, run)
-        if not places:
-            return places
-        found = self._matches([keys[place] for place in places], [values[place] for place in places])
+    def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
+        """Indexes of the records for which the filter is true. Raises as :meth:`decided`."""
+        places = self.possible(values, None)
+        if len(places) == len(values):
+            return self.decided(keys, values)
+        found = self.decided([keys[place] for place in places], [values[place] for place in places])
         return [places[place] for place in found]
+
+    def possible(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
+        """Indexes of the records for which it may be true, as far as that shows without decoding them.
+
+        ``run``: bytes in which all values stand, if there are such.
+        """
+        if self._words is None or not self._words.pays:
+            return range(len(values))
+        return self._words.holding(values, run)
 
     def conditions(self) -> tuple[str, ...]:
         """The conditions that a record must satisfy."""
@@ -151,8 +153,13 @@ class Matcher:
         """Whether there is a filter at all."""
         return self.filter is not None
 
-    def _matches(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
-        assert self.filter is not None
+    def decided(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
+        """Indexes of the records for which the filter is true, by decoding all of them.
+
+        Raises InputError ``SOW-QRY-004`` for a stored payload that cannot be read, LimitError for a runaway pattern.
+        """
+        if self.filter is None or not values:
+            return range(len(values))
         assert self.environment is not None
         rows = self.rows(keys, values)
         headers = headers_of(keys, values, self.topic) if self.filter.uses_header else None

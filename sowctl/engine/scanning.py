@@ -24,6 +24,7 @@ from sowctl.engine.reading import open_source
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.sources import CurrentSource, Pairs, Source, alone
 from sowctl.engine.targets import Target
+from sowctl.errors import SowError
 
 if TYPE_CHECKING:
     from sowctl.engine.access import Found
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from sowctl.store.read import Run
     from sowctl.values.fields import Slot
 
-READ = 400
+READ = 200
 """Records read at a time: what is made of so many stays small enough to use the same memory again and again."""
+DECODED = 400
+"""Records decoded at a time, where only some of those read may match."""
 LARGE = 150_000
 """Records from which on a second process gains more than it costs."""
 MOST_JOBS = 64
@@ -75,23 +78,23 @@ class Scan:
 
         Raises what reading and :meth:`Matcher.places` raise.
         """
-        source, size = self.source, min(size, READ)
+        source, read, decoded = self.source, min(size, READ), min(size, DECODED)
         if self.found is not None and isinstance(source, CurrentSource):
             counts.examined += source.visible_records()
-            for keys, values in self.found.matching(size):
+            for keys, values in self.found.matching(decoded):
                 counts.matched += len(keys)
                 yield keys, values
             return
         if not self._others or not isinstance(source, CurrentSource):
-            runs = source.runs(size) if isinstance(source, CurrentSource) else alone(source.batches(size))
-            yield from filtered(runs, matcher, counts)
+            runs = source.runs(read) if isinstance(source, CurrentSource) else alone(source.batches(read))
+            yield from filtered(runs, matcher, counts, decoded)
             return
-        yield from filtered(source.runs(size, stop=self._others[0].start), matcher, counts)
+        yield from filtered(source.runs(read, stop=self._others[0].start), matcher, counts, decoded)
         for other in self._others:
             if other.succeeded(source):
                 yield from other.results(source, counts)
             else:
-                yield from filtered(source.runs(size, other.start, other.stop), matcher, counts)
+                yield from filtered(source.runs(read, other.start, other.stop), matcher, counts, decoded)
         if source.scanned != source.meta.records:
             # Each part looked right by itself; the scan of the whole says what is wrong.
             for _ in source.snapshot.scan():
@@ -161,16 +164,37 @@ def way_of(
     return find(instance, source, matcher, order, fields, least=index_from)
 
 
-def filtered(runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
-    """Those records of ``runs`` that match; batches without any are left out."""
-    for keys, values, run in runs:
-        places = matcher.places(keys, values, run)
-        counts.examined += len(keys)
-        counts.matched += len(places)
-        if len(places) == len(keys):
-            yield keys, values
-        elif len(places):
-            yield [keys[place] for place in places], [values[place] for place in places]
+def filtered(runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = DECODED) -> Iterator[Pairs]:
+    """Those records of ``runs`` that match, in batches that are not empty.
+
+    What cannot match is left out as it is read; the rest is decoded ``size`` at a time, or as they are read.
+    """
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    try:
+        for some, others, run in runs:
+            counts.examined += len(some)
+            places = matcher.possible(others, run)
+            if len(places) < len(some):
+                some, others = [some[place] for place in places], [others[place] for place in places]
+            if keys and len(keys) + len(some) > size:
+                yield from _matching(keys, values, matcher, counts)
+                keys, values = [], []
+            keys, values = (keys + some, values + others) if keys else (some, others)
+    except SowError:
+        # What was read before it is sound and comes first.
+        yield from _matching(keys, values, matcher, counts)
+        raise
+    yield from _matching(keys, values, matcher, counts)
+
+
+def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
+    places = matcher.decided(keys, values)
+    counts.matched += len(places)
+    if len(places) == len(keys) > 0:
+        yield keys, values
+    elif len(places):
+        yield [keys[place] for place in places], [values[place] for place in places]
 
 
 def _jobs(source: Source, matcher: Matcher, wanted: int | None) -> int:
@@ -214,7 +238,7 @@ class Second:
         with suppress(OSError):
             self._child = os.fork()
             if self._child == 0:
-                self._work(instance, target, matcher, min(size, READ))
+                self._work(instance, target, matcher, size)
 
     def _work(self, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
         """What the second process does; it never returns."""
@@ -226,7 +250,8 @@ class Second:
                 assert isinstance(source, CurrentSource)
                 marshal.dump(_state(source), self._results)
                 counts = QueryStatistics(source.topic, source.message_type)
-                for pairs in filtered(source.runs(size, self.start, self.stop), matcher, counts):
+                runs = source.runs(min(size, READ), self.start, self.stop)
+                for pairs in filtered(runs, matcher, counts, min(size, DECODED)):
                     marshal.dump(pairs, self._results)
                 marshal.dump((counts.examined, counts.matched, source.scanned), self._results)
             self._results.flush()

@@ -41,8 +41,6 @@ def _is_plain(value: object) -> bool:
 
 _COMMON = 0.75
 """Looking for words does not pay where more of the records than this share have them."""
-_escape = re.compile(rb"\\[u/]").search
-"""Finds the escapes that can stand for a character of a plain text."""
 
 
 class Words:
@@ -53,6 +51,9 @@ class Words:
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self._words = [b'"%b"' % text for text in texts]
+        self._escapes = (b"u00" if all(map(bytes.isascii, texts)) else b"u", b"/")
+        """What follows a backslash where that spells one of their characters."""
+        self._escape = re.compile(b"".join((rb"\\(?:", b"|".join(self._escapes), b")"))).search
         self._scarce = False
         self.pays = bool(texts)
 
@@ -63,7 +64,7 @@ class Words:
         """
         if run is None:
             run = b"".join(values)
-        escaped = _is_escaped(run)
+        escaped = self._is_escaped(run)
         # rfind is about twice as fast as find and "in".
         if self._scarce and not escaped and any(run.rfind(word) < 0 for word in self._words):
             return ()
@@ -72,19 +73,19 @@ class Words:
             held = values if len(places) == len(values) else [values[place] for place in places]
             found = zip(places, map(bytes.rfind, held, repeat(word)), strict=True)
             if escaped:
-                places = [place for place, at in found if at >= 0 or _escape(values[place])]
+                places = [place for place, at in found if at >= 0 or self._escape(values[place])]
             else:
                 places = [place for place, at in found if at >= 0]
         self._scarce = not places
         self.pays = len(places) <= _COMMON * len(values)
         return places
 
-
-def _is_escaped(run: bytes) -> bool:
-    """Whether :data:`_escape` finds something; faster where backslashes are rare."""
-    at = run.find(b"\\")
-    while at >= 0:
-        if run[at + 1 : at + 2] in (b"u", b"/"):
-            return True
-        at = run.find(b"\\", at + 1)
-    return False
+    def _is_escaped(self, run: bytes) -> bool:
+        """Whether ``_escape`` finds something; faster where backslashes are rare."""
+        escapes = self._escapes
+        at = run.find(b"\\")
+        while at >= 0:
+            if run.startswith(escapes, at + 1):
+                return True
+            at = run.find(b"\\", at + 1)
+        return False

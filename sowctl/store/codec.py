@@ -151,8 +151,10 @@ def sound_run(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes | None:
     bits in several values cannot cancel out: the polynomial is irreducible. None says nothing: a value may be damaged,
     or they are too large to be copied; :func:`verify` tells.
     """
-    sizes = list(map(len, values))
-    if sum(sizes) > JOINED_BYTES or min(sizes, default=0) < OVERHEAD:
+    sizes = set(map(len, values))
+    if min(sizes, default=0) < OVERHEAD:
+        return None
+    if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
         return None
     parts = [_RESTART] * (3 * len(values))
     parts[0::3], parts[1::3] = keys, values
