@@ -1,8 +1,9 @@
 """Named tuples whose definition costs a start next to nothing: ``NamedTuple`` is used as :class:`typing.NamedTuple`.
 
 The standard library writes and compiles the constructor of such a class as the class is defined, and looks at each
-annotation: 60 to 160 us, and a short command defines dozens. Here a constructor is compiled when the first value is
-made; from then on making one costs what it costs there. Values, their methods and their pickles are the same.
+annotation: 60 to 160 us, and a short command defines dozens. Here a constructor is compiled when a class turns out to
+have many values; from then on making one costs what it costs there. Values, their methods and their pickles are the
+same.
 
 For classes on the way of ``get``, ``query``, ``publish`` and ``eval``; for others the standard library's serve as well.
 Type checkers see the library's own. Anybody may import this module; ruled by nothing but Python itself.
@@ -15,6 +16,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["NamedTuple"]
+
+FEW = 16
+"""Values of a class that are made without compiling its constructor, which takes as long as making 30 of them so."""
 
 
 class _Values(tuple[Any, ...]):
@@ -64,9 +68,18 @@ class _Maker(type):
 
 
 def _first_new(made: Any) -> Any:
-    """A constructor that compiles the real one, and leaves its place to it."""
+    """A constructor for the first values, which then compiles the real one and leaves its place to it."""
+    left = FEW
 
-    def first(cls: type, *values: Any, **named: Any) -> Any:
+    def first(cls: Any, *values: Any, **named: Any) -> Any:
+        nonlocal left
+        left -= 1
+        given = dict(zip(made._fields, values, strict=False))
+        filled = made._field_defaults | given | named
+        understood = len(values) <= len(made._fields) and named.keys().isdisjoint(given)
+        if left >= 0 and understood and filled.keys() == set(made._fields):
+            return tuple.__new__(cls, map(filled.__getitem__, made._fields))
+        # the real one, which also words what is wrong with the arguments
         parameters = [f"{name}=_defaults[{name!r}]" if name in made._field_defaults else name for name in made._fields]
         known = {"_defaults": made._field_defaults, "_tuple": tuple.__new__}
         body = f"return _tuple(cls, ({''.join(name + ', ' for name in made._fields)}))"

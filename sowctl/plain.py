@@ -2,7 +2,7 @@
 
 The standard library's ``dataclass`` writes and compiles the methods of a class as the class is defined, 0.3 to 0.5 ms
 each, and a command of some milliseconds defines dozens of classes of which it fills a few. Here comparison and
-representation are ordinary functions, and a constructor is compiled when the first value of its class is made: from
+representation are ordinary functions, and a constructor is compiled when a class turns out to have many values: from
 then on making one costs what it costs there. The library is not even imported (1 ms, and with it ``inspect``, 3 ms);
 it is where somebody asks it for ``fields`` or ``asdict`` of a value, and answers as for classes of its own.
 
@@ -21,6 +21,8 @@ __all__ = ["dataclass", "field", "replace"]
 
 _Class = TypeVar("_Class", bound=type)
 _ABSENT: Any = object()
+FEW = 16
+"""Values of a class that are made without compiling its constructor, which takes as long as making 30 of them so."""
 
 
 class _Field:
@@ -116,15 +118,41 @@ def _with_defaults(cls: type, mine: Mapping[str, _Field]) -> type:
 
 
 def _first_init(cls: Any, frozen: bool) -> Callable[..., None]:
-    """A constructor that compiles the real one, and leaves its place to it."""
+    """A constructor for the first values, which then compiles the real one and leaves its place to it."""
+    left = FEW
 
-    def first(self: object, *values: object, **named: object) -> None:
+    def first(self: Any, *values: object, **named: object) -> None:
+        nonlocal left
+        left -= 1
+        filled = _filled(_fields(cls), values, named) if left >= 0 else None
+        if filled is not None:
+            for name, value in filled.items():
+                object.__setattr__(self, name, value)
+            if hasattr(cls, "__post_init__"):
+                self.__post_init__()
+            return
         init = _init(cls, frozen)
         if cls.__init__ is first:
             cls.__init__ = init
         init(self, *values, **named)
 
     return first
+
+
+def _filled(
+    fields: Mapping[str, _Field], values: tuple[object, ...], named: Mapping[str, object]
+) -> dict[str, object] | None:
+    """The value of each field; None for arguments that the real constructor refuses, in its own words."""
+    filled = dict(zip(fields, values, strict=False))
+    if len(values) > len(fields) or not named.keys().isdisjoint(filled):
+        return None
+    filled |= named
+    for name, one in fields.items():
+        if name not in filled and one.default_factory is not _ABSENT:
+            filled[name] = one.default_factory()
+        elif name not in filled and one.default is not _ABSENT:
+            filled[name] = one.default
+    return filled if filled.keys() == fields.keys() else None
 
 
 def _init(cls: Any, frozen: bool) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sowctl.named import NamedTuple
+from sowctl.named import FEW, NamedTuple
 
 
 class Ours(NamedTuple):
@@ -54,7 +54,7 @@ GIVEN = [
 
 @pytest.mark.parametrize(("values", "named"), GIVEN)
 def test_values_are_those_of_the_library(values: tuple[Any, ...], named: dict[str, Any]) -> None:
-    for _ in range(2):  # the constructor of the first value is another one
+    for _ in range(2 * FEW):  # the constructor of the first values is another one
         ours, theirs = Ours(*values, **named), Theirs(*values, **named)
         assert ours == theirs == tuple(ours)
         assert hash(ours) == hash(theirs)

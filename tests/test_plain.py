@@ -109,6 +109,23 @@ def test_values_are_made_shown_and_compared_as_dataclasses_are(one: dict[str, An
         assert same.place == ours.place
 
 
+def test_the_first_values_and_all_others_are_alike() -> None:
+    @plain.dataclass(frozen=True, slots=True)
+    class Fresh(Ours):
+        more: int = 7
+
+        def __post_init__(self) -> None:
+            made.append(self.more)
+
+    made: list[int] = []
+    first = Fresh.__init__
+    for number in range(3 * plain.FEW):
+        assert (Fresh.__init__ is first) == (number <= plain.FEW)
+        value = Fresh("a", parts=[number], more=number)
+        assert (value.name, value.size, value.parts, value.place, value.more) == ("a", 3, [number], "", number)
+    assert made == list(range(3 * plain.FEW))
+
+
 @given(st.sampled_from("ab"), st.sampled_from("ab"))
 def test_equal_values_have_one_hash(one: str, other: str) -> None:
     first, second = KeyOf(one, "x"), KeyOf(other, "y")
