@@ -15,7 +15,8 @@ from sowctl.plain import dataclass
 from sowctl.store.codec import expiration_of, history_key_of, stamps
 
 if TYPE_CHECKING:
-    from sowctl.store.env import Store, WriteTxn
+    from sowctl.store.env import Store
+    from sowctl.store.write import WriteTxn
 
 
 PART = 2000

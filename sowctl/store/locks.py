@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import threading
 import time
+from _thread import RLock  # threading's own; that module takes 0.5 ms of a start
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,7 +165,7 @@ class WriterLock:
         self.command = command
         self.depth = 0
         self._lock = FileLock(files.writer, seam)
-        self._threads = threading.RLock()
+        self._threads = RLock()
 
     def acquire(self, wait: float) -> None:
         """Take it within ``wait`` seconds. Raises :class:`LockedError` SOW-STO-030 that names the holder."""

@@ -24,8 +24,8 @@ HEAVY = {
     "msgpack",
     "lmdb",
 }
-SLOW = {"json"}
-"""Modules of the standard library that take a millisecond or more, for what a short command can do without."""
+SLOW = {"json", "sowctl.store.write", "sowctl.store.replace"}
+"""What takes 0.2 ms or more, for no use to a command that only reads."""
 ROOT = Path(__file__).parents[2]
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from sowctl.errors import DamageError
 from sowctl.store import changes, codec
 from sowctl.store.check import check_store
-from sowctl.store.env import Store, WriteTxn
+from sowctl.store.env import Store
 from sowctl.store.replace import build
+from sowctl.store.write import WriteTxn
 from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, tamper, value_of
 
 CHANGES = b"changes"

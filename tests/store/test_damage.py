@@ -17,8 +17,9 @@ import pytest
 from sowctl.errors import SowError
 from sowctl.findings import Finding
 from sowctl.store import codec
-from sowctl.store.env import Store, WriteTxn
+from sowctl.store.env import Store
 from sowctl.store.examine import examine
+from sowctl.store.write import WriteTxn
 from tests.support.damage import copy_flipped
 from tests.support.stores import batch, key_of, new_store, value_of
 

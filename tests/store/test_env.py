@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError, MissingError, RefusedError, StorageError, VersionError
 from sowctl.store import codec
-from sowctl.store.env import Store, WriteTxn, create_store
+from sowctl.store.env import Store, create_store
 from sowctl.store.meta import META_KEY, Definition
+from sowctl.store.write import WriteTxn
 from tests.support.stores import (
     DEFINITION,
     START,

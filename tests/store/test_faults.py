@@ -12,8 +12,9 @@ import pytest
 from sowctl.errors import MissingError, StorageError
 from sowctl.seam import Seam
 from sowctl.store.check import check_store
-from sowctl.store.env import Store, WriteTxn, create_store
+from sowctl.store.env import Store, create_store
 from sowctl.store.replace import build
+from sowctl.store.write import WriteTxn
 from tests.support.faults import CountingSeam, FailAt, KillAt
 from tests.support.stores import (
     DEFINITION,
