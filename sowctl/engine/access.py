@@ -86,7 +86,7 @@ class Found:
         from sowctl.engine.sources import merged
 
         changed = self._changed()
-        pairs = self._unchanged(range(self._memos.records) if self._places is None else self._places, size)
+        pairs = self._unchanged(range(self._memos.records) if self._left is None else p.ordered(self._left), size)
         yield from merged(pairs, changed, size) if changed else pairs
 
     def count(self) -> int | None:
@@ -184,7 +184,7 @@ class Found:
         keys, values = self.source.lookup(sorted(self._memos.changed))
         return {keys[place]: values[place] for place in self._matcher.places(keys, values)}
 
-    def _unchanged(self, places: Sequence[int], size: int) -> Iterator[Pairs]:
+    def _unchanged(self, places: p.Places, size: int) -> Iterator[Pairs]:
         changed = self._memos.changed
         for start in range(0, len(places), size):
             part = places[start : start + size]

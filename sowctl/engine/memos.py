@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
-from struct import pack, unpack
+from struct import unpack
 from typing import TYPE_CHECKING, Any
 
+from sowctl.memo import places as p
 from sowctl.memo.column import Column
 from sowctl.memo.directory import MemoDirectory
 from sowctl.store.codec import KEY_SIZE, payloads, stamps
@@ -48,21 +48,21 @@ class Memos:
         self.changed = changed
         self.records = len(keys) // KEY_SIZE
 
-    def keys(self, places: Sequence[int]) -> list[bytes]:
+    def keys(self, places: p.Places) -> list[bytes]:
         """The keys at some places."""
         if len(places) < _FEW:
             keys = self._keys
             return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
-        words = itemgetter(*places)(self._keys.cast("Q"))
-        return list(unpack(f"{KEY_SIZE}s" * len(words), pack(f"={len(words)}Q", *words)))
+        return list(unpack(f"{KEY_SIZE}s" * len(places), p.packed(self._keys.cast("Q"), places)))
 
-    def spots(self, places: Sequence[int]) -> Spots | None:
-        """Where the records at some places, two or more, lie in the store's file; None where that is not known."""
+    def spots(self, places: p.Places) -> Spots | None:
+        """Where the records at some places lie in the store's file; None where that is not known, or they are few."""
         if self._spots is None or len(places) < _FEW:
             return None
         from sowctl.store.spots import Spots
 
-        return Spots(*map(itemgetter(*places), self._spots))
+        starts, sizes, sums = self._spots
+        return Spots(p.picked(starts, places), p.picked(sizes, places), p.packed(sums, places))
 
     def stamps(self) -> list[tuple[int, int]]:
         """Txid and time of every record. Raises BadMemo."""

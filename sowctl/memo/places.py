@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain, compress
 from operator import itemgetter
+from struct import pack
 from typing import Any, TypeAlias
 
 from sowctl.memo.condition import Interval
@@ -95,6 +96,28 @@ def union(parts: Sequence[Places]) -> Places:
         numpy = sys.modules["numpy"]
         return numpy.unique(numpy.concatenate([numpy.asarray(part, numpy.uint32) for part in parts]))
     return sorted(set(chain.from_iterable(parts)))
+
+
+def ordered(places: Places) -> Places:
+    """The places in order."""
+    return sorted(places) if isinstance(places, list) else sys.modules["numpy"].sort(places)
+
+
+def picked(numbers: memoryview, places: Places) -> Sequence[int]:
+    """The numbers at some places, two or more."""
+    if isinstance(places, (list, range)):
+        chosen: tuple[int, ...] = itemgetter(*places)(numbers)
+        return chosen
+    found: list[int] = sys.modules["numpy"].frombuffer(numbers, numbers.format)[places].tolist()
+    return found
+
+
+def packed(numbers: memoryview, places: Places) -> bytes:
+    """The bytes of the numbers at some places, two or more, end to end."""
+    if isinstance(places, (list, range)):
+        return pack(f"={len(places)}{numbers.format}", *itemgetter(*places)(numbers))
+    found: bytes = sys.modules["numpy"].frombuffer(numbers, numbers.format)[places].tobytes()
+    return found
 
 
 def ascending(places: Places) -> list[int]:

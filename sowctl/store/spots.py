@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Sequence
 from operator import add, itemgetter
 from pathlib import Path
-from struct import pack
 from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.seam import Seam
@@ -31,11 +30,11 @@ _SUM = itemgetter(slice(-CRC_SIZE, None))
 
 
 class Spots(NamedTuple):
-    """Where values lie: first byte, size, and the four bytes at their end as a number, in parallel."""
+    """Where values lie: first byte and size of each, in parallel, and the last four bytes of all, end to end."""
 
     starts: Sequence[int]
     sizes: Sequence[int]
-    sums: Sequence[int]
+    sums: bytes
 
 
 class DataFile:
@@ -102,10 +101,9 @@ def values_at(
     values = read(spots.starts, spots.sizes)
     wrong = verify(keys, values)
     sums = list(map(_SUM, values))
-    if b"".join(sums) != pack(f"<{len(spots.sums)}I", *spots.sums):
-        meant = enumerate(zip(sums, spots.sums, strict=True))
-        other = [index for index, (found, wanted) in meant if found != wanted.to_bytes(CRC_SIZE, "little")]
-        wrong = sorted({*wrong, *other})
+    if b"".join(sums) != spots.sums:
+        meant = [spots.sums[at : at + CRC_SIZE] for at in range(0, len(spots.sums), CRC_SIZE)]
+        wrong = sorted({*wrong, *(index for index, one in enumerate(sums) if one != meant[index])})
     return values, wrong
 
 

@@ -29,7 +29,7 @@ def _keys(snapshot: Snapshot) -> list[bytes]:
 def _located(snapshot: Snapshot) -> Spots:
     found = snapshot.located(b"".join(_keys(snapshot)))
     assert found is not None
-    return Spots(*(part.tolist() for part in found))
+    return Spots(found[0].tolist(), found[1].tolist(), found[2].tobytes())
 
 
 def _misses(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -99,11 +99,12 @@ def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
             found = snapshot.get_many(keys)
             # only records that did not change may be asked for by their old spots
             same = [at for at, key in enumerate(keys) if found.get(key) == old[key]]
-            asked = Spots(*([part[at] for at in same] for part in spots))
+            starts, sizes = ([part[at] for at in same] for part in (spots.starts, spots.sizes))
+            asked = Spots(starts, sizes, b"".join(spots.sums[4 * at : 4 * at + 4] for at in same))
             chosen = [keys[at] for at in same]
             assert snapshot.get_at(chosen, asked) == (chosen, [old[key] for key in chosen])
             # and of those that did, neither an old value nor a deleted one comes back once its page is written again
-            wrong = Spots(spots.starts, spots.sizes, [number ^ 1 for number in spots.sums])
+            wrong = Spots(spots.starts, spots.sizes, bytes(byte ^ 1 for byte in spots.sums))
             present = [key for key in keys if key in found]
             assert snapshot.get_at(keys, wrong) == (present, [found[key] for key in present])
 
@@ -114,7 +115,7 @@ def test_spots_that_lead_nowhere(tmp_path: Path) -> None:
         keys = [key_of(number) for number in (5, 6, 7, 999)]
         wanted = snapshot.get_many(keys)
         for start, size in ((0, 0), (1 << 60, 100), ((1 << 64) - 1, 1 << 20), (4096, 96), (4097, 1 << 20)):
-            assert snapshot.get_at(keys, Spots([start] * 4, [size] * 4, [0] * 4)) == (keys[:3], list(wanted.values()))
+            assert snapshot.get_at(keys, Spots([start] * 4, [size] * 4, bytes(16))) == (keys[:3], list(wanted.values()))
 
 
 def test_a_damaged_record_is_an_error_there_too(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path
             found = locate(damaged, txnid, b"records", b"".join(keys))  # type: ignore[arg-type]
         except Astray:
             continue
-        spots = Spots(*(part.tolist() for part in found))
+        spots = Spots(found[0].tolist(), found[1].tolist(), found[2].tobytes())
         try:
             values, wrong = values_at(file.values, keys, spots)
         except OverflowError:
