@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.targets import Target
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
-    from sowctl.messages.base import Extractor, MessageType
-    from sowctl.values.fields import Row
+    from sowctl.messages.base import MessageType
+    from sowctl.values.fields import Refusal, Row
 
 _NUMBER = re.compile(r"\d{1,20}")
 U64 = 1 << 64
@@ -111,7 +111,7 @@ class Matcher:
         self.environment = environment
         self.functions = functions or {}
         self._words: Words | None = None
-        self._extract: Extractor | None = None
+        self._read: Callable[[Sequence[bytes]], tuple[Iterable[Row], list[Refusal]]] | None = None
         if text is not None and text.strip():
             from sowctl.expressions.compile import compile_filter
 
@@ -161,40 +161,43 @@ class Matcher:
         if self.filter is None or not values:
             return range(len(values))
         assert self.environment is not None
-        rows = self.rows(keys, values)
+        rows = self._rows(keys, values)
         headers = headers_of(keys, values, self.topic) if self.filter.uses_header else None
         try:
             return self.filter.matches(rows, self.environment, headers)
         except SowError as error:
-            for place in self._failing(rows, headers, error):
+            for place in self._failing(keys, values, headers, error):
                 number = int.from_bytes(keys[place], "big")
                 error.message = f"record {number}: {error.message}"
                 error.place, error.facts["sow_key"] = self.topic, str(number)
             raise
 
-    def _failing(self, rows: Sequence[Row], headers: Sequence[Header] | None, error: SowError) -> Iterator[int]:
+    def _failing(
+        self, keys: Sequence[bytes], values: Sequence[bytes], headers: Sequence[Header] | None, error: SowError
+    ) -> Iterator[int]:
         """The first row that an error is about; user functions do not know theirs."""
         assert self.filter is not None
         assert self.environment is not None
         if "index" in error.facts:
             yield error.facts["index"]
             return
-        for place, row in enumerate(rows):
+        for place, row in enumerate(self._rows(keys, values)):
             try:
                 self.filter.matches([row], self.environment, headers and headers[place : place + 1])
             except SowError:
                 yield place
                 return
 
-    def rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[Row]:
-        """The filter's slots of every record."""
+    def _rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterable[Row]:
+        """The filter's slots of every record, to be read once."""
         assert self.filter is not None
         if not self.filter.slots:
             return [()] * len(values)
-        if self._extract is None:
+        if self._read is None:
             # Not before it is needed: a filter that indexes answer reads no message.
-            self._extract = self.type.extractor(self.filter.slots)
-        rows, refused = self._extract(payloads(values))
+            extract = self.type.extractor(self.filter.slots)
+            self._read = getattr(extract, "once", extract)
+        rows, refused = self._read(payloads(values))
         if refused:
             first = refused[0]
             number = int.from_bytes(keys[first.index], "big")

@@ -45,9 +45,9 @@ class Batch:
 
     __slots__ = ("escaped", "exact", "joined", "kinds", "payloads", "structs", "tree")
 
-    def __init__(self, payloads: Sequence[bytes], joined: bytes) -> None:
+    def __init__(self, payloads: Sequence[bytes]) -> None:
         self.payloads = payloads
-        self.joined = joined
+        self.joined = b"\n".join(payloads)
         self.structs: list[Any] = []
         self.exact: set[int] = set()
         self.tree: set[int] = set()
@@ -172,17 +172,14 @@ class FastReader(Generic[T]):
 
     def __call__(self, payloads: Sequence[bytes]) -> tuple[list[T], list[Refusal]]:
         """One row per payload, and the refusals."""
-        rows, refusals = self.once(payloads, b"\n".join(payloads))
+        rows, refusals = self.once(payloads)
         return rows if isinstance(rows, list) else list(rows), refusals
 
-    def once(self, payloads: Sequence[bytes], joined: bytes) -> tuple[Iterable[T], list[Refusal]]:
-        """The same with rows that can be read only once, which nobody has to keep.
-
-        ``joined``: the bytes that the payloads were cut out of, line by line.
-        """
+    def once(self, payloads: Sequence[bytes]) -> tuple[Iterable[T], list[Refusal]]:
+        """The same with rows that can be read only once, which nobody has to keep."""
         if not payloads:
             return [], []
-        batch = Batch(payloads, joined)
+        batch = Batch(payloads)
         batch.exact = suspects(payloads, batch.joined, self._max_message, self._max_depth)
         if b"\\" in batch.joined:
             self._find_escaped_names(batch)
