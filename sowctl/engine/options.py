@@ -52,7 +52,8 @@ class QueryOptions:
     ordering; beyond them runs go to temporary files. ``by_time``: in the order of updates where there is no other.
     ``projection`` and ``grouping``, both or neither, ask for one message per group. ``after_key``: only records whose
     SOW keys come after it, in key order. ``jobs`` processes may read a large store; None: as many as pay.
-    ``index_from``: records of a store from which on memo indexes are used and built; None: never.
+    ``index_from``: records of a store from which on memo indexes are used and built; None: never. ``counted``: read on
+    where all of ``top_n`` have been found, so that statistics say how many match (semantics C59).
     """
 
     filter: str | None = None
@@ -70,6 +71,7 @@ class QueryOptions:
     grouping: str | None = None
     after_key: str | None = None
     jobs: int | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

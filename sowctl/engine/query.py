@@ -260,6 +260,8 @@ class _Run:
                         left -= end - passed
                     if end > passed:
                         yield batch_of(source.topic, kind, keys[passed:end], values[passed:end])
+                    if left == 0 and not self._options.counted:
+                        return
 
     def _ordered(self) -> Iterator[RecordBatch]:
         """Sort what matches. If a set that was read as texts turns out to hold a number, start over with that known."""

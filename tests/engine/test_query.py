@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -295,3 +296,21 @@ def test_a_forgotten_query_lets_go_of_its_store(lab: Lab) -> None:
         assert len(list(topic.query().records())) == 5
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_whoever_asks_for_no_statistics_reads_no_more_than_needed(tmp_path: Path, index: int | None) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("t") + topic_xml("u"), ("t", "u")))
+    for topic in ("t", "u"):
+        lab.publish(topic, *(message(id=number, s="ab"[number % 2]) for number in range(2000)))
+    instance = lab.open()
+    for top, skip in ((0, None), (3, None), (700, 400), (1500, None), (9000, 1)):
+        found, examined = [], []
+        for counted in (True, False):
+            options = QueryOptions(filter="/s = 'a'", top_n=top, skip_n=skip, index_from=index, counted=counted)
+            result = query(instance, resolve(instance, "^[tu]$"), options)
+            found.append([(batch.topic, record.key) for batch in result for record in batch.records])
+            examined.append(sum(numbers.examined for numbers in result.statistics))
+        assert found[0] == found[1]
+        assert examined[0] == 4000
+        assert (examined[1] < 4000) == (top < 2000)

@@ -110,6 +110,7 @@ def run(
         grouping=grouping,
         after_key=after_key,
         jobs=jobs,
+        counted=statistics,
     )
     if no_index:
         asked = replace(asked, index_from=None)
