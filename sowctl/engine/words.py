@@ -41,6 +41,8 @@ def _is_plain(value: object) -> bool:
 
 _COMMON = 0.75
 """Looking for words does not pay where more of the records than this share have them."""
+_FEW = 50
+"""Backslashes that headers and checksums of one batch may have by chance."""
 
 
 class Words:
@@ -51,8 +53,9 @@ class Words:
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self._words = [b'"%b"' % text for text in texts]
-        self._escapes = (b"u00" if all(map(bytes.isascii, texts)) else b"u", b"/")
-        """What follows a backslash where that spells one of their characters."""
+        numbers = [b"u00%d" % row for row in range(2, 8)] if all(map(bytes.isascii, texts)) else [b"u"]
+        self._escapes = (*numbers, b"/") if any(b"/" in text for text in texts) else tuple(numbers)
+        """What follows a backslash where that spells one of their characters: only these have two spellings."""
         self._escape = re.compile(b"".join((rb"\\(?:", b"|".join(self._escapes), b")"))).search
         self._scarce = False
         self.pays = bool(texts)
@@ -82,10 +85,11 @@ class Words:
 
     def _is_escaped(self, run: bytes) -> bool:
         """Whether ``_escape`` finds something; faster where backslashes are rare."""
-        escapes = self._escapes
-        at = run.find(b"\\")
-        while at >= 0:
-            if run.startswith(escapes, at + 1):
-                return True
+        at = -1
+        for _ in range(_FEW):
             at = run.find(b"\\", at + 1)
-        return False
+            if at < 0:
+                return False
+            if run.startswith(self._escapes, at + 1):
+                return True
+        return self._escape(run, at) is not None

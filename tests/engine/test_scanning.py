@@ -196,22 +196,32 @@ def stored(payloads: list[bytes], check: bytes = bytes(8)) -> tuple[list[bytes],
 
 
 @given(
+    st.sampled_from(["a/b", "aü€", "x\x7fy"]),
     st.lists(
-        st.lists(st.tuples(st.sampled_from(["a/b", "a/c", "\\n", "x"]), st.lists(st.integers(0, 2), min_size=3))),
+        st.lists(
+            st.tuples(st.sampled_from(["", "a/c", "\\n", "\\u00e4\\\\u"]), st.lists(st.integers(0, 2), min_size=3))
+        ),
         max_size=6,
-    )
+    ),
 )
-def test_no_spelling_of_a_word_is_missed(batches: list[list[tuple[str, list[int]]]]) -> None:
-    words = Words([b"a/b"])
+def test_no_spelling_of_a_word_is_missed(word: str, batches: list[list[tuple[str, list[int]]]]) -> None:
+    words = Words([word.encode()])
     for batch in batches:
-        texts = [spelled(word, ways[: len(word)]) if len(word) == 3 else word for word, ways in batch]
+        texts = [other or spelled(word, ways[:3]) for other, ways in batch]
         keys, values = stored([f'{{"s":"{text}"}}'.encode() for text in texts])
-        expected = {place for place, text in enumerate(texts) if json.loads(f'"{text}"') == "a/b"}
+        expected = {place for place, text in enumerate(texts) if json.loads(f'"{text}"') == word}
         for run in (codec.sound_run(keys, values), None):
             found = words.holding(values, run)
             assert expected <= set(found)
             assert list(found) == sorted(set(found))
             assert all("\\" in texts[place] or place in expected for place in found)
+
+
+def test_escapes_that_cannot_spell_a_word_are_passed_over() -> None:
+    words = Words([b"x"])
+    keys, values = stored([rb'{"s":"\u00e4\u20ac\n\/\\\"\u0019"}'] * 90 + [rb'{"s":"x"}', rb'{"s":"\u0078"}'])
+    assert words.holding(values[:91], codec.sound_run(keys[:91], values[:91])) == [90]
+    assert words.holding(values, None) == [90, 91]
 
 
 def test_words_in_headers_and_in_other_fields_match_nothing() -> None:
