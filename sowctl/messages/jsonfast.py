@@ -45,9 +45,9 @@ class Batch:
 
     __slots__ = ("escaped", "exact", "joined", "kinds", "payloads", "structs", "tree")
 
-    def __init__(self, payloads: Sequence[bytes]) -> None:
+    def __init__(self, payloads: Sequence[bytes], joined: bytes) -> None:
         self.payloads = payloads
-        self.joined = b"\n".join(payloads)
+        self.joined = joined
         self.structs: list[Any] = []
         self.exact: set[int] = set()
         self.tree: set[int] = set()
@@ -175,11 +175,14 @@ class FastReader(Generic[T]):
         rows, refusals = self.once(payloads)
         return rows if isinstance(rows, list) else list(rows), refusals
 
-    def once(self, payloads: Sequence[bytes]) -> tuple[Iterable[T], list[Refusal]]:
-        """The same with rows that can be read only once, which nobody has to keep."""
+    def once(self, payloads: Sequence[bytes], joined: bytes | None = None) -> tuple[Iterable[T], list[Refusal]]:
+        """The same with rows that can be read only once, which nobody has to keep.
+
+        ``joined``: the bytes that the payloads were cut out of, line by line, where there are such.
+        """
         if not payloads:
             return [], []
-        batch = Batch(payloads)
+        batch = Batch(payloads, b"\n".join(payloads) if joined is None else joined)
         batch.exact = suspects(payloads, batch.joined, self._max_message, self._max_depth)
         if b"\\" in batch.joined:
             self._find_escaped_names(batch)
