@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 
 from sowctl.cli.streams import Streams
-from sowctl.errors import SowError, StorageError
+from sowctl.errors import SowError, StorageError, UsageError
 from sowctl.output.display import display, display_lines
 
 _SENTENCES = {
@@ -33,6 +34,14 @@ def from_oserror(error: OSError) -> StorageError:
     name = error.filename
     place = os.fsdecode(name) if isinstance(name, str | bytes) else None
     return StorageError("SOW-CLI-060", text, place=place, hint=hint, errno=errno.errorcode.get(error.errno or 0))
+
+
+def from_argument(argv: Sequence[str]) -> UsageError | None:
+    """What ``SOW-CLI-078`` says of the first argument that is not UTF-8; None where all are."""
+    for word in argv:
+        if any("\udc80" <= letter <= "\udcff" for letter in word):
+            return UsageError("SOW-CLI-078", f"the argument {word!r} is not UTF-8", hint="write it in UTF-8")
+    return None
 
 
 def report(error: SowError, streams: Streams, error_format: str) -> None:

@@ -106,6 +106,12 @@ def main(
         return BROKEN_PIPE
     except (SowError, OSError) as error:
         return _refused(error, invocation, argv)
+    except UnicodeEncodeError as error:
+        # The command line passes bytes that are not UTF-8 on as surrogates; most places can do with those, some not.
+        from sowctl.cli.boundary import from_argument
+
+        named = from_argument(argv)
+        return _bug(error, invocation, argv) if named is None else _refused(named, invocation, argv)
     except KeyboardInterrupt as stop:
         return _stopped(invocation, isinstance(stop, Terminated))
     except Exception as error:  # the boundary: everything else is a bug of ours

@@ -181,3 +181,13 @@ def test_broad_handlers_stand_only_at_the_boundary() -> None:
 def test_every_status_is_told_once() -> None:
     statuses = [status for status, _ in EXITS]
     assert statuses == sorted(set(statuses))
+
+
+def test_arguments_that_are_not_utf8_are_named_where_they_do_not_fit(cli: Cli, planted: Plant, tmp_path: Path) -> None:
+    new = str(tmp_path / "new.xml")
+    result = cli("config", "init", new, "--topic", "orders", "--key", "/t\udcff")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("error[SOW-CLI-078]: the argument '/t\\udcff' is not UTF-8\n")
+    assert not Path(new).exists()
+    planted(raising(UnicodeEncodeError("utf-8", "x\udcff", 1, 2, "surrogates not allowed")))
+    assert cli("completion").status == 70, "where no argument is to blame, it is a bug"
