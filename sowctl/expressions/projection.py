@@ -47,6 +47,9 @@ class Aggregated(NamedTuple):
     delimiter: Part | None
 
 
+_TEXTS = frozenset((str, type(None)))
+
+
 class Group:
     """What is kept of one group: inputs per aggregate, row and header of the last message, its stamp, their count."""
 
@@ -110,12 +113,22 @@ class Projection:
         ``stamps``: they come in another order, and the last of a group is the one with the highest stamp. Raises
         LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
+        width = self.width
+        # Texts find their group as they are. Numbers do not: of equal ones each may have another text.
+        known: dict[tuple[SlotValue, ...], Group] = {}
+        texts = True
         for position, values in enumerate(self._read.values(rows, env, headers)):
-            key = tuple(text_of(value) for value in values[: self.width])
-            group = groups.get(key)
+            found = values[:width]
+            group = known.get(found) if texts else None
             if group is None:
-                group = groups[key] = Group(len(self.aggregates))
-            for inputs, value in zip(group.inputs, values[self.width :], strict=True):
+                key = tuple(map(text_of, found))
+                group = groups.get(key)
+                if group is None:
+                    group = groups[key] = Group(len(self.aggregates))
+                texts = texts and _TEXTS.issuperset(map(type, found))
+                if texts:
+                    known[found] = group
+            for inputs, value in zip(group.inputs, values[width:], strict=True):
                 if value is not None:
                     inputs.append(value)  # type: ignore[arg-type]
             group.count += 1

@@ -86,6 +86,18 @@ def test_groups_are_texts_in_first_seen_order() -> None:
     assert [group.count for group in groups.values()] == [3, 2, 3, 1]
 
 
+@given(st.lists(st.sampled_from(["1", 1, 1.0, True, None, "", "b", "1.0", 2.5, "2.5"])))
+def test_messages_find_their_group_in_any_order(values: list[Any]) -> None:
+    program = compile_projection("COUNT(1) AS /n", "/g, /h")
+    rows = [jsonslots.row(json.dumps({"g": "x", "h": value}), program.slots) for value in values]
+    alone: dict[Any, Group] = {}
+    for row in rows:
+        program.add(alone, [row], ENV)
+    together: dict[Any, Group] = {}
+    program.add(together, rows, ENV)
+    assert [(key, group.count) for key, group in together.items()] == [(k, group.count) for k, group in alone.items()]
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 5) | st.none()), max_size=12), st.integers(0, 12))
 def test_adding_in_parts_is_adding_at_once(pairs: list[tuple[int, int | None]], cut: int) -> None:
     program = compile_projection("/g, SUM(/v) AS /s, COUNT(/v) AS /c, MAX(/v) AS /m, /v AS /last", "/g")
