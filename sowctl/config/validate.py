@@ -8,7 +8,6 @@ advice use the same tables and belong to lint. Ruled by ``sow-config(5)``.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from sowctl.config.document import Document, Node, Source
@@ -21,6 +20,7 @@ from sowctl.config.rules.table import RULES, by_id
 from sowctl.config.structure import check
 from sowctl.config.texts import check_text
 from sowctl.findings import Finding, Level
+from sowctl.plain import replace
 
 _TOPIC_NAMES = frozenset({"UnderlyingTopic", "Name"})
 _ECHOES = {"F006": ("F016", "S035", "F018")}

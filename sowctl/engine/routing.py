@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sowctl.engine.options import PublishOptions
@@ -39,10 +38,10 @@ class Share:
 
     def keep(self, indexes: list[int]) -> None:
         """Forget all messages but these."""
-        for column in fields(Prepared):
-            values = getattr(self.ready, column.name)
+        for column in Prepared.__match_args__:
+            values = getattr(self.ready, column)
             if values is not None:
-                setattr(self.ready, column.name, [values[index] for index in indexes])
+                setattr(self.ready, column, [values[index] for index in indexes])
 
 
 class Router:

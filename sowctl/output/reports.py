@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -29,8 +28,7 @@ def as_dict(report: Any) -> dict[str, Any]:
     """A report (dataclass or named tuple) as plain values, tuples as lists, paths as texts; parts of it likewise."""
     if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
-    names = getattr(report, "_fields", None) or [field.name for field in fields(report)]
-    return {name: _plain(getattr(report, name)) for name in names}
+    return {name: _plain(getattr(report, name)) for name in report.__match_args__}
 
 
 def as_json(report: Any) -> str:
@@ -128,8 +126,8 @@ def _position(row: Mapping[str, Any]) -> str:
 
 
 def _is_report(value: Any) -> bool:
-    named = isinstance(value, tuple) and hasattr(value, "_fields")
-    return named or (is_dataclass(value) and not isinstance(value, type))
+    # The field names of both kinds of classes; asking dataclasses would import it.
+    return hasattr(type(value), "__match_args__")
 
 
 def _plain(value: Any) -> Any:

@@ -85,6 +85,17 @@ def test_reading_records_imports_what_it_needs(config: str, argv: list[str], spa
     assert names & ((HEAVY - needed) | SLOW | set(spared)) == set()
 
 
+@pytest.mark.parametrize(
+    ("argv", "spared"),
+    [(["--version"], {"datetime", "inspect"}), (["validate", "CONFIG"], {"numpy", "lmdb"})],
+    ids=["version", "validate"],
+)
+def test_classes_of_values_are_defined_without_the_library(config: str, argv: list[str], spared: set[str]) -> None:
+    names = imported(*(config if word == "CONFIG" else word for word in argv))
+    assert "sowctl.cli.main" in names
+    assert names & (spared | {"dataclasses", "threading"}) == set()
+
+
 def test_start_up_budget(deep: bool) -> None:
     if not deep:
         pytest.skip("timing; runs with --deep")
