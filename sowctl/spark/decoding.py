@@ -1,21 +1,29 @@
 """Messages as structs: JSON views of any message type to Arrow arrays of a declared type (sowctl-spark(7), MESSAGES).
 
 A field takes the value of the message's JSON view where that fits the declared type, else NULL; what is not declared is
-not decoded. Whole batches are decoded at once into typed objects, and columns are made of their fields; a message
-that does not fit that is read again by itself, value by value.
+not decoded. Columns of JSON messages are cut out of their text where :mod:`sowctl.spark.shaped` can do that. Others are
+decoded into typed objects, whole batches at once, and columns are made of their fields; a message that does not fit
+that is read again by itself, value by value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
+
+from sowctl.spark import arrays
+from sowctl.spark.shaped import ShapedMessages
+from sowctl.spark.shapes import Odd
+from sowctl.spark.templates import shape_of
 
 if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.messages.base import MessageType
+    from sowctl.spark.arrays import Numbers
+    from sowctl.spark.shapes import Shape
 
 _INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 Coerce = Callable[[Any], Any]
@@ -33,16 +41,44 @@ class StructDecoder:
         self._any = msgspec.json.Decoder()
         self._coerce = _coercion(struct)
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+        self._shaped = ShapedMessages(self.views, self._shape)
 
     def array(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
         """One struct per payload; NULL where there is no message, or one that cannot be read."""
         if kind.kind == "json":
-            return self.views(payloads)
+            made = None
+            if payloads and None not in payloads:
+                made = self._shaped.array(payloads, arrays.lengths(payloads))  # type: ignore[arg-type]
+            return self.views(payloads) if made is None else made
         return self.views([None if payload is None else kind.view(payload) for payload in payloads])
+
+    def packed(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> pyarrow.Array:
+        """The same of JSON messages that lie back to back in ``parts``, ``lengths`` says how many bytes each.
+
+        What is not ``present`` is NULL and has no bytes.
+        """
+        whole = bool(present.all())
+        made = self._shaped.array(parts, lengths if whole else lengths[present]) if present.any() else None
+        if made is None:
+            raw = b"".join(parts)
+            cut = [raw[start:end] for start, end in pairwise(accumulate(lengths.tolist(), initial=0))]
+            return self.views(
+                cut if whole else [one if there else None for one, there in zip(cut, present.tolist(), strict=True)]
+            )
+        return made if whole else made.take(arrays.places(present))
 
     def views(self, views: Sequence[bytes | None]) -> pyarrow.Array:
         """The same of JSON views."""
         return _column(self._objects(views), self._type)
+
+    def _shape(self, message: bytes) -> Shape:
+        try:
+            found = self._any.decode(message)
+        except self._errors:
+            raise Odd from None
+        if not isinstance(found, dict):
+            raise Odd
+        return shape_of(message, self._type, _coercion, _column)
 
     def _objects(self, views: Sequence[bytes | None]) -> list[Any]:
         if None not in views:

@@ -1,7 +1,7 @@
 """Reading journals: stretches of whole groups as partitions, columns of blocks as Arrow arrays.
 
-sowctl-spark(7), THE SOURCE sow-journal. Numbers and payloads go from the decompressed block into Arrow without being
-copied or looked at one by one. The streaming reader in :mod:`sowctl.spark.journalstream` reads with the same code.
+sowctl-spark(7), THE SOURCE sow-journal. Numbers and payloads go from the decompressed blocks into Arrow without being
+looked at one by one. The streaming reader in :mod:`sowctl.spark.journalstream` reads with the same code.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sowctl.engine.reading import Matcher, environment_of
 from sowctl.errors import ConfigError
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, UNKEYED
 from sowctl.spark import arrays
+from sowctl.spark.entries import Entries
 from sowctl.spark.errors import carried
 from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
 from sowctl.spark.origin import compiled
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sowctl.journal.block import Block
-    from sowctl.journal.columns import NumpyColumns
     from sowctl.journal.format import Topic
     from sowctl.messages.base import MessageType
     from sowctl.spark.decoding import StructDecoder
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 PARTITION_BYTES = 8 << 20
 FULL = 8192
 """Rows from which on a batch is handed on; smaller blocks are put together."""
+FULL_BYTES = 4 << 20
+"""Bytes of messages from which on blocks are no longer put together."""
+_TEXTS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correlation_id": "correlation_ids"}
 _OPERATIONS = {"publish": PUBLISH, "delete": DELETE}
 
 
@@ -112,19 +115,36 @@ def read_stretch(
         topic = query.topic, query.message_type
     made = _Batches(query, wanted, schema)
     held: list[pyarrow.RecordBatch] = []
-    rows = 0
     with open_journal(query.origin) as log:
-        for block in log.blocks(after=low - 1, until=high, topic=topic, start=stretch.start):
-            batch = made.batch(block)
-            if batch is None:
-                continue
-            held.append(batch)
-            rows += len(batch)
-            if rows >= FULL:
+        for run in _runs(made, log.blocks(after=low - 1, until=high, topic=topic, start=stretch.start)):
+            held.append(made.batch(run))
+            if sum(map(len, held)) >= FULL:
                 yield arrays.merged(held)
-                held, rows = [], 0
+                held = []
     if held:
         yield arrays.merged(held)
+
+
+Run = list[tuple["Block", "arrays.Numbers | None"]]
+"""Blocks, and which of their entries are wanted; None for all."""
+
+
+def _runs(made: _Batches, blocks: Iterable[Block]) -> Iterator[Run]:
+    """The blocks of which something is wanted, so many together that columns are worth making."""
+    run: Run = []
+    rows = size = 0
+    for block in blocks:
+        chosen = made.chosen(block)
+        if chosen is not None and not chosen.any():
+            continue
+        run.append((block, chosen))
+        rows += len(block)
+        size += block.header.payloads_raw
+        if rows >= FULL or size >= FULL_BYTES:
+            yield run
+            run, rows, size = [], 0, 0
+    if run:
+        yield run
 
 
 class _Batches:
@@ -144,23 +164,25 @@ class _Batches:
 
             self._decoder = StructDecoder(schema.field(PAYLOAD).type)
 
-    def batch(self, block: Block) -> pyarrow.RecordBatch | None:
-        """The entries of a block that are wanted; None where there are none."""
+    def batch(self, run: Run) -> pyarrow.RecordBatch:
+        """The entries of some blocks that are wanted."""
+        import numpy as np
         import pyarrow as pa
 
-        numbers = block.numpy_columns()
-        chosen = self._chosen(block, numbers)
-        if chosen is not None and not chosen.any():
-            return None
-        columns = [self._column(name, block, numbers) for name in self._schema.names]
+        entries = Entries([block for block, _ in run])
+        columns = [self._column(name, entries) for name in self._schema.names]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        return batch if chosen is None or chosen.all() else batch.filter(pa.array(chosen))
+        if all(chosen is None for _, chosen in run):
+            return batch
+        masks = [np.ones(len(block), bool) if chosen is None else chosen for block, chosen in run]
+        return batch.filter(pa.array(np.concatenate(masks)))
 
-    def _chosen(self, block: Block, numbers: NumpyColumns) -> arrays.Numbers | None:
-        """Which entries are wanted; None for all."""
+    def chosen(self, block: Block) -> arrays.Numbers | None:
+        """Which entries of a block are wanted; None for all."""
         import numpy as np
 
         bounds, header = self._bounds, block.header
+        numbers = block.numpy_columns()
         tests = []
         if not _within(bounds.txids, header.first_txid, header.last_txid):
             tests.append(_in_range(np.arange(header.first_txid, header.last_txid + 1), bounds.txids))
@@ -176,7 +198,8 @@ class _Batches:
             tests.append(np.isin(numbers.operations, codes))
         if self._query.filter is not None:
             tests.append(self._matching(block))
-        return np.logical_and.reduce(tests) if tests else None
+        found = np.logical_and.reduce(tests) if tests else None
+        return None if found is None or found.all() else found
 
     def wants(self, topic: Topic) -> bool:
         """Whether entries of a topic are asked for."""
@@ -219,51 +242,47 @@ class _Batches:
             # a journal outlives its configuration: what nobody knows any more is bytes
             return self._instance.type_of("binary")
 
-    def _column(self, name: str, block: Block, numbers: NumpyColumns) -> pyarrow.Array:
-        import numpy as np
+    def _column(self, name: str, entries: Entries) -> pyarrow.Array:
         import pyarrow as pa
 
-        count = len(block)
+        count = entries.count
         if name == PAYLOAD:
-            return self._payload(block, numbers)
+            return self._payload(entries)
         if name == "_sow_key":
-            return arrays.nullable_decimals(numbers.keys, (numbers.flags & UNKEYED) == 0)
+            return arrays.nullable_decimals(entries.numbers("keys"), (entries.numbers("flags") & UNKEYED) == 0)
         if name == "_txid":
-            return arrays.longs(np.arange(block.first_txid, block.last_txid + 1))
+            return arrays.longs(entries.txids)
         if name == "_timestamp":
-            return arrays.instants(numbers.times)
+            return arrays.instants(entries.numbers("times"))
         if name == "_expiration":
-            return arrays.stamps(numbers.expirations)
-        if name == "_topic":
-            return arrays.chosen([topic for topic, _ in block.topics], numbers.topics)
-        if name == "_message_type":
-            return arrays.chosen([kind for _, kind in block.topics], numbers.topics)
+            return arrays.stamps(entries.numbers("expirations"))
+        if name in ("_topic", "_message_type"):
+            topics, places = entries.topics
+            return arrays.chosen([topic[name == "_message_type"] for topic in topics], places)
         if name == "_operation":
-            return _operations(numbers.operations)
+            return _operations(entries.operations)
         if name == "_client":
-            if not block.publishers:
-                return pa.nulls(count, pa.string())
-            return arrays.chosen([client for _, client in block.publishers], numbers.publishers, NO_PUBLISHER)
+            clients, places = entries.clients
+            return arrays.chosen(clients, places, NO_PUBLISHER) if clients else pa.nulls(count, pa.string())
         if name == "_sequence":
-            return arrays.nullable_longs(numbers.sequences, numbers.publishers != NO_PUBLISHER)
-        texts = {
-            "_logical_topic": numbers.logical_topics,
-            "_user_key": numbers.user_keys,
-            "_correlation_id": numbers.correlation_ids,
-        }
-        return arrays.texts(texts[name], count)
+            return arrays.nullable_longs(entries.numbers("sequences"), entries.numbers("publishers") != NO_PUBLISHER)
+        return arrays.texts(entries.texts(_TEXTS[name]), count)
 
-    def _payload(self, block: Block, numbers: NumpyColumns) -> pyarrow.Array:
-        published = numbers.operations == PUBLISH
+    def _payload(self, entries: Entries) -> pyarrow.Array:
+        published = entries.operations == PUBLISH
         if self._decoder is None:
-            return arrays.packed(block.payload_bytes(), numbers.lengths, published)
-        messages: list[Any] = block.payloads()
+            return arrays.packed(entries.payloads(), entries.lengths, published)
+        topics, places = entries.topics
+        kinds = [self.kind(message_type) for _, message_type in topics]
+        same = len(set(map(id, kinds))) == 1
+        if same and kinds[0].kind == "json" and not entries.lengths[~published].any():
+            return self._decoder.packed(entries.payloads(), entries.lengths, published)
+        messages: list[Any] = entries.messages()
         if not published.all():
             messages = [one if there else None for one, there in zip(messages, published.tolist(), strict=True)]
-        kinds = [self.kind(message_type) for _, message_type in block.topics]
-        if len(set(map(id, kinds))) == 1:
+        if same:
             return self._decoder.array(messages, kinds[0])
-        for place, topic in enumerate(numbers.topics.tolist()):
+        for place, topic in enumerate(places.tolist()):
             if messages[place] is not None:
                 messages[place] = kinds[topic].view(messages[place])
         return self._decoder.views(messages)
