@@ -26,7 +26,6 @@ from sowctl.journal.format import (
     text_of,
     unpack_rows,
 )
-from sowctl.journal.smallrows import small_rows
 from sowctl.plain import dataclass, field
 from sowctl.seam import Seam
 
@@ -109,8 +108,7 @@ def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
     if magic != TOPICS_MAGIC or version != VERSION or crc != zlib.crc32(body):
         return None
     try:
-        rows = small_rows(body, 9) or unpack_rows(body, 9)
-        owner, number, offset, txid, block, block_crc, topics, publishers, marks = rows
+        owner, number, offset, txid, block, block_crc, topics, publishers, marks = unpack_rows(body, 9)
         if owner != lineage:
             return None
         end = Position(number_of(number), number_of(offset), number_of(txid))
