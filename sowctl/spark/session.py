@@ -14,13 +14,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import ConfigError, UsageError
 from sowctl.spark.java import Java, find_java
+from sowctl.spark.masters import require_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,8 +53,8 @@ def open_session(
 
     ``environment`` stands for the process's (JAVA_HOME, PATH, ...); ``conf`` are Spark's settings and win over ours;
     with ``verbose`` Spark's own messages reach stderr, otherwise they are dropped. Afterwards no virtual machine is
-    left. Raises UsageError SOW-SPK-001 (pyspark is missing), ConfigError SOW-SPK-002 (no Java) or SOW-SPK-003 (Spark
-    did not start).
+    left. Raises UsageError SOW-SPK-001 (pyspark is missing), ConfigError SOW-SPK-002 (no Java), SOW-SPK-003 (Spark
+    did not start) or SOW-SPK-004 (no master answers).
     """
     require_pyspark()
     from pyspark import SparkContext
@@ -126,6 +127,7 @@ def _start(
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    require_master(conf.get("spark.master", master))
     java = find_java(environment)
     master = conf.pop("spark.master", master)
     work = Path(tempfile.mkdtemp(prefix="sowctl-spark-"))
@@ -140,10 +142,14 @@ def _start(
         try:
             context = _context(made, gateway)
         except Exception as error:
-            raise _not_started(str(error), work) from error
-    ends.callback(context.stop)
-    spark = SparkSession.builder.getOrCreate()
-    ends.callback(_stop, spark)
+            raise _not_started(_words(error), work) from error
+    ends.callback(_quietly, context.stop)
+    try:
+        spark = SparkSession.builder.getOrCreate()
+    except Exception as error:
+        # a master that took the connection and never the application: Spark has given up and stopped meanwhile
+        raise _not_started(_words(error), work) from error
+    ends.callback(_quietly, spark.stop)
     return spark
 
 
@@ -198,6 +204,15 @@ def _context(made: Mapping[str, str], gateway: Any) -> Any:
     return SparkContext(conf=conf, gateway=gateway)
 
 
+def _words(error: Exception) -> str:
+    """What an error says; one of the virtual machine's cannot be asked any more when that has ended."""
+    raised = getattr(error, "java_exception", None)
+    try:
+        return str(error if raised is None else raised.getMessage())
+    except Exception:
+        return "the virtual machine ended"
+
+
 def _not_started(what: str, work: Path) -> ConfigError:
     said = ""
     with suppress(OSError):
@@ -216,10 +231,10 @@ def _register(spark: SparkSession) -> None:
     register(spark)
 
 
-def _stop(spark: SparkSession) -> None:
+def _quietly(stop: Callable[[], object]) -> None:
     with suppress(Exception):
         # a machine that died on the way cannot be asked to stop; what follows ends it
-        spark.stop()
+        stop()
 
 
 def _end_machine(gateway: Any) -> None:

@@ -1,0 +1,52 @@
+"""Whether a standalone master is there, before a virtual machine is started to find out (sowctl-spark(7), SESSIONS).
+
+Spark itself asks a master that does not answer for a minute, and then ends with the traces of what failed behind it.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from sowctl.errors import ConfigError
+
+_SCHEME = "spark://"
+_PORT = 7077
+PATIENCE = 5.0
+"""Seconds that each address gets to accept a connection."""
+
+
+def addresses(master: str) -> list[tuple[str, int]]:
+    """The hosts and ports of ``spark://host:port,host:port``; none for other masters."""
+    if not master.startswith(_SCHEME):
+        return []
+    found = []
+    for address in master.removeprefix(_SCHEME).split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise ConfigError(
+                "SOW-SPK-004",
+                f"{address!r} is no address of a master",
+                place=master,
+                hint=f"the address has a port, such as {_SCHEME}{host or address}:{_PORT}",
+            )
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def require_master(master: str, patience: float = PATIENCE) -> None:
+    """Raise ConfigError ``SOW-SPK-004`` where ``master`` is a standalone one and none of its addresses answers."""
+    reasons = []
+    for host, port in addresses(master):
+        try:
+            socket.create_connection((host, port), patience).close()
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return
+    if reasons:
+        raise ConfigError(
+            "SOW-SPK-004",
+            f"no master answers ({'; '.join(reasons)})",
+            place=master,
+            hint="start it, or name another with --master; local[*] needs none",
+        )
