@@ -6,9 +6,8 @@ representation are ordinary functions, and a constructor is compiled when a clas
 then on making one costs what it costs there. The library is not even imported (1 ms, and with it ``inspect``, 3 ms);
 it is where somebody asks it for ``fields`` or ``asdict`` of a value, and answers as for classes of its own.
 
-For classes on the way of ``get``, ``query``, ``publish`` and ``eval``; for named tuples there, see
-:mod:`sowctl.named`. Type checkers see the library's own. Anybody may import this module; ``order``, ``kw_only`` and
-``InitVar`` are not here.
+For classes on the way of ``get``, ``query``, ``publish`` and ``eval``. Type checkers see the library's own. Anybody may
+import this module; ``order``, ``kw_only`` and ``InitVar`` are not here.
 """
 
 from __future__ import annotations

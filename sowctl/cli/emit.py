@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.outfile import refuse_existing, whole_file
 from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
-from sowctl.named import NamedTuple
 from sowctl.output import formats
 from sowctl.output.options import OutputOptions, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord

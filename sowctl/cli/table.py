@@ -6,7 +6,7 @@ a command's module to learn its name. Importing this module costs next to nothin
 
 from __future__ import annotations
 
-from sowctl.named import NamedTuple
+from typing import NamedTuple
 
 
 class Command(NamedTuple):

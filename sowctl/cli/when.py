@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
-from sowctl.named import NamedTuple
 from sowctl.values.times import Micros, parse_time
 from sowctl.values.units import parse_interval, parse_size
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -24,6 +23,7 @@ from sowctl.engine.scanning import Scan, filtered, scanning
 from sowctl.engine.sorting import Sorter
 from sowctl.engine.sources import CurrentSource, Pairs, Source, alone
 from sowctl.engine.targets import Target, with_records
+from sowctl.plain import replace
 
 if TYPE_CHECKING:
     from sowctl.engine.aggregate import Aggregation

@@ -12,10 +12,8 @@ import gc
 import marshal
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +23,7 @@ from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.sources import CurrentSource, Pairs, Source, alone
 from sowctl.engine.targets import Target
 from sowctl.errors import SowError
+from sowctl.plain import replace
 
 if TYPE_CHECKING:
     from sowctl.engine.access import Found
@@ -201,6 +200,8 @@ def _jobs(source: Source, matcher: Matcher, wanted: int | None) -> int:
     """How many processes read: more than one where there is much to read, and no thread that a fork would cut off."""
     if not isinstance(source, CurrentSource) or source.meta.records < LARGE or not matcher.selective:
         return 1
+    import threading
+
     if threading.active_count() > 1 or not hasattr(os, "sched_getaffinity"):
         return 1
     return min(2, len(os.sched_getaffinity(0))) if wanted is None else max(1, min(wanted, MOST_JOBS))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
@@ -19,6 +18,7 @@ from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import check_position, no_store, not_covered, open_log, refuse_other_topic
+from sowctl.plain import replace
 from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
 from sowctl.store.read import Run, Snapshot

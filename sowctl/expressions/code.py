@@ -8,11 +8,10 @@ code; literals, patterns and functions are constants of the namespace.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sowctl.expressions.nodes import Field
 from sowctl.expressions.runtime import NAMES
-from sowctl.named import NamedTuple
 from sowctl.values.fields import Slot
 
 DEEPEST = 30

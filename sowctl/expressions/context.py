@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-
-from sowctl.named import NamedTuple
+from typing import NamedTuple
 
 
 class Rules(NamedTuple):

@@ -7,10 +7,9 @@ parser reports an earlier fault of syntax first.
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sowctl.expressions.errors import ExpressionError, expression_error
-from sowctl.named import NamedTuple
 from sowctl.patterns import pattern
 
 Token: TypeAlias = tuple[str, int, int]

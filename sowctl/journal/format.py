@@ -11,10 +11,9 @@ import re
 import struct
 import zlib
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sowctl.errors import DamageError, SowError, UsageError, VersionError
-from sowctl.named import NamedTuple
 
 VERSION = 1
 FILE_MAGIC = b"\x89SOWJ\r\n\x1a"

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.journal.files import JournalFile, Ref, damaged_block
-from sowctl.named import NamedTuple
 from sowctl.seam import SEAM, Seam
 
 if TYPE_CHECKING:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from sowctl.errors import UsageError
-from sowctl.named import NamedTuple
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sowctl.errors import UsageError
-from sowctl.named import NamedTuple
 from sowctl.output.records import METADATA, MORE_METADATA
 from sowctl.values.paths import Path, parse_path
 

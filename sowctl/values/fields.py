@@ -18,9 +18,8 @@ slot value                           meaning
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from sowctl.named import NamedTuple
 from sowctl.plain import dataclass
 from sowctl.values.paths import Path
 

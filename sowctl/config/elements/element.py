@@ -7,8 +7,7 @@ table from which structure, types, ranges, synonyms and retired names are checke
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from sowctl.named import NamedTuple
+from typing import NamedTuple
 
 
 class Element(NamedTuple):

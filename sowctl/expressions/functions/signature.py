@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-from sowctl.named import NamedTuple
+from typing import Any, NamedTuple
 
 UNLIMITED = 1 << 30
 
