@@ -110,6 +110,7 @@ def read_stretch(
         return
     low, high = wanted.txids.low, wanted.txids.high
     assert low is not None
+    arrays.keep_memory()
     topic = None
     if query.topic is not None and query.message_type is not None:
         topic = query.topic, query.message_type

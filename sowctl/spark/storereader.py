@@ -95,6 +95,7 @@ class StoreReader(DataSourceReader):
                 yield from self._batches(source, partition)
 
     def _batches(self, source: Source, partition: KeyRange) -> Iterator[pyarrow.RecordBatch]:
+        arrays.keep_memory()
         matcher = matcher_of(self.query, source)
         made = _Batches(self._schema, matcher, source)
         for keys, values in ranged(source, self.query.origin, BATCH, *partition.bounds):
