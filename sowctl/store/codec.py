@@ -50,7 +50,7 @@ TIME_OFFSET = 1 << 63
 
 _PLAIN = Struct("<IQqq8s")
 _CRC = Struct("<I")
-_EXTRA_LOW, _EXTRA_HIGH = itemgetter(2), itemgetter(3)
+_FLAGS = itemgetter(0)
 _PLAIN_PAYLOAD = itemgetter(slice(HEADER_SIZE, -CRC_SIZE))
 _LENGTH = Struct("<H")
 _HISTORY = Struct(">8sQQ")
@@ -232,7 +232,7 @@ def _misfit(key: bytes) -> DamageError:
 def payloads(values: Iterable[bytes]) -> list[bytes]:
     """The payloads of many values, unchecked (their reader has verified them)."""
     values = list(values)
-    if not any(map(_EXTRA_LOW, values)) and not any(map(_EXTRA_HIGH, values)):
+    if not any(map(_FLAGS, values)):  # and so without optional parts
         return list(map(_PLAIN_PAYLOAD, values))
     return [
         value[HEADER_SIZE:-CRC_SIZE] if value[2:4] == b"\0\0" else value[HEADER_SIZE + extra_length(value) : -CRC_SIZE]
