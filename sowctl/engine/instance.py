@@ -1,12 +1,14 @@
 """An instance opened for work: its configuration, and everything from outside that a verb may need, as arguments.
 
-``sowctl.open`` makes one; the command line does too. It holds no file open. Verbs are functions over an instance;
-:meth:`Instance.topic` gives the same verbs as methods, for programs.
+``sowctl.open`` makes one; the command line does too. It holds no file open, though a process keeps some that queries
+have read until an instance is closed. Verbs are functions over an instance; :meth:`Instance.topic` gives the same verbs
+as methods, for programs.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -144,7 +146,11 @@ class Instance:
         return TopicHandle(self, find_topic(self, name, message_type))
 
     def close(self) -> None:
-        """Nothing is held open between verbs; here for symmetry with ``with``."""
+        """Let go of the files that queries of this process keep open for the next ones; those open them again."""
+        for name in ("sowctl.memo.format", "sowctl.store.spots"):
+            keeping = sys.modules.get(name)
+            if keeping is not None:
+                keeping.forget()
 
     def __enter__(self) -> Instance:
         return self

@@ -103,6 +103,11 @@ def open_memo(path: Path) -> MemoFile:
     return known
 
 
+def forget() -> None:
+    """Keep no file open any longer than somebody uses it."""
+    _kept.clear()
+
+
 class MemoFile:
     """A memo file, mapped. Sections are verified when they are first asked for."""
 

@@ -91,6 +91,12 @@ def data_file(path: Path, inode: int, seam: Seam) -> DataFile | None:
     return file if file.inode == inode else None
 
 
+def forget() -> None:
+    """Close all files that are kept."""
+    while _kept:
+        _kept.popitem()[1].close()
+
+
 def values_at(
     read: Callable[[Sequence[int], Sequence[int]], list[bytes]], keys: Sequence[bytes], spots: Spots
 ) -> tuple[list[bytes], list[int]]:
@@ -107,4 +113,4 @@ def values_at(
     return values, wrong
 
 
-__all__ = ["DataFile", "Spots", "data_file", "values_at"]
+__all__ = ["DataFile", "Spots", "data_file", "forget", "values_at"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,25 @@ def test_a_column_of_another_state_than_its_keys_is_not_used(tmp_path: Path, mon
     assert len(_both(lab, "/n >= 25")) == 15
     column.write_bytes(old)
     assert len(_both(lab, "/n >= 25")) == 15
+
+
+def test_a_closed_instance_keeps_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memos, "_FEW", 2)
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    lab.publish("t", *(message(id=number, n=number) for number in range(500)))
+
+    def held() -> int:
+        gc.collect()
+        maps = sum(str(tmp_path) in line for line in Path("/proc/self/maps").read_text().splitlines())
+        for entry in list(Path("/proc/self/fd").iterdir()):
+            with suppress(FileNotFoundError):  # that of the listing itself
+                maps += str(tmp_path) in str(entry.readlink())
+        return maps
+
+    with lab.open() as instance:
+        for _ in range(3):
+            found = [record.payload for record in instance.topic("t").query("/n > 20", index_from=0).records()]
+            assert len(found) == 479
+        assert held() > 0
+    assert held() == 0
+    assert len(_both(lab, "/n > 20")) == 479
