@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from sowctl.journal.block import FileInfo
     from sowctl.spark.origin import Origin
 
+PARTITION_BYTES = 24 << 20
+WORTHWHILE = 4 << 20
+"""Bytes of a journal, as stored, that take several times as long to read as a task takes to begin."""
 MANY = 512
 """From so many files on each is one partition: walking their headers would take longer than it saves."""
 
@@ -34,8 +39,11 @@ def open_journal(origin: Origin) -> Journal:
     return open_log(origin.instance())
 
 
-def plan_stretches(log: Journal, after: int, until: int | None, size: int) -> list[Stretch]:
-    """The stretches from above ``after`` to ``until`` (or the present end), each about ``size`` bytes as stored."""
+def plan_stretches(log: Journal, after: int, until: int | None, size: int | None) -> list[Stretch]:
+    """The stretches from above ``after`` to ``until`` (or the present end), each about ``size`` bytes as stored.
+
+    None: equal ones of at most PARTITION_BYTES, no fewer than this machine has processors if they are worth a task.
+    """
     files = log.files()
     end = log.last_txid()
     until = end if until is None else min(until, end)
@@ -48,18 +56,31 @@ def plan_stretches(log: Journal, after: int, until: int | None, size: int) -> li
     return _cut(log, {file.number: file for file in holding}, after, until, size)
 
 
-def _cut(log: Journal, files: dict[int, FileInfo], after: int, until: int, size: int) -> list[Stretch]:
+def _cut(log: Journal, files: dict[int, FileInfo], after: int, until: int, size: int | None) -> list[Stretch]:
+    places = list(log.places(after, until))
+    sizes = [_between(files, *pair) for pair in pairwise([*places, log.end()])]
+    if size is None:
+        size = _even(sum(sizes))
     starts: list[Position] = []
     passed = 0
-    last: Position | None = None
-    for place in log.places(after, until):
-        if last is not None:
-            known = files.get(last.number)
-            same = last.number == place.number
-            passed += place.offset - last.offset if same else (known.size - last.offset if known is not None else 0)
+    for place, length in zip(places, sizes, strict=True):
         if not starts or passed >= size:
             starts.append(place)
             passed = 0
-        last = place
+        passed += length
     ends = [start.txid for start in starts[1:]] + [until]
     return [Stretch(max(after, start.txid), stop, start) for start, stop in zip(starts, ends, strict=True)]
+
+
+def _between(files: dict[int, FileInfo], place: Position, following: Position) -> int:
+    """The bytes from one place to another in the same file, or to the end of its file."""
+    if place.number == following.number:
+        return following.offset - place.offset
+    known = files.get(place.number)
+    return known.size - place.offset if known is not None else 0
+
+
+def _even(total: int) -> int:
+    """The size of equal stretches of so many bytes."""
+    count = max(-(-total // PARTITION_BYTES), min(os.cpu_count() or 1, total // WORTHWHILE), 1)
+    return -(-total // count)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sowctl.spark.decoding import StructDecoder
     from sowctl.spark.origin import Origin
 
-PARTITION_BYTES = 8 << 20
 FULL = 8192
 """Rows from which on a batch is handed on; smaller blocks are put together."""
 FULL_BYTES = 4 << 20
@@ -55,7 +54,7 @@ class JournalQuery:
     filter: str | None = None
     txids: Range = field(default_factory=Range)
     times: Range = field(default_factory=Range)
-    partition_bytes: int = PARTITION_BYTES
+    partition_bytes: int | None = None
 
     def bounds(self) -> Bounds:
         """The same as bounds."""

@@ -57,15 +57,17 @@ class Options:
             raise self._bad(name, text, f"a whole number from {least} on")
         return int(text)
 
-    def size(self, name: str, default: int) -> int:
+    def size(self, name: str) -> int | None:
         """A size in bytes, such as ``64MB``."""
         text = self.text(name)
+        if text is None:
+            return None
         try:
-            found = default if text is None else parse_size(text)
+            found = parse_size(text)
         except ValueError:
             found = 0
         if found <= 0:
-            raise self._bad(name, text or "", "a size such as 64MB")
+            raise self._bad(name, text, "a size such as 64MB")
         return found
 
     def seconds(self, name: str) -> float | None:

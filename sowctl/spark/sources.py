@@ -208,7 +208,7 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
 
 
 def _journal_query(options: Options) -> JournalQuery:
-    from sowctl.spark.journalreader import PARTITION_BYTES, JournalQuery
+    from sowctl.spark.journalreader import JournalQuery
 
     origin = find_journal(options)
     topic, message_type = options.text("topic"), options.text("messageType")
@@ -225,5 +225,5 @@ def _journal_query(options: Options) -> JournalQuery:
         options.text("filter"),
         Range(options.number("fromTxid"), options.number("toTxid")),
         Range(options.instant("fromTime"), options.instant("toTime")),
-        options.size("partitionBytes", PARTITION_BYTES),
+        options.size("partitionBytes"),
     )

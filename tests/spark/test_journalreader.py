@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ def test_stretches_are_whole_groups_that_follow_one_another(stocked: Lab) -> Non
     origin = find_journal(Options("sow-journal", {"config": str(stocked.config)}, ("config",)))
     with open_journal(origin) as log:
         groups = {block.header.group - 1 for block in log.blocks()}
-        for size in (1, 3000, 1 << 30):
+        for size in (1, 3000, 1 << 30, None):
             parts = plan_stretches(log, 0, None, size)
             assert [part.until for part in parts[:-1]] == [part.after for part in parts[1:]]
             assert {part.after for part in parts} <= groups
@@ -136,6 +137,23 @@ def test_stretches_are_whole_groups_that_follow_one_another(stocked: Lab) -> Non
         assert plan_stretches(log, log.last_txid(), None, 1) == []
         inner = plan_stretches(log, 77, 99, 1)
         assert (inner[0].after, inner[-1].until) == (77, 99)
+
+
+@pytest.mark.parametrize(("most", "least", "processors", "count"), [(3, 100, 1, 3), (1, 100, 4, 4), (1, 2, 4, 2)])
+def test_stretches_are_equal_and_enough_for_all_processors(
+    stocked: Lab, monkeypatch: pytest.MonkeyPatch, most: int, least: int, processors: int, count: int
+) -> None:
+    """``most`` and ``least``: how many partitions of the largest and of the smallest size the journal would fill."""
+    origin = find_journal(Options("sow-journal", {"config": str(stocked.config)}, ("config",)))
+    with open_journal(origin) as log:
+        stored = sum(info.size for info in log.files())
+        monkeypatch.setattr("sowctl.spark.journalplan.PARTITION_BYTES", stored // most)
+        monkeypatch.setattr("sowctl.spark.journalplan.WORTHWHILE", stored // (least + 1))
+        monkeypatch.setattr("os.cpu_count", partial(int, processors))
+        parts = plan_stretches(log, 0, None, None)
+    assert len(parts) == count
+    entries = [part.until - part.after for part in parts]
+    assert max(entries) < 2 * min(entries)
 
 
 def test_so_many_files_are_one_partition_each(

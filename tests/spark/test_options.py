@@ -30,7 +30,7 @@ def options(**given: str) -> Options:
 
 def test_values_are_read() -> None:
     found = options(FLAG="Yes", count=" 12 ", size="2MB", list="a, b,,c", WORD="One", pause="1500ms", filter="")
-    assert (found.flag("flag"), found.number("count"), found.size("size", 1)) == (True, 12, 2 << 20)
+    assert (found.flag("flag"), found.number("count"), found.size("size")) == (True, 12, 2 << 20)
     assert (found.words("list"), found.choice("word", ("one", "two"), "two")) == (("a", "b", "c"), "one")
     assert (found.seconds("pause"), found.text("filter"), found.instant("at")) == (1.5, None, None)
     assert options(now="2026-01-01T00:00:00Z", at="-1s").instant("at") == 1_767_225_599_000_000
@@ -43,8 +43,8 @@ def test_values_are_read() -> None:
         ("flag", "maybe", lambda o: o.flag("flag")),
         ("count", "-1", lambda o: o.number("count")),
         ("count", "0", lambda o: o.number("count", None, 1)),
-        ("size", "many", lambda o: o.size("size", 1)),
-        ("size", "0", lambda o: o.size("size", 1)),
+        ("size", "many", lambda o: o.size("size")),
+        ("size", "0", lambda o: o.size("size")),
         ("at", "1767225600", lambda o: o.instant("at")),
         ("at", "noon", lambda o: o.instant("at")),
         ("word", "three", lambda o: o.choice("word", ("one",), "one")),
