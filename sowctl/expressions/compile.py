@@ -29,7 +29,7 @@ class Compiled:
     ``sources`` are the qualifiers of ``slots``, ``()`` where there is none. ``source`` is the generated Python.
     """
 
-    __slots__ = ("_run", "node", "previous_slots", "slots", "source", "sources", "text", "uses_header")
+    __slots__ = ("_parts", "_run", "node", "previous_slots", "slots", "source", "sources", "text", "uses_header")
 
     def __init__(self, text: str, node: Node | None, emitter: Emitter | None, final: str) -> None:
         self.text = text
@@ -40,6 +40,7 @@ class Compiled:
         self.uses_header = False
         self.source = ""
         self._run: Run | None = None
+        self._parts: tuple[list[str], dict[str, Any]] | None = None
         if emitter is None:
             return
         code = emitter.code
@@ -49,13 +50,20 @@ class Compiled:
         self.uses_header = code.uses_header
         main = code.source(final)
         self.source = "\n".join([*code.functions, main])
-        for part in (*code.functions, main):
-            exec(compile(part, "<expression>", "exec"), code.names)
-        self._run = code.names["run"]
+        self._parts = [*code.functions, main], code.names
+
+    def _runner(self) -> Run:
+        """The generated loop, compiled when the first rows come: what an index answers is asked of no row."""
+        if self._run is None:
+            assert self._parts is not None, "the empty filter has no loop"
+            parts, names = self._parts
+            for part in parts:
+                exec(compile(part, "<expression>", "exec"), names)
+            self._run = names["run"]
+        return self._run
 
     def _call(self, rows: Iterable[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
-        run = self._run
-        assert run is not None
+        run = self._runner()
         if self.uses_header and headers is None:
             headers = repeat(NO_HEADER)
         if self.previous_slots:
@@ -74,7 +82,7 @@ class Filter(Compiled):
 
         Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
         """
-        if self._run is None:
+        if self.node is None:
             return [index for index, _ in enumerate(rows)]
         return self._call(rows, env, headers, None)
 

@@ -391,3 +391,12 @@ def test_every_function_counts_its_arguments_and_takes_null(name: str) -> None:
             assert not isinstance(result, Values)
             if fill is None and entry.strict and count:
                 assert result is None
+
+
+def test_nothing_is_compiled_before_there_are_rows() -> None:
+    """What an index answers is asked of no row, and compiling costs more than the index does."""
+    found = compile_filter("/a > 5 AND LENGTH(/s) < 3")
+    assert found.slots and "run" in found.source
+    assert found._run is None
+    assert found.matches([(6, "ab"), (5, "ab"), (9, "abc")], ENV) == [0]
+    assert found._run is not None
