@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from sowctl.expressions.sets import distinct, double_sum, extreme, total
-from sowctl.values.compare import number_of, text_of
+from sowctl.expressions.sets import distinct, double_sum, extreme, numbers_of, total
+from sowctl.values.compare import text_of
 from sowctl.values.fields import Scalar
 
 Inputs = Sequence[Scalar]
 
 
-def _numbers(inputs: Inputs) -> list[int | float]:
-    return [number for value in inputs if (number := number_of(value)) is not None]
-
-
 def average(inputs: Inputs) -> float | None:
     """The mean as a Double; None for no input."""
-    return double_sum(_numbers(inputs)) / len(inputs) if inputs else None
+    return double_sum(numbers_of(inputs)) / len(inputs) if inputs else None
 
 
 def _deviation(inputs: Inputs, degrees: int) -> float | None:
-    numbers = _numbers(inputs)
+    numbers = numbers_of(inputs)
     if len(numbers) <= degrees:
         return None
     mean = double_sum(numbers) / len(numbers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from sowctl.values.compare import I64_MIN, NAN, U64_MAX, number_of
 from sowctl.values.fields import Scalar
@@ -18,19 +19,38 @@ _EXACT = 1 << 53
 
 def total(numbers: Iterable[Scalar]) -> int | float | None:
     """The sum: an Integer if all are (and it is in range), else the correctly rounded Double; None for no input."""
-    values: list[int | float] = [number for value in numbers if (number := number_of(value)) is not None]
+    values, kinds = _numbers(numbers)
     if not values:
         return None
-    if all(type(value) is int for value in values):
+    if kinds == {int}:
         whole = sum(values)
         return whole if I64_MIN <= whole <= U64_MAX else float(whole)
-    return double_sum(values)
+    return _double_sum(values, kinds)
+
+
+def numbers_of(values: Iterable[Scalar]) -> list[int | float]:
+    """The values as numbers, without NULLs; a text without a numeric reading is NaN."""
+    return _numbers(values)[0]
+
+
+def _numbers(values: Iterable[Scalar]) -> tuple[list[int | float], set[type]]:
+    """The same, and their types."""
+    found: list[Any] = values if type(values) is list else list(values)
+    kinds = set(map(type, found))
+    if not kinds <= {int, float}:
+        found = [number for value in found if (number := number_of(value)) is not None]
+        kinds = set(map(type, found))
+    return found, kinds
 
 
 def double_sum(values: Sequence[int | float]) -> float:
     """The correctly rounded sum of numbers; NaN if one is, or for infinities of both signs."""
+    return _double_sum(values, set(map(type, values)))
+
+
+def _double_sum(values: Sequence[int | float], kinds: set[type]) -> float:
     try:
-        if all(type(value) is float or abs(value) < _EXACT for value in values):
+        if kinds == {float} or all(type(one) is float or abs(one) < _EXACT for one in values):
             return math.fsum(values)
     except ValueError:
         return NAN

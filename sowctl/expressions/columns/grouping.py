@@ -17,6 +17,8 @@ from sowctl.values.compare import text_of
 from sowctl.values.fields import Row, Slot
 
 _MOST_CODES = 1 << 40
+_FEW_CODES = 1 << 16
+"""Codes below which numpy sorts them by counting."""
 _WHOLE = (Kind.BOOL, Kind.I64, Kind.U64)
 
 
@@ -53,13 +55,13 @@ def add_columns(
     codes = np.zeros(size, np.int64)
     for column in keys:
         codes = _combined(codes, _codes(column, size))
-    order = np.argsort(codes, kind="stable")
+    order = np.argsort(codes.astype(np.uint16) if int(codes.max()) < _FEW_CODES else codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order[0]] - 1))
     bounds = [*starts.tolist(), size]
-    taken = [_Taken(column, size, order) for column in inputs]
-    texts = [_Taken(column, size, order) for column in keys]
+    counting = [aggregate.name == "COUNT" for aggregate in projection.aggregates]
+    taken = [_Taken(column, size, order, only=only) for column, only in zip(inputs, counting, strict=True)]
     for start, stop in pairwise(bounds):
-        key = tuple(text_of(one.at(start)) for one in texts)
+        key = tuple(text_of(_value(column, int(order[start]))) for column in keys)
         group = groups.get(key)
         if group is None:
             group = groups[key] = Group(len(projection.aggregates))
@@ -113,9 +115,10 @@ def _codes(column: Column, size: int) -> Array:
 
 
 class _Taken:
-    """The values of a column in another order, NULLs left out where several are asked for."""
+    """The values of a column in another order, without NULLs; ``only`` how many they are: then TRUE for each."""
 
-    def __init__(self, column: Column, size: int, order: Array) -> None:
+    def __init__(self, column: Column, size: int, order: Array, *, only: bool) -> None:
+        self._only = only
         self._order = order
         self._plain = column.array is not None and column.kind is not Kind.STRING and not column.constant
         self._plain = self._plain and column.ints is None and column.source is None
@@ -125,17 +128,13 @@ class _Taken:
         else:
             self._values = column.repeated(size)
 
-    def at(self, place: int) -> Any:
-        """One value."""
-        if not self._plain:
-            return self._values[int(self._order[place])]
-        return None if self._nulls is not None and self._nulls[place] else self._data[place].item()
-
     def between(self, start: int, stop: int) -> list[Any]:
-        """The values that are not NULL."""
+        """The values of a stretch."""
         if not self._plain:
             found = map(self._values.__getitem__, self._order[start:stop].tolist())
             return [value for value in found if value is not None]
+        if self._only:
+            return [True] * (stop - start - (0 if self._nulls is None else int(self._nulls[start:stop].sum())))
         data = self._data[start:stop]
         if self._nulls is not None:
             data = data[~self._nulls[start:stop]]
@@ -145,6 +144,8 @@ class _Taken:
 
 def _value(column: Column, place: int) -> Any:
     """One slot value of a column."""
+    if column.constant:
+        place = 0
     if column.source is not None:
         return column.source[place]
     if column.kind is Kind.NULL or (column.nulls is not None and column.nulls[place]):

@@ -95,9 +95,9 @@ def test_groups_are_those_of_rows(case: Any) -> None:
         other = found[key]
         assert (other.count, other.stamp) == (group.count, group.stamp)
         assert all(map(equal, other.row, group.row)), (other.row, group.row)
-        for mine, theirs in zip(other.inputs, group.inputs, strict=True):
+        for call, mine, theirs in zip(program.aggregates, other.inputs, group.inputs, strict=True):
             assert len(mine) == len(theirs)
-            assert all(map(same, mine, theirs)), (mine, theirs)
+            assert call.name == "COUNT" or all(map(same, mine, theirs)), (mine, theirs)
         assert all(map(equal, program.fields(other, ENV), program.fields(group, ENV)))
 
 
