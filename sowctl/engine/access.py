@@ -191,7 +191,8 @@ class Found:
             keys = self._memos.keys(part)
             if changed:
                 kept = [at for at, key in enumerate(keys) if key not in changed]
-                part, keys = [part[at] for at in kept], [keys[at] for at in kept]
+                if len(kept) < len(keys):
+                    part, keys = p.chosen(part, kept), [keys[at] for at in kept]
             spots = self._memos.spots(part)
             keys, values = self.source.lookup(keys) if spots is None else self.source.at_spots(keys, spots)
             if self.residual:

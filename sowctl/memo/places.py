@@ -103,11 +103,16 @@ def ordered(places: Places) -> Places:
     return sorted(places) if isinstance(places, list) else sys.modules["numpy"].sort(places)
 
 
+def chosen(places: Places, indexes: Sequence[int]) -> Places:
+    """Some of the places, by their indexes."""
+    return [places[at] for at in indexes] if isinstance(places, (list, range)) else places[indexes]
+
+
 def picked(numbers: memoryview, places: Places) -> Sequence[int]:
     """The numbers at some places, two or more."""
     if isinstance(places, (list, range)):
-        chosen: tuple[int, ...] = itemgetter(*places)(numbers)
-        return chosen
+        several: tuple[int, ...] = itemgetter(*places)(numbers)
+        return several
     found: list[int] = sys.modules["numpy"].frombuffer(numbers, numbers.format)[places].tolist()
     return found
 

@@ -38,32 +38,37 @@ class Spots(NamedTuple):
 
 
 class DataFile:
-    """One store's file, open for reading; ``inode`` tells it from another one at the same path."""
+    """One store's file, open for reading: ``identity`` (device, inode) tells it from another one at the same path.
+
+    A file that has grown since it was mapped is mapped anew only when somebody reads behind that.
+    """
 
     def __init__(self, path: Path, seam: Seam) -> None:
         """Raises OSError."""
         self._fd: int = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         status = os.fstat(self._fd)
-        self.inode = status.st_ino
-        self.identity = status.st_dev, status.st_ino, status.st_size
+        self.identity = status.st_dev, status.st_ino
+        self.size = status.st_size
         self._reads = 0
         self._map: mmap.mmap | None = None
 
     def values(self, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
         """The bytes at some places; fewer where the file ends before. Raises OSError, OverflowError."""
         self._reads += len(starts)
-        if self._map is None and self._reads * READ_SHARE < self.identity[2]:
+        if self._map is None and self._reads * READ_SHARE < self.size:
             read, file = os.pread, self._fd
             return [read(file, size, start) for start, size in zip(starts, sizes, strict=True)]
-        whole = self.mapped()
+        whole = self._map
+        if whole is None or max(starts, default=0) >= len(whole):
+            whole = self.mapped()
         return list(map(whole.__getitem__, map(slice, starts, map(add, starts, sizes))))
 
     def mapped(self) -> mmap.mmap:
-        """All of the file. Raises OSError."""
+        """All of the file as large as it is. Raises OSError."""
         import mmap
 
-        if self._map is None:
-            self._map = mmap.mmap(self._fd, self.identity[2], access=mmap.ACCESS_READ)
+        if self._map is None or len(self._map) < self.size:
+            self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
         return self._map
 
     def close(self) -> None:
@@ -77,10 +82,11 @@ def data_file(path: Path, inode: int, seam: Seam) -> DataFile | None:
     known = _kept.pop(path, None)
     try:
         status = path.stat()
-        if known is not None and known.identity != (status.st_dev, status.st_ino, status.st_size):
+        if known is not None and (known.identity != (status.st_dev, status.st_ino) or status.st_size < known.size):
             known.close()
             known = None
         file = known or DataFile(path, seam)
+        file.size = max(file.size, status.st_size)
     except OSError:
         if known is not None:
             known.close()
@@ -88,7 +94,7 @@ def data_file(path: Path, inode: int, seam: Seam) -> DataFile | None:
     while len(_kept) >= KEPT:
         _kept.pop(next(iter(_kept))).close()
     _kept[path] = file
-    return file if file.inode == inode else None
+    return file if file.identity[1] == inode else None
 
 
 def forget() -> None:

@@ -86,28 +86,30 @@ def _leaves(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> list[int]
 
 
 def _values(data: mmap.mmap, meta: MetaPage, bases: Array, keys: bytes) -> tuple[Array, Array, Array]:
-    whole = np.frombuffer(data, np.uint8, len(data) // _PAIR * _PAIR)
-    words = whole.view(np.uint16)
-    if not (words[bases // _PAIR + 5] & LEAF).all():
+    # Numbers of 4 and 8 bytes that begin at any byte: what is read of all pages at once stands wherever it stands.
+    longs = np.ndarray((max(len(data) - 7, 0),), "=u8", data, 0, (1,))
+    words = np.ndarray((max(len(data) - 3, 0),), "=u4", data, 0, (1,))
+    pointers = np.frombuffer(data, "=u2", len(data) // _PAIR)
+    heads = longs[bases + PAGE.size // 2]
+    if not (heads >> 16 & LEAF).all():
         raise Astray("a page of the tree is not a leaf")
-    counts = (words[bases // _PAIR + 6].astype(np.int64) - PAGE.size) // _PAIR
-    firsts = np.repeat(np.cumsum(counts) - counts, counts)
-    number = np.arange(len(firsts)) - firsts
-    base = np.repeat(bases, counts)
-    nodes = base + words[(base + PAGE.size) // _PAIR + number]
-    at = nodes // _PAIR
-    sizes = words[at].astype(np.int64) | words[at + 1].astype(np.int64) << 16
-    starts = nodes + NODE.size + KEY_SIZE
-    found = np.ascontiguousarray(words[at[:, None] + np.arange(4, 4 + KEY_SIZE // _PAIR)]).tobytes()
-    if found != keys or (words[at + 3] != KEY_SIZE).any():
+    counts = ((heads >> 32 & 0xFFFF).astype(np.int64) - PAGE.size) // _PAIR
+    starts = np.repeat(bases, counts)
+    firsts = np.cumsum(counts) - counts
+    number = np.arange(len(starts)) - np.repeat(firsts, counts)
+    starts += pointers[(starts + PAGE.size) // _PAIR + number]
+    heads = longs[starts]
+    starts += NODE.size
+    if longs[starts].tobytes() != keys or (heads >> 48 != KEY_SIZE).any():
         raise Astray("the keys are others")
-    for place in np.flatnonzero(words[at + 2] & BIG_DATA).tolist():
+    starts += KEY_SIZE
+    sizes = (heads & 0xFFFFFFFF).astype(np.int64)
+    for place in np.flatnonzero(heads >> 32 & BIG_DATA).tolist():
         starts[place] = _BIG_PAGE.unpack_from(data, starts[place])[0] * meta.page_size + PAGE.size
     ends = starts + sizes
-    if len(ends) and (int(ends.max()) > len(whole) or int(sizes.min()) < CRC_SIZE):
+    if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):
         raise Astray("a record ends behind the file")
-    sums = np.ascontiguousarray(whole[ends[:, None] + np.arange(-CRC_SIZE, 0)]).view(np.uint32).ravel()
-    return starts.astype(np.uint64), sizes.astype(np.uint32), sums
+    return starts.astype(np.uint64), sizes.astype(np.uint32), words[ends - CRC_SIZE]
 
 
 __all__ = ["Astray", "locate"]
