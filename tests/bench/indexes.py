@@ -51,8 +51,11 @@ def _changes(place: Place) -> None:
     lines = place.input().read_bytes().splitlines()
     for share, target in ((100, 3.0), (1, None)):
         messages = lines[: held // share] if share > 1 else lines
-        topic.publish(messages)
-        first = _query(topic)
+        firsts = []
+        for _ in range(5 if share > 1 else 1):  # the same records again: no more than these differ from the indexes
+            topic.publish(messages)
+            firsts.append(_query(topic))
+        first = statistics.median(firsts)
         after = statistics.median(_query(topic) for _ in range(5))
         words = f"after {100 // share} % changed: next query {1000 * first:.1f} ms, then {1000 * after:.1f} ms"
         if target is not None:
