@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.memo import places as p
 from sowctl.memo.column import Column
 from sowctl.memo.directory import MemoDirectory
-from sowctl.store.codec import KEY_SIZE, payloads, stamps
+from sowctl.store.codec import KEY_SIZE, payloads, raw_stamps
 from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
@@ -174,11 +174,10 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: CurrentSou
     slots = [slot for slot, name in wanted.items() if directory.column(name, digest) is None]
     extract = instance.type_of(source.message_type).extractor(slots)
     builders = [ColumnBuilder(wanted[slot]) for slot in slots]
-    keys: list[bytes] = []
-    stamped: list[tuple[int, int]] = []
+    keys, stamped = bytearray(), bytearray()
     for batch, values in source.snapshot.scan(batch=_READ):
-        keys += batch
-        stamped += map(stamps, values)
+        keys += b"".join(batch)
+        stamped += raw_stamps(values)
         rows, refused = extract(payloads(values))
         for builder, column in zip(builders, zip(*rows, strict=True), strict=True):
             builder.add(column)
@@ -186,9 +185,8 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: CurrentSou
             for builder in builders:
                 builder.spoil()
     if fresh:
-        joined = b"".join(keys)
-        spots = source.snapshot.located(joined)
+        spots = source.snapshot.located(bytes(keys))
         directory.put_spots(None if spots is None else spot_parts(spots, digest))
-        directory.put_keys(key_parts(joined, stamped, digest))
+        directory.put_keys(key_parts(bytes(keys), bytes(stamped), digest))
     for slot, builder in zip(slots, builders, strict=True):
         directory.put_column(wanted[slot], builder.parts(digest))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import eq
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ MOST_WORDS = 1 << 16
 _EXACT = 1 << 53
 _NUMERIC = frozenset({int, float, type(None)})
 _STRING = frozenset({str, type(None)})
+_MARKS: dict[type, int] = {int: INTEGER, float: 0, type(None): NULL}
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Parts: TypeAlias = "list[bytes | memoryview]"
@@ -43,8 +45,8 @@ class ColumnBuilder:
         kinds = set(map(type, values))
         self._records += len(values)
         if self._numbers is not None:
-            if kinds <= _NUMERIC and _exact(values):
-                self._numbers.append(_numeric(values))
+            if kinds <= _NUMERIC and _exact(values, kinds):
+                self._numbers.append(_numeric(values, kinds))
                 return
             self._leave_numbers()
         if self._strings is not None:
@@ -149,17 +151,21 @@ def _raw(array: Array) -> memoryview:
     return memoryview(np.ascontiguousarray(array)).cast("B") if array.size else memoryview(b"")  # type: ignore[arg-type]
 
 
-def _exact(values: Sequence[SlotValue]) -> bool:
+def _exact(values: Sequence[SlotValue], kinds: set[type]) -> bool:
     """Whether all numbers are Doubles, NaN aside, or Integers that a Double holds."""
-    if any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values):
+    if kinds == {int}:
+        return min(values) >= -_EXACT and max(values) <= _EXACT  # type: ignore[type-var, operator]
+    if int in kinds and any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values):
         return False
-    return all(value == value for value in values)
+    return all(map(eq, values, values))
 
 
-def _numeric(values: Sequence[SlotValue]) -> tuple[Array, Array]:
+def _numeric(values: Sequence[SlotValue], kinds: set[type]) -> tuple[Array, Array]:
     """The numbers, 0 for NULL, and the marks."""
-    mark = {int: INTEGER, float: 0, type(None): NULL}
-    marks = np.array([mark[type(value)] for value in values], np.uint8)
+    if len(kinds) == 1 and None.__class__ not in kinds:
+        mark = INTEGER if kinds == {int} else 0
+        return np.array(values, np.float64), np.full(len(values), mark, np.uint8)
+    marks = np.array([_MARKS[type(value)] for value in values], np.uint8)
     return np.array([0 if value is None else value for value in values], np.float64), marks
 
 
@@ -182,11 +188,13 @@ def _unhashed(word: Any) -> SlotValue:
     return value
 
 
-def key_parts(keys: bytes, stamps: Sequence[tuple[int, int]], digest: int) -> Parts:
-    """The file of the state with ``digest``: keys of all records (8 bytes each, ascending), their txids and times."""
-    txids = np.array([txid for txid, _ in stamps], np.uint64)
-    times = np.array([time for _, time in stamps], np.int64)
-    return encode(Head(Kind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(txids), _raw(times)])
+def key_parts(keys: bytes, stamps: bytes, digest: int) -> Parts:
+    """The file of the state with ``digest``: keys of all records (8 bytes each, ascending), their txids and times.
+
+    ``stamps`` are txid (u64) and time (i64) of each, end to end.
+    """
+    columns = np.frombuffer(stamps, "<u8").reshape(-1, 2)
+    return encode(Head(Kind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(columns[:, 0]), _raw(columns[:, 1])])
 
 
 def spot_parts(spots: tuple[Array, Array, Array], digest: int) -> Parts:

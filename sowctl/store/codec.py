@@ -55,6 +55,7 @@ _PLAIN_PAYLOAD = itemgetter(slice(HEADER_SIZE, -CRC_SIZE))
 _LENGTH = Struct("<H")
 _HISTORY = Struct(">8sQQ")
 _STAMPS = Struct("<Qq")
+_RAW_STAMPS = itemgetter(slice(4, 20))
 
 
 @dataclass(slots=True)
@@ -254,6 +255,11 @@ def extra_length(value: bytes) -> int:
 def stamps(value: bytes) -> tuple[int, int]:
     """``(txid, time)`` of a value."""
     return _STAMPS.unpack_from(value, 4)
+
+
+def raw_stamps(values: Iterable[bytes]) -> bytes:
+    """Txid (u64) and time (i64) of many values end to end, little-endian as they are stored."""
+    return b"".join(map(_RAW_STAMPS, values))
 
 
 def expiration_of(value: bytes) -> int:
