@@ -16,6 +16,7 @@ from sowctl.engine.targets import WITHOUT_SOW, Target, resolve, split_target
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.memo.directory import MemoDirectory
 from sowctl.store.codec import DIGEST_MODULUS, payloads, stamps
+from sowctl.values.units import INTERVALS, format_interval
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -87,6 +88,10 @@ def _part(instance: Instance, topic: TopicConfig) -> TopicInfo:
     return row
 
 
+def _interval(microseconds: int) -> str:
+    return format_interval(microseconds * INTERVALS["us"])
+
+
 def _topic(instance: Instance, topic: TopicConfig) -> TopicInfo:
     if topic.logical is not None:
         return _part(instance, topic)
@@ -97,9 +102,10 @@ def _topic(instance: Instance, topic: TopicConfig) -> TopicInfo:
     row.journalled = topic.journalled
     row.expiration = topic.expiration.kind
     if topic.expiration.kind == "interval":
-        row.expiration = f"{topic.expiration.interval_us / 1e6:g}s"
+        row.expiration = _interval(topic.expiration.interval_us)
     if topic.history is not None:
-        row.history = f"window {topic.history.window_us / 1e6:g}s, granularity {topic.history.granularity_us / 1e6:g}s"
+        window, granularity = _interval(topic.history.window_us), _interval(topic.history.granularity_us)
+        row.history = f"window {window}, granularity {granularity}"
     if topic.file is None or not topic.file.exists():
         row.state = "transient" if topic.file is None else "no store"
         state = _journal_topics(instance).get((topic.name, topic.message_type)) if topic.journalled else None

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from sowctl.output.display import display
+from sowctl.values.times import format_time
 
 _ALWAYS = ("published", "inserted", "updated", "deleted", "expired")
 _COUNTS = (
@@ -21,6 +22,8 @@ _COUNTS = (
     "examined", "matched", "returned", "deleted", "expired",
     "entries", "applied", "records", "versions",
 )  # fmt: skip
+_TIMES = ("now",)
+"""Fields that are times in microseconds, and are written as ISO-8601."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -28,7 +31,8 @@ def as_dict(report: Any) -> dict[str, Any]:
     """A report (dataclass or named tuple) as plain values, tuples as lists, paths as texts; parts of it likewise."""
     if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
-    return {name: _plain(getattr(report, name)) for name in report.__match_args__}
+    row = {name: _plain(getattr(report, name)) for name in report.__match_args__}
+    return row | {name: format_time(row[name]) for name in _TIMES if name in row}
 
 
 def as_json(report: Any) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sowctl.engine.reports import DeleteReport, PublishReport, TopicCounts
+from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, TopicCounts
 from sowctl.output.reports import as_dict, as_json, as_text, size, texts, total
 
 
@@ -128,3 +128,9 @@ def test_what_only_the_journal_has_is_neither_inserted_nor_updated() -> None:
         topics=[TopicCounts("events", "json", journalled=2)], published=2, journalled=2, first_txid=1, last_txid=2
     )
     assert as_text(report) == "events: 2 journalled; txid 1-2, durable"
+
+
+def test_the_time_of_an_expire_is_written_as_one() -> None:
+    report = ExpireReport("orders", "json", 7, 1_767_607_200_000_000)
+    assert as_dict(report)["now"] == "2026-01-05T10:00:00.000000Z"
+    assert "1767607200" not in as_json(report)
