@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from sowctl.breaks import breakable, unbroken
 from sowctl.engine.commit import Entries, group_of, into_overlay, settle
 from sowctl.engine.intake import Batch, Source, batches, joined
 from sowctl.engine.options import PublishOptions
@@ -175,9 +176,10 @@ class _Run:
 
     def finish(self) -> None:
         """Apply everything that is acknowledged, and keep what is known of chains."""
-        self.session.finish()
-        if not self.session.dry_run:
-            self.router.save_chains()
+        with unbroken():
+            self.session.finish()
+            if not self.session.dry_run:
+                self.router.save_chains()
 
     def one_batch(self, batch: Batch) -> None:
         """Prepare, while the batch before is being synced; then settle and append under the locks, and sync."""
@@ -185,27 +187,29 @@ class _Run:
         self.land()
         rejected = self.refusals.of(batch, refusals, framing=True)
         self.refusals.cut(batch, shares, rejected)
-        self.commit(batch, shares, rejected)
+        with unbroken():
+            self.commit(batch, shares, rejected)
 
     def land(self) -> None:
         """Wait until the batch under way is on disk, acknowledge it, and let its locks go.
 
         Raises what the sync raised, and where the run must not go on after a refused message.
         """
-        flight, self.flight = self.flight, None
-        if flight is None:
+        if self.flight is None:
             return
         stop: KeyboardInterrupt | None = None
-        with flight.locks:
-            if flight.synced is not None:
-                try:
-                    flight.synced.result()
-                except KeyboardInterrupt as interrupt:
-                    stop = interrupt
-                    flight.synced.result()  # the sync goes on; a batch that it makes durable is counted and told
-            self.account(flight)
-            if not self.session.dry_run and stop is None:
-                self.session.apply()
+        with unbroken():
+            flight, self.flight = self.flight, None
+            with flight.locks:
+                if flight.synced is not None:
+                    try:
+                        flight.synced.result()
+                    except KeyboardInterrupt as interrupt:
+                        stop = interrupt
+                        flight.synced.result()  # the sync goes on; a batch that it makes durable is counted and told
+                self.account(flight)
+                if not self.session.dry_run and stop is None:
+                    self.session.apply()
         if stop is not None:
             raise stop
         self.refusals.report(flight.rejected)
@@ -235,7 +239,8 @@ class _Run:
             report.first_txid = report.first_txid or first
             report.last_txid = first + len(payloads) - 1
             if self.on_acknowledged is not None:
-                self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch))
+                with breakable():  # whoever is told may let us wait
+                    self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch))
 
     def commit(self, batch: Batch, shares: list[Share], rejected: list[Rejected]) -> None:
         """Under the locks: decide what becomes of each message, append one group, and start syncing it."""
@@ -292,11 +297,12 @@ class _Run:
 
     def close(self) -> None:
         """Let go of everything; what was acknowledged is safe."""
-        flight, self.flight = self.flight, None
-        if flight is not None:
-            flight.locks.close()
-        self.pool.shutdown()
-        self.session.close()
+        with unbroken():
+            flight, self.flight = self.flight, None
+            if flight is not None:
+                flight.locks.close()
+            self.pool.shutdown()
+            self.session.close()
 
     def wind_up(self, error: BaseException) -> None:
         """Apply what was acknowledged, so that an error leaves no more behind than it must; then pass the error on."""

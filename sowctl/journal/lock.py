@@ -8,6 +8,7 @@ import os
 import time
 from pathlib import Path
 
+from sowctl.breaks import breakable
 from sowctl.errors import LockedError
 from sowctl.journal.format import FILE_MODE
 from sowctl.seam import Seam
@@ -46,7 +47,8 @@ class JournalLock:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise self._locked(wait)
-            time.sleep(min(pause, left))
+            with breakable():
+                time.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE)
         self._sign()
 

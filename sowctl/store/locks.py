@@ -18,6 +18,7 @@ from struct import Struct
 from typing import Any
 from zlib import crc32
 
+from sowctl.breaks import breakable
 from sowctl.errors import LockedError
 from sowctl.plain import dataclass
 from sowctl.seam import Seam
@@ -69,7 +70,8 @@ class FileLock:
             rest = deadline - time.monotonic()
             if rest <= 0:
                 return False
-            time.sleep(min(sleep, rest))
+            with breakable():
+                time.sleep(min(sleep, rest))
             sleep = min(sleep * 2, LONGEST_SLEEP)
 
     def _try(self, exclusive: bool) -> bool:
