@@ -36,6 +36,8 @@ TRUNCATED = "SOW-INP-002"
 FRAME_TOO_LONG = "SOW-INP-003"
 UNKNOWN_FRAMING = "SOW-INP-004"
 UNREADABLE = "SOW-INP-005"
+LONGEST_WAIT = 0.5
+"""Seconds after which a wait for input looks about once."""
 
 Places = tuple[Sequence[int], Sequence[int]]
 """Line (or message) numbers from 1, and byte offsets in the input."""
@@ -210,8 +212,16 @@ def _poller(descriptor: int, chunk: int) -> Callable[[float | None], bytes | Non
     poll = select.poll()
     poll.register(descriptor, select.POLLIN | select.POLLPRI)
 
+    def is_readable(timeout: float | None) -> bool:
+        # A signal that comes just before the wait does not end it, and its handler runs only after it.
+        while timeout is None or timeout > LONGEST_WAIT:
+            if poll.poll(LONGEST_WAIT * 1000):
+                return True
+            timeout = None if timeout is None else timeout - LONGEST_WAIT
+        return bool(poll.poll(timeout * 1000))
+
     def read(timeout: float | None) -> bytes | None:
-        if not poll.poll(None if timeout is None else timeout * 1000):
+        if not is_readable(timeout):
             return None
         try:
             data = os.read(descriptor, chunk)

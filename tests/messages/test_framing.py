@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import InputError, LimitError, StorageError, UsageError
+from sowctl.messages import framing
 from sowctl.messages.framing import Chunk, FrameReader, read_frames
 
 
@@ -204,6 +205,25 @@ def test_a_silent_input_gives_what_is_complete() -> None:
         os.close(read_end)
         if write_end >= 0:
             os.close(write_end)
+
+
+def test_a_long_wait_ends_on_time_and_sees_what_comes_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framing, "LONGEST_WAIT", 0.02)
+    read_end, write_end = os.pipe()
+    try:
+        reader = FrameReader(read_end, "lines")
+        begin = time.monotonic()
+        assert reader.poll(0.15) is None
+        assert 0.12 < time.monotonic() - begin < 2.0
+        writer = threading.Timer(0.1, os.write, (write_end, b"one\n"))
+        writer.start()
+        chunk = reader.poll()
+        writer.join()
+        assert chunk is not None
+        assert chunk.payloads == [b"one"]
+    finally:
+        os.close(read_end)
+        os.close(write_end)
 
 
 def test_a_writer_in_another_thread_is_read_to_its_end() -> None:
