@@ -35,6 +35,12 @@ def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     leading, word, rest = split(argv)
     if word is None or word == "help":
         return _overview(invocation, leading, rest, asked=word == "help")
+    if word in table.PREFIXES and rest[:1] in (["--help"], ["-h"]):
+        from sowctl.cli import overview
+
+        streams = invocation.streams
+        streams.stdout.write(overview.of_prefix(word, colored=streams.colored(streams.stdout)).encode())
+        return 0
     command, rest = _find(word, rest)
     loaded = load(command)
     values = _read(loaded, [*leading, *rest], invocation)
@@ -96,9 +102,7 @@ def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
     if word in table.PREFIXES:
         names = [command.words[1] for command in table.members(word)]
         if not rest or rest[0].startswith("-"):
-            raise UsageError(
-                "SOW-CLI-002", f"{word} needs one of: {', '.join(names)}", hint=f"sowctl {word} {names[0]} --help"
-            )
+            raise UsageError("SOW-CLI-002", f"{word} needs one of: {', '.join(names)}", hint=f"sowctl {word} --help")
         second, rest = rest[0], rest[1:]
         found = table.find((word, second))
         if found is None:

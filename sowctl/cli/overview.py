@@ -5,7 +5,7 @@ from __future__ import annotations
 from sowctl.cli.declare import Option
 from sowctl.cli.helptext import entry, option_entry, title
 from sowctl.cli.options import GLOBALS
-from sowctl.cli.table import COMMANDS, GROUPS
+from sowctl.cli.table import COMMANDS, GROUPS, members
 from sowctl.version import VERSION
 
 SUMMARY = "toolkit for file-based State-of-the-World stores"
@@ -38,14 +38,22 @@ def text(*, colored: bool = False) -> str:
     lines += [title("Examples:", colored), *(f"  {example}" for example in EXAMPLES), ""]
     for group in GROUPS:
         lines.append(title(f"{group}:", colored))
-        members = [command for command in COMMANDS if command.group == group]
-        lines += [f"  {command.name:<13} {command.summary}" for command in members]
+        commands = [command for command in COMMANDS if command.group == group]
+        lines += [f"  {command.name:<13} {command.summary}" for command in commands]
         lines.append("")
     lines.append(title("Options of every command, before or after its name:", colored))
     lines += [line for parameter in GLOBALS for line in option_entry(parameter)]
     lines += [line for names, words in ROOT_OPTIONS for line in entry(names, words)]
     lines += ["", "Exit statuses, environment and files: sowctl man"]
     return "\n".join(lines) + "\n"
+
+
+def of_prefix(word: str, *, colored: bool = False) -> str:
+    """The commands that begin with a word which is none by itself."""
+    lines = [f"{title('Usage:', colored)} sowctl {word} COMMAND [ARGUMENTS]...", "", title("Commands:", colored)]
+    width = max(len(command.words[1]) for command in members(word))
+    lines += [f"  {command.words[1]:<{width}}  {command.summary}" for command in members(word)]
+    return "\n".join([*lines, "", f"What one takes: sowctl {word} COMMAND --help"]) + "\n"
 
 
 def versions(*, as_json: bool) -> bytes:

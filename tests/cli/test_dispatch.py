@@ -46,7 +46,7 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["qurey"], "SOW-CLI-001", "did you mean query?"),
         (["zzz"], "SOW-CLI-001", "sowctl --help lists"),
         (["journal", "dmup"], "SOW-CLI-001", "did you mean journal dump?"),
-        (["journal"], "SOW-CLI-002", "sowctl journal list --help"),
+        (["journal"], "SOW-CLI-002", "sowctl journal --help"),
         ([], "SOW-CLI-002", "sowctl --help"),
         (["--confg", "x"], "SOW-CLI-001", "sowctl --help"),
         (["--confg"], "SOW-CLI-003", "lists the global options"),
@@ -141,3 +141,12 @@ def test_which_configuration(config_of: Callable[..., str]) -> None:
     assert config_of().startswith("2 error[SOW-CLI-004]: several configurations here: amps.xml, config.xml")
     assert config_of(environ={"SOWCTL_CONFIG": "env.xml"}) == "env.xml"
     assert config_of("--config", "option.xml", environ={"SOWCTL_CONFIG": "env.xml"}) == "option.xml"
+
+
+@pytest.mark.parametrize("words", [("journal", "--help"), ("journal", "-h"), ("help", "journal")])
+def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[str, ...]) -> None:
+    result = cli(*words)
+    assert (result.status, result.err) == (0, "")
+    assert result.out.splitlines()[0] == "Usage: sowctl journal COMMAND [ARGUMENTS]..."
+    assert "\n  list  list the journal files" in result.out
+    assert "\n  dump  print journal entries\n" in result.out

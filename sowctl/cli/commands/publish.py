@@ -95,7 +95,7 @@ def run(
 
     A message is acknowledged when it is in the journal and synced; the report counts acknowledged messages only. A
     bad message is refused with its line and byte offset. Ends with status 3 where a message was refused. An interrupt
-    ends it behind the batch that is being written, a second one at once.
+    ends it behind the batch that is being written; another one while that is being written ends it at once.
 
     With --delta a message is merged with the record of its key: fields that it has replace those of the record,
     objects are merged member by member, arrays are replaced whole, null fields change nothing. Without a record, and
