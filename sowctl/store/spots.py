@@ -4,7 +4,8 @@ LMDB finds a record by its key on a page for every level of its tree; who knows 
 read here may be anything, since a page that no state in use holds is written again: it counts only if its checksums do.
 
 A few plain reads cost less than mapping the pages around each of them, and many cost more; so a file is mapped once
-there were many, and stays so from one query of the process to the next.
+there were many, and stays so from one query of the process to the next. The reads do not go through the seam, one by
+one as they are: whatever fails here is looked up by its key.
 """
 
 from __future__ import annotations
