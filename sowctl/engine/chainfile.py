@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError, StorageError
 from sowctl.journal.repair import sync_directory
 from sowctl.seam import Seam
@@ -53,7 +53,7 @@ def _blocks(raw: bytes, path: Path) -> Iterator[Block]:
     while at + _HEAD.size <= len(raw):
         length, crc = _HEAD.unpack_from(raw, at)
         body = raw[at + _HEAD.size : at + _HEAD.size + length]
-        if len(body) < length or zlib.crc32(body) != crc:
+        if len(body) < length or crc32(body) != crc:
             return
         at += _HEAD.size + length
         try:
@@ -147,7 +147,7 @@ def _encoded(block: Block) -> bytes:
     import msgpack
 
     body: bytes = msgpack.packb([list(block.identity), block.lineage, block.applied, block.links])
-    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+    return _HEAD.pack(len(body), crc32(body)) + body
 
 
 def trouble(path: Path, error: OSError) -> StorageError:

@@ -8,7 +8,6 @@ without payloads. Messages stand in the order of the input: ascending by file an
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, pairwise
@@ -17,6 +16,7 @@ from struct import Struct
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError, StorageError
 from sowctl.journal import columns as codec
 from sowctl.journal.format import CODEC_ZSTD
@@ -198,12 +198,12 @@ class SegmentReader:
             count, raw_columns, columns, raw_payloads, size, crc = self._header(head)
             stored = self._file.read(columns)
             texts: list[bytes] = []
-            if zlib.crc32(stored) != crc[0] or len(stored) != columns:
+            if crc32(stored) != crc[0] or len(stored) != columns:
                 raise self._damaged()
             found = _unpacked(codec.decompress(CODEC_ZSTD, memoryview(stored), raw_columns), count)
             if payloads:
                 packed = self._file.read(size)
-                if zlib.crc32(packed) != crc[1] or len(packed) != size:
+                if crc32(packed) != crc[1] or len(packed) != size:
                     raise self._damaged()
                 raw = bytes(codec.decompress(CODEC_ZSTD, memoryview(packed), raw_payloads))
                 texts = [raw[start:end] for start, end in pairwise(accumulate(found.lengths.tolist(), initial=0))]
@@ -215,7 +215,7 @@ class SegmentReader:
             raise self._damaged()
 
     def _header(self, head: bytes) -> tuple[int, int, int, int, int, tuple[int, int]]:
-        if len(head) != HEADER.size or zlib.crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
+        if len(head) != HEADER.size or crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
             raise self._damaged()
         magic, count, raw_columns, columns, raw_payloads, size, crc_columns, crc_payloads, _ = HEADER.unpack(head)
         if magic != MAGIC or not 0 < count <= MAX_ENTRIES:
@@ -274,8 +274,8 @@ def _packed(rows: Rows) -> bytes:
     raw_columns, raw_payloads = b"".join(parts), b"".join(rows.payloads)
     columns, payloads = codec.compress(CODEC_ZSTD, raw_columns), codec.compress(CODEC_ZSTD, raw_payloads)
     sizes = len(raw_columns), len(columns), len(raw_payloads), len(payloads)
-    head = HEADER.pack(MAGIC, len(rows), *sizes, zlib.crc32(columns), zlib.crc32(payloads), 0)[:-4]
-    return b"".join((head, zlib.crc32(head).to_bytes(4, "little"), columns, payloads))
+    head = HEADER.pack(MAGIC, len(rows), *sizes, crc32(columns), crc32(payloads), 0)[:-4]
+    return b"".join((head, crc32(head).to_bytes(4, "little"), columns, payloads))
 
 
 def _unpacked(raw: memoryview, count: int) -> Columns:

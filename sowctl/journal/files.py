@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import zlib
 from itertools import pairwise
 from pathlib import Path
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, StorageError
 from sowctl.journal.block import Block
 from sowctl.journal.format import (
@@ -49,7 +49,8 @@ def list_numbers(directory: Path, instance: str) -> list[int]:
     """
     pattern = name_pattern(check_instance(instance))
     try:
-        numbers = sorted(int(match[1]) for path in directory.iterdir() if (match := pattern.fullmatch(path.name)))
+        names = os.listdir(directory)  # noqa: PTH208 - every query of a journalled topic asks this several times
+        numbers = sorted(int(match[1]) for name in names if (match := pattern.fullmatch(name)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -129,7 +130,7 @@ class JournalFile:
     def checkpoint(self) -> memoryview:
         """The checkpoint's bytes. Raises DamageError ``SOW-JRN-004``."""
         raw = self.read(FILE_HEADER_SIZE, self.header.checkpoint_size)
-        if len(raw) != self.header.checkpoint_size or zlib.crc32(raw) != self.header.checkpoint_crc:
+        if len(raw) != self.header.checkpoint_size or crc32(raw) != self.header.checkpoint_crc:
             raise DamageError(
                 "SOW-JRN-004",
                 "the checkpoint of the journal file is damaged",
@@ -192,7 +193,7 @@ class Ref:
             raw = self._peek[BLOCK_HEADER_SIZE : BLOCK_HEADER_SIZE + size]
             if len(raw) < size:
                 raw = self.file.read(self.offset + BLOCK_HEADER_SIZE, size)
-            if len(raw) != size or zlib.crc32(raw) != self.header.map_crc:
+            if len(raw) != size or crc32(raw) != self.header.map_crc:
                 raise self.damage()
             if self.header.is_abort:
                 self._map = BlockMap((), ())
@@ -210,9 +211,9 @@ class Ref:
         payloads = raw[header.map_size + header.columns_stored :]
         if (
             len(raw) != header.size - BLOCK_HEADER_SIZE
-            or zlib.crc32(raw[: header.map_size]) != header.map_crc
-            or zlib.crc32(columns) != header.columns_crc
-            or zlib.crc32(payloads) != header.payloads_crc
+            or crc32(raw[: header.map_size]) != header.map_crc
+            or crc32(columns) != header.columns_crc
+            or crc32(payloads) != header.payloads_crc
         ):
             raise self.damage()
         return columns, payloads

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, UsageError, VersionError
 
 VERSION = 1
@@ -182,11 +182,11 @@ def name_pattern(instance: str) -> re.Pattern[str]:
 
 def pack_file_header(lineage: bytes, first_txid: int, number: int, created: int, checkpoint: bytes) -> bytes:
     """Header and checkpoint of a new file."""
-    crc = zlib.crc32(checkpoint)
+    crc = crc32(checkpoint)
     raw = FILE_HEADER.pack(
         FILE_MAGIC, VERSION, FILE_HEADER_SIZE, len(checkpoint), lineage, first_txid, number, created, crc, 0
     )
-    return raw[:-4] + _CRC.pack(zlib.crc32(raw[:-4])) + checkpoint
+    return raw[:-4] + _CRC.pack(crc32(raw[:-4])) + checkpoint
 
 
 def unpack_file_header(raw: bytes, place: str) -> FileHeader:
@@ -199,7 +199,7 @@ def unpack_file_header(raw: bytes, place: str) -> FileHeader:
             "SOW-JRN-002", "this is not a journal file", place=place, hint="restore the file from a copy", offset=0
         )
     _, version, size, checkpoint, lineage, first, number, created, checkpoint_crc, crc = FILE_HEADER.unpack(raw)
-    if crc != zlib.crc32(raw[:76]):
+    if crc != crc32(raw[:76]):
         raise DamageError(
             "SOW-JRN-004",
             "the header of the journal file is damaged",
@@ -226,7 +226,7 @@ def newer(version: int, place: str) -> SowError:
 
 def place_seed(lineage: bytes, number: int, offset: int) -> int:
     """Start value of the header CRC of the block at ``offset`` of file ``number``."""
-    return zlib.crc32(_PLACE.pack(lineage, number, offset))
+    return crc32(_PLACE.pack(lineage, number, offset))
 
 
 def pack_block_header(header: BlockHeader, synced_txid: int, seed: int) -> bytes:
@@ -253,7 +253,7 @@ def pack_block_header(header: BlockHeader, synced_txid: int, seed: int) -> bytes
         header.payloads_crc,
         0,
     )
-    return raw[:-4] + _CRC.pack(zlib.crc32(raw[:-4], seed))
+    return raw[:-4] + _CRC.pack(crc32(raw[:-4], seed))
 
 
 def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> BlockHeader | None:
@@ -261,7 +261,7 @@ def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> Block
     if len(raw) < BLOCK_HEADER_SIZE or raw[:8] != BLOCK_MAGIC:
         return None
     fields = BLOCK_HEADER.unpack(raw)
-    if fields[-1] != zlib.crc32(raw[:100], seed):
+    if fields[-1] != crc32(raw[:100], seed):
         return None
     if fields[1] > VERSION:
         raise newer(fields[1], place)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 
+from sowctl.checksum import crc32
 from sowctl.errors import LimitError
 from sowctl.journal import columns as codec
 from sowctl.journal.format import (
@@ -246,9 +246,9 @@ def _pack(
         columns_raw=len(columns),
         payloads_stored=len(stored_payloads),
         payloads_raw=len(payloads),
-        map_crc=zlib.crc32(packed_map),
-        columns_crc=zlib.crc32(stored_columns),
-        payloads_crc=zlib.crc32(stored_payloads),
+        map_crc=crc32(packed_map),
+        columns_crc=crc32(stored_columns),
+        payloads_crc=crc32(stored_payloads),
         crc=0,
     )
     return EncodedBlock(header, names, (packed_map, stored_columns, stored_payloads))

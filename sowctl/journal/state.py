@@ -7,11 +7,11 @@ Used by reader, writer and check.
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sowctl.checksum import crc32
 from sowctl.journal.block import Position, TopicState
 from sowctl.journal.files import JournalFile, Ref
 from sowctl.journal.format import (
@@ -90,7 +90,7 @@ class JournalState:
                 [list(mark) for mark in self.marks],
             ]
         )
-        return TOPICS_HEADER.pack(TOPICS_MAGIC, VERSION, zlib.crc32(body)) + body
+        return TOPICS_HEADER.pack(TOPICS_MAGIC, VERSION, crc32(body)) + body
 
 
 def from_checkpoint(raw: memoryview, end: Position) -> JournalState:
@@ -105,7 +105,7 @@ def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
         return None
     magic, version, crc = TOPICS_HEADER.unpack_from(raw)
     body = memoryview(raw)[TOPICS_HEADER.size :]
-    if magic != TOPICS_MAGIC or version != VERSION or crc != zlib.crc32(body):
+    if magic != TOPICS_MAGIC or version != VERSION or crc != crc32(body):
         return None
     try:
         owner, number, offset, txid, block, block_crc, topics, publishers, marks = unpack_rows(body, 9)

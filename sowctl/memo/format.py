@@ -10,8 +10,8 @@ from enum import IntEnum
 from pathlib import Path
 from struct import Struct, error
 from typing import TypeAlias
-from zlib import crc32
 
+from sowctl.checksum import crc32
 from sowctl.plain import dataclass
 
 MAGIC = b"SOWMEMO\0"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import islice
 from struct import Struct
 from typing import Any
-from zlib import crc32
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.store.codec import KEY_SIZE
 from sowctl.store.trouble import REBUILD

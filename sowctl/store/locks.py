@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
 from typing import Any
-from zlib import crc32
 
 from sowctl.breaks import breakable
+from sowctl.checksum import crc32
 from sowctl.errors import LockedError
 from sowctl.plain import dataclass
 from sowctl.seam import Seam

@@ -7,8 +7,8 @@ that counts, digest, journal position and records always belong together. Only t
 from __future__ import annotations
 
 from struct import Struct, error
-from zlib import crc32
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError, VersionError
 from sowctl.plain import dataclass, field, replace
 
