@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.expressions import nodes as n
 from sowctl.expressions.check import NO_FUNCTIONS
-from sowctl.expressions.compile import Filter, compile_condition
+from sowctl.expressions.compile import Filter
 from sowctl.expressions.functions import FUNCTIONS
 from sowctl.expressions.intervals import alone, bounds_of, strings_of
-from sowctl.expressions.rewrites import conjuncts
 from sowctl.expressions.trees import walk
 from sowctl.memo.condition import Condition, Interval
 from sowctl.values.fields import Slot, SlotValue
@@ -35,8 +34,8 @@ def conditions_of(
 ) -> tuple[list[Asked], list[str]]:
     """The conjuncts that indexes can answer, and the texts of the others."""
     asked, others = [], []
-    for node in conjuncts(wanted.node):
-        found = _asked(node, wanted.text, environment, extra)
+    for number, node in enumerate(wanted.conjuncts):
+        found = _asked(node, wanted, number, environment, extra)
         if found is None:
             others.append(str(node))
         else:
@@ -44,10 +43,12 @@ def conditions_of(
     return asked, others
 
 
-def _asked(node: n.Node, text: str, environment: Environment, extra: Mapping[str, Function]) -> Asked | None:
+def _asked(
+    node: n.Node, wanted: Filter, number: int, environment: Environment, extra: Mapping[str, Function]
+) -> Asked | None:
     if alone(node) is None or not all(_steady(part, extra) for part in walk(node)):
         return None
-    compiled = compile_condition(node, text, extra)
+    compiled = wanted.conjunct(number)
     if len(compiled.slots) != 1 or compiled.uses_header or compiled.previous_slots:
         return None
 

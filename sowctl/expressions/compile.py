@@ -6,6 +6,7 @@ A row is a tuple of slot values, one per slot of the compiled expression. The lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -19,6 +20,8 @@ from sowctl.expressions.nodes import Logic, Node
 from sowctl.expressions.parse import parse_expression, parse_filter
 from sowctl.values.fields import Row, Slot, SlotValue
 
+MOST_KEPT = 10_000
+"""Characters of a filter that is kept at most."""
 Run = Callable[[Iterable[Row], Environment, Any, Any], list[Any]]
 
 
@@ -75,7 +78,31 @@ class Compiled:
 class Filter(Compiled):
     """A compiled filter; the empty one matches everything."""
 
-    __slots__ = ()
+    __slots__ = ("_conjuncts", "_extra", "_single")
+
+    def __init__(
+        self, text: str, node: Node | None, emitter: Emitter | None, extra: Mapping[str, Function] = NO_FUNCTIONS
+    ) -> None:
+        super().__init__(text, node, emitter, "append(i)")
+        self._extra = extra
+        self._conjuncts: Sequence[Node] | None = None
+        self._single: dict[int, Filter] = {}
+
+    @property
+    def conjuncts(self) -> Sequence[Node]:
+        """The conditions that must all be TRUE (:func:`sowctl.expressions.rewrites.conjuncts`)."""
+        if self._conjuncts is None:
+            from sowctl.expressions.rewrites import conjuncts  # which compiles constants
+
+            self._conjuncts = conjuncts(self.node)
+        return self._conjuncts
+
+    def conjunct(self, number: int) -> Filter:
+        """One of :attr:`conjuncts`, compiled by itself."""
+        found = self._single.get(number)
+        if found is None:
+            found = self._single[number] = _condition(self.conjuncts[number], self.text, self._extra)
+        return found
 
     def matches(self, rows: Iterable[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[int]:
         """The indexes of the rows for which the filter is true; every row is read once.
@@ -127,20 +154,31 @@ def compile_filter(
 ) -> Filter:
     """Compile a filter for its context; ``extra`` are functions of loaded modules.
 
-    Raises ExpressionError.
+    A process keeps some that it compiled, and so the loops that were generated for them. Raises ExpressionError.
     """
+    if extra or len(text) > MOST_KEPT:
+        return _filter(text, context, extra)
+    return _kept_filter(text, context)
+
+
+@lru_cache(maxsize=32)
+def _kept_filter(text: str, context: Context) -> Filter:
+    return _filter(text, context, NO_FUNCTIONS)
+
+
+def _filter(text: str, context: Context, extra: Mapping[str, Function]) -> Filter:
     node = parse_filter(text)
     if node is None:
-        return Filter(text, None, None, "")
+        return Filter(text, None, None)
     check(node, text, context, extra)
-    return compile_condition(node, text, extra)
+    return _condition(node, text, extra)
 
 
-def compile_condition(node: Node, text: str, extra: Mapping[str, Function] = NO_FUNCTIONS) -> Filter:
-    """Compile one condition of a filter that was checked; ``text`` is the filter's."""
+def _condition(node: Node, text: str, extra: Mapping[str, Function]) -> Filter:
+    """One condition of a filter that was checked; ``text`` is the filter's."""
     emitter = Emitter(text, extra)
     finish(_conditions(emitter, node))
-    return Filter(text, node, emitter, "append(i)")
+    return Filter(text, node, emitter, extra)
 
 
 def _conditions(emitter: Emitter, node: Node) -> Emission:

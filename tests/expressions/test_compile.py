@@ -23,6 +23,7 @@ from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
 from sowctl.expressions.functions.signature import function
+from sowctl.expressions.rewrites import conjuncts
 from sowctl.values.compare import first, is_null, number_of, text_of, truth_of
 from sowctl.values.fields import Number, SlotValue, Values
 from tests.expressions.trees import TREES
@@ -400,3 +401,34 @@ def test_nothing_is_compiled_before_there_are_rows() -> None:
     assert found._run is None
     assert found.matches([(6, "ab"), (5, "ab"), (9, "abc")], ENV) == [0]
     assert found._run is not None
+
+
+def test_a_filter_that_was_compiled_is_kept() -> None:
+    text = "/kept > 1 AND /kept < 9"
+    first = compile_filter(text)
+    assert compile_filter(text) is first
+    assert compile_filter(text, Context.VIEW_FILTER) is not first
+    long = text + " AND /kept < 9" * 1000
+    assert compile_filter(long) is not compile_filter(long), "as long a text is not"
+    with pytest.raises(ExpressionError):
+        compile_filter("/kept >")
+
+
+def test_a_filter_with_functions_of_modules_is_not_kept() -> None:
+    text = "OWN(/a) = 'b'"
+    found = []
+    for answer in (b"b", b"c"):
+        own = function("OWN", lambda _, answer=answer: answer, "text", "text", "the same for all")
+        found.append(compile_filter(text, extra={"OWN": own}).matches([("x",)], ENV))
+    assert found == [[0], []]
+
+
+def test_conjuncts_one_by_one() -> None:
+    compiled = compile_filter("/a > 1 AND (/b = 'x' OR /c IS NULL) AND NOT /d")
+    assert [str(node) for node in compiled.conjuncts] == [str(node) for node in conjuncts(compiled.node)]
+    assert len(compiled.conjuncts) == 3
+    second = compiled.conjunct(1)
+    assert compiled.conjunct(1) is second
+    assert [str(slot.path) for slot in second.slots] == ["/b", "/c"]
+    assert second.matches([("x", 1), ("y", 1), ("y", None)], ENV) == [0, 2]
+    assert list(compile_filter("").conjuncts) == []
