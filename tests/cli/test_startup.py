@@ -84,6 +84,13 @@ def test_reading_records_imports_what_it_needs(config: str, argv: list[str], spa
     assert names & ((HEAVY - needed) | SLOW | set(spared)) == set()
 
 
+def test_decoding_json_does_without_what_older_versions_of_python_need(config: str) -> None:
+    pytest.importorskip("typing_extensions", reason="without it there is nothing to spare")
+    names = imported("--config", config, "query", "orders", "/price > 90", "--no-index")
+    assert "msgspec" in names
+    assert "typing_extensions" not in names
+
+
 @pytest.mark.parametrize(
     ("argv", "spared"),
     [(["--version"], {"datetime", "inspect"}), (["validate", "CONFIG"], {"numpy", "lmdb"})],
