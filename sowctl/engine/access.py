@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.engine.conditions import Asked
     from sowctl.engine.instance import Instance
     from sowctl.engine.reading import Matcher
-    from sowctl.engine.sources import CurrentSource, Pairs
+    from sowctl.engine.sources import CurrentSource, Matched, Pairs
     from sowctl.expressions.actions import OrderKey
     from sowctl.memo.column import Hits
 
@@ -31,6 +31,8 @@ Columns: TypeAlias = "tuple[dict[Slot, Any], Any, Any]"
 Stamped: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
 """Rows, and txid and time of their records."""
 _ROWS = 10_000
+_LOOKED_UP = 400
+"""Records looked up at a time: what is made of so many stays in the processor's cache."""
 _GAIN = 8
 """How many times a row costs what looking at a place does."""
 MOST = 0.3
@@ -81,13 +83,15 @@ class Found:
         left = self._memos.records if self._left is None else len(self._left)
         return left + len(self._memos.changed)
 
-    def matching(self, size: int) -> Iterator[Pairs]:
+    def matching(self, size: int) -> Iterator[Matched]:
         """Keys and values of the records that match, in key order, about ``size`` at a time."""
-        from sowctl.engine.sources import merged
+        from sowctl.engine.weaving import woven
 
         changed = self._changed()
         pairs = self._unchanged(range(self._memos.records) if self._left is None else p.ordered(self._left), size)
-        yield from merged(pairs, changed, size) if changed else pairs
+        if changed:
+            pairs = woven(pairs, changed, size)
+        yield from pairs
 
     def count(self) -> int | None:
         """How many records match, where that needs no reading of all of them; else None."""
@@ -109,7 +113,7 @@ class Found:
         if not column.numeric and _holds_number(self._matcher, key, changed):
             return None  # then Strings are read as numbers, too
         allowed = None if self._places is None else set(self._places)
-        keys, values = list(changed), [value for value in changed.values() if value is not None]
+        keys, values = list(changed), list(changed.values())
         waiting: list[int] = []
         seen = 0
         try:
@@ -178,22 +182,16 @@ class Found:
             return None
         return found, *((txids, times) if chosen is None else (txids[chosen], times[chosen]))
 
-    def _changed(self) -> dict[bytes, bytes | None]:
-        if not self._memos.changed:
-            return {}
-        keys, values = self.source.lookup(sorted(self._memos.changed))
-        return {keys[place]: values[place] for place in self._matcher.places(keys, values)}
+    def _changed(self) -> dict[bytes, bytes]:
+        """The records that changed since the indexes were built, if they match; in key order."""
+        found: dict[bytes, bytes] = {}
+        for keys, values in self.source.lookups(sorted(self._memos.changed), _LOOKED_UP):
+            found.update((keys[place], values[place]) for place in self._matcher.places(keys, values))
+        return found
 
-    def _unchanged(self, places: p.Places, size: int) -> Iterator[Pairs]:
-        changed = self._memos.changed
-        for start in range(0, len(places), size):
-            part = places[start : start + size]
-            keys = self._memos.keys(part)
-            if changed:
-                kept = [at for at, key in enumerate(keys) if key not in changed]
-                if len(kept) < len(keys):
-                    part, keys = p.chosen(part, kept), [keys[at] for at in kept]
-            spots = self._memos.spots(part)
+    def _unchanged(self, places: p.Places, size: int) -> Iterator[Matched]:
+        values: Sequence[bytes]
+        for keys, spots in self._memos.located(places, size):
             keys, values = self.source.lookup(keys) if spots is None else self.source.at_spots(keys, spots)
             if self.residual:
                 chosen = self._matcher.places(keys, values)
@@ -238,11 +236,11 @@ def order_slot(key: OrderKey) -> Slot:
     return Slot(key.path, text=key.text)
 
 
-def _holds_number(matcher: Matcher, key: OrderKey, records: dict[bytes, bytes | None]) -> bool:
+def _holds_number(matcher: Matcher, key: OrderKey, records: dict[bytes, bytes]) -> bool:
     from sowctl.values.order import holds_numbers
 
     extract = matcher.type.extractor((order_slot(key),))
-    rows, _ = extract(payloads([value for value in records.values() if value is not None]))
+    rows, _ = extract(payloads(records.values()))
     return holds_numbers([row[0] for row in rows])
 
 

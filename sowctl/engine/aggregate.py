@@ -17,7 +17,7 @@ from sowctl.store.codec import encode, payloads, stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.access import Columns, Stamped
-    from sowctl.engine.sources import Pairs
+    from sowctl.engine.sources import Matched, Pairs
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
     from sowctl.expressions.projection import Group, GroupKey
@@ -62,7 +62,7 @@ class Aggregation:
         return () if self.program.uses_header else self.program.slots
 
     def results(
-        self, found: Iterable[Pairs], known: Iterable[Stamped] = (), columns: Columns | None = None
+        self, found: Iterable[Matched], known: Iterable[Stamped] = (), columns: Columns | None = None
     ) -> Iterator[Pairs]:
         """Keys and stored values, as records have them, of one message per group, by key.
 

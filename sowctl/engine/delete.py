@@ -27,7 +27,7 @@ from sowctl.store.meta import NO_LINEAGE
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.engine.sources import CurrentSource, Pairs
+    from sowctl.engine.sources import CurrentSource, Matched
     from sowctl.engine.writer import TopicWriter
 
 SCAN_BATCH = 1000
@@ -88,7 +88,7 @@ def _look(instance: Instance, topic: TopicConfig, matcher: Matcher, options: Del
 
 def _matching(
     instance: Instance, source: CurrentSource, topic: TopicConfig, matcher: Matcher, report: DeleteReport
-) -> Iterator[Pairs]:
+) -> Iterator[Matched]:
     """The records that the filter selects, by the way that a query would take."""
     way = way_of(instance, source, matcher) if topic.logical is None else None
     if way is not None:

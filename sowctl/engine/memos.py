@@ -6,7 +6,7 @@ Nobody depends on them. What cannot be read, or written, is done without.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ _LEAST_CHANGED = 4096
 _READ = 1000
 _FEW = 256
 """Below so many records, what is faster for many is not worth it."""
+_BLOCK = 32
+"""Stretches of places whose keys and spots are looked up at once."""
 
 
 class Memos:
@@ -63,6 +65,24 @@ class Memos:
 
         starts, sizes, sums = self._spots
         return Spots(p.picked(starts, places), p.picked(sizes, places), p.packed(sums, places))
+
+    def located(self, places: p.Places, size: int) -> Iterator[tuple[list[bytes], Spots | None]]:
+        """Keys and spots of those of ``places`` that did not change, ``size`` at a time.
+
+        Of an array, many are looked up at once.
+        """
+        changed = self.changed
+        block = size if isinstance(places, (list, range)) else size * _BLOCK
+        for start in range(0, len(places), block):
+            part = places[start : start + block]
+            keys = self.keys(part)
+            if changed and (gone := changed.intersection(keys)):
+                kept = [at for at, key in enumerate(keys) if key not in gone]
+                part, keys = p.chosen(part, kept), [keys[at] for at in kept]
+            spots = self.spots(part)
+            for at in range(0, len(keys), size):
+                stop = at + size
+                yield keys[at:stop], None if spots is None else spots.part(at, stop)
 
     def stamps(self) -> list[tuple[int, int]]:
         """Txid and time of every record. Raises BadMemo."""

@@ -21,7 +21,7 @@ from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.scanning import Scan, filtered, scanning
 from sowctl.engine.sorting import Sorter
-from sowctl.engine.sources import CurrentSource, Pairs, Source, alone
+from sowctl.engine.sources import CurrentSource, Matched, Pairs, Source, alone
 from sowctl.engine.targets import Target, with_records
 from sowctl.plain import replace
 
@@ -160,12 +160,13 @@ class _Run:
         by_index = scan is not None and scan.found is not None and scan.found.ranked
         return f"the first {self._wanted():,}" + (" by index" if by_index else " of all that match")
 
-    def _found(self) -> Iterator[tuple[Source, Iterator[Pairs]]]:
+    def _found(self) -> Iterator[tuple[Source, Iterator[Matched]]]:
         """Every source, opened in turn, with what it gives: records that match, or messages made of them."""
         targets = iter(self._targets)
         with closing(self._scans()) as scans:  # type: ignore[type-var]
             for source, matcher, scan, numbers in scans:
                 target = next(targets)
+                found: Iterator[Matched]
                 if scan is not None and self._options.projection is not None:
                     found = self._aggregated(source, matcher, scan, numbers)
                 elif scan is not None:
@@ -258,8 +259,10 @@ class _Run:
                     end = len(keys) if left is None else min(passed + left, len(keys))
                     if left is not None:
                         left -= end - passed
-                    if end > passed:
-                        yield batch_of(source.topic, kind, keys[passed:end], values[passed:end])
+                    if end - passed < len(keys):
+                        keys, values = keys[passed:end], values[passed:end]
+                    if keys:
+                        yield batch_of(source.topic, kind, keys, values)
                     if left == 0 and not self._options.counted:
                         return
 
@@ -325,7 +328,7 @@ def _mode_of(source: Source) -> str:
     return meta.definition.key_mode if meta is not None else "fields"
 
 
-def _later(found: Iterator[Pairs], after: bytes) -> Iterator[Pairs]:
+def _later(found: Iterator[Matched], after: bytes) -> Iterator[Matched]:
     """What comes after a key, of pairs in key order."""
     for keys, values in found:
         start = bisect_right(keys, after)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.targets import Target
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.identity.keys import batch_digester, key_bytes, user_key_digest
-from sowctl.store.codec import OPTIONAL_PARTS, decode, payloads, stamps
+from sowctl.store.codec import OPTIONAL_PARTS, Uncut, decode, payloads, stamps
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -127,10 +127,12 @@ class Matcher:
 
     def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
         """Indexes of the records for which the filter is true. Raises as :meth:`decided`."""
-        places = self.possible(values, None)
+        uncut = isinstance(values, Uncut)
+        places = self.possible(payloads(values) if uncut else values, None)
         if len(places) == len(values):
             return self.decided(keys, values)
-        found = self.decided([keys[place] for place in places], [values[place] for place in places])
+        chosen = values.chosen(places) if isinstance(values, Uncut) else [values[place] for place in places]
+        found = self.decided([keys[place] for place in places], chosen)
         return [places[place] for place in found]
 
     def possible(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
@@ -144,9 +146,7 @@ class Matcher:
 
     def conditions(self) -> tuple[str, ...]:
         """The conditions that a record must satisfy."""
-        from sowctl.expressions.rewrites import conjuncts
-
-        return () if self.filter is None else tuple(map(str, conjuncts(self.filter.node)))
+        return () if self.filter is None else tuple(map(str, self.filter.conjuncts))
 
     @property
     def selective(self) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine.options import INDEXED
 from sowctl.engine.reading import open_source
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.sources import CurrentSource, Pairs, Source, alone
+from sowctl.engine.sources import CurrentSource, Matched, Pairs, Source, alone
 from sowctl.engine.targets import Target
 from sowctl.errors import SowError
 from sowctl.plain import replace
@@ -38,6 +38,8 @@ READ = 200
 """Records read at a time: what is made of so many stays small enough to use the same memory again and again."""
 DECODED = 400
 """Records decoded at a time, where only some of those read may match."""
+PICKED = 800
+"""Records read at a time where indexes say which ones match."""
 LARGE = 150_000
 """Records from which on a second process gains more than it costs."""
 MOST_JOBS = 64
@@ -72,7 +74,7 @@ class Scan:
         counts.matched += matched
         return iter((pairs,))
 
-    def matching(self, matcher: Matcher, size: int, counts: QueryStatistics) -> Iterator[Pairs]:
+    def matching(self, matcher: Matcher, size: int, counts: QueryStatistics) -> Iterator[Matched]:
         """Keys and values of the records that match, in key order, at most ``size`` at a time; ``counts`` are kept.
 
         Raises what reading and :meth:`Matcher.places` raise.
@@ -80,7 +82,7 @@ class Scan:
         source, read, decoded = self.source, min(size, READ), min(size, DECODED)
         if self.found is not None and isinstance(source, CurrentSource):
             counts.examined += source.visible_records()
-            for keys, values in self.found.matching(decoded):
+            for keys, values in self.found.matching(decoded if self.found.residual else min(size, PICKED)):
                 counts.matched += len(keys)
                 yield keys, values
             return
@@ -199,6 +201,8 @@ def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: 
 def _jobs(source: Source, matcher: Matcher, wanted: int | None) -> int:
     """How many processes read: more than one where there is much to read, and no thread that a fork would cut off."""
     if not isinstance(source, CurrentSource) or source.meta.records < LARGE or not matcher.selective:
+        return 1
+    if wanted is not None and wanted < 2:
         return 1
     import threading
 

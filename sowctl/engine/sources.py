@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys and stored values, in parallel."""
+Matched = tuple[list[bytes], Sequence[bytes]]
+"""The same, of records that nobody may have to look into."""
 _FEW = 16
 """Where no more than one record in so many is another, each is put in its place by itself."""
 
@@ -133,18 +135,36 @@ class CurrentSource:
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
         """See :class:`Source`."""
-        wanted = sorted(set(keys))
+        return self._lookup(sorted(set(keys)))
+
+    def _lookup(self, wanted: Sequence[bytes]) -> Pairs:
         current = self.overlay.current if self.overlay is not None else {}
         with naming_replay(self.config):
+            if not current:
+                found = self._snapshot.get_many(wanted)
+                return self._visible(list(found), list(found.values()))
             found = self._snapshot.get_many([key for key in wanted if key not in current])
         found.update((key, value) for key in wanted if (value := current.get(key)) is not None)
         chosen = [key for key in wanted if key in found]
         return self._visible(chosen, [found[key] for key in chosen])
 
-    def at_spots(self, keys: Sequence[bytes], spots: Spots) -> Pairs:
+    def lookups(self, keys: Sequence[bytes], size: int) -> Iterator[Matched]:
+        """As :meth:`lookup`, for many keys in order, each of them once; ``size`` at a time."""
+        known = self._snapshot.search(keys) if self.overlay is None else None
+        if known is not None:
+            keys = known[0]
+        for start in range(0, len(keys), size):
+            part = keys[start : start + size]
+            if known is None:
+                yield self._lookup(part)
+            else:
+                yield self.at_spots(part, known[1].part(start, start + size))
+
+    def at_spots(self, keys: Sequence[bytes], spots: Spots) -> Matched:
         """As :meth:`lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
         with naming_replay(self.config):
-            return self._visible(*self._snapshot.get_at(keys, spots))
+            present, values = self._snapshot.get_at(keys, spots)
+        return self._visible(present, list(values)) if self.hides else (present, values)
 
     def _visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
         if not self.hides:
@@ -242,13 +262,15 @@ def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: 
     if not topic.journalled or instance.log is None or instance.config is None:
         return None
     from sowctl.journal.reader import Journal
+    from sowctl.journal.state import NO_TOPIC
 
     if not Journal.exists(instance.log.directory, instance.config.name):
         return None
     ref = topic.name, topic.message_type
     with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
-        last = log.topic_state(ref).last_txid
-        if meta.lineage == log.lineage and last <= meta.applied <= log.last_txid():
+        state = log.state()
+        last = state.topics.get(ref, NO_TOPIC).last_txid
+        if meta.lineage == log.lineage and last <= meta.applied <= state.end.txid:
             return None
         after = check_position(meta, log, ref, path)
         if last <= after:

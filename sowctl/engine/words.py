@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import compress, repeat
+from operator import invert
 
 from sowctl.expressions.nodes import Compare, Field, Literal, Logic, Node
 from sowctl.values.compare import numeric_reading
@@ -74,11 +75,11 @@ class Words:
         places: Sequence[int] = range(len(values))
         for word in self._words:
             held = values if len(places) == len(values) else [values[place] for place in places]
-            found = zip(places, map(bytes.rfind, held, repeat(word)), strict=True)
+            found = map(bytes.rfind, held, repeat(word))
             if escaped:
-                places = [place for place, at in found if at >= 0 or self._escape(values[place])]
+                places = [p for p, at in zip(places, found, strict=True) if at >= 0 or self._escape(values[p])]
             else:
-                places = [place for place, at in found if at >= 0]
+                places = list(compress(places, map(invert, found)))  # which is 0 for -1 alone
         self._scarce = not places
         self.pays = len(places) <= _COMMON * len(values)
         return places

@@ -50,7 +50,7 @@ def flagged(places: Places, codes: memoryview, flags: bytes) -> Places:
     if not isinstance(places, list):
         numpy = sys.modules["numpy"]
         table = numpy.frombuffer(flags, numpy.bool_)
-        return places[table[numpy.frombuffer(codes, codes.format)[places]]]
+        return places.compress(table.take(numpy.frombuffer(codes, codes.format).take(places)))
     if len(places) == 1:
         return places if flags[codes[places[0]]] else []
     return list(compress(places, itemgetter(*itemgetter(*places)(codes))(flags)))
@@ -61,13 +61,13 @@ def within(places: Places, data: Any, interval: Interval) -> Places:
     low, high, open_low, open_high = interval.low, interval.high, interval.open_low, interval.open_high
     if not isinstance(places, list):
         numpy = sys.modules["numpy"]
-        values = numpy.frombuffer(data, data.format)[places]
+        values = numpy.frombuffer(data, data.format).take(places)
         chosen = numpy.ones(len(values), bool)
         if low is not None:
             chosen &= values > low if open_low else values >= low
         if high is not None:
             chosen &= values < high if open_high else values <= high
-        return places[chosen]
+        return places.compress(chosen)
     if low is not None:
         places = [p for p in places if data[p] > low] if open_low else [p for p in places if data[p] >= low]
     if high is not None:
@@ -108,20 +108,19 @@ def chosen(places: Places, indexes: Sequence[int]) -> Places:
     return [places[at] for at in indexes] if isinstance(places, (list, range)) else places[indexes]
 
 
-def picked(numbers: memoryview, places: Places) -> Sequence[int]:
-    """The numbers at some places, two or more."""
+def picked(numbers: memoryview, places: Places) -> Any:
+    """The numbers at some places, two or more; an array if the places are one."""
     if isinstance(places, (list, range)):
-        several: tuple[int, ...] = itemgetter(*places)(numbers)
-        return several
-    found: list[int] = sys.modules["numpy"].frombuffer(numbers, numbers.format)[places].tolist()
-    return found
+        return itemgetter(*places)(numbers)
+    numpy = sys.modules["numpy"]
+    return numpy.frombuffer(numbers, numbers.format).take(places).astype(numpy.int64)
 
 
 def packed(numbers: memoryview, places: Places) -> bytes:
     """The bytes of the numbers at some places, two or more, end to end."""
     if isinstance(places, (list, range)):
         return pack(f"={len(places)}{numbers.format}", *itemgetter(*places)(numbers))
-    found: bytes = sys.modules["numpy"].frombuffer(numbers, numbers.format)[places].tobytes()
+    found: bytes = sys.modules["numpy"].frombuffer(numbers, numbers.format).take(places).tobytes()
     return found
 
 

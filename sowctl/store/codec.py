@@ -9,14 +9,15 @@ Everybody above the store may call this module; nobody else packs or unpacks the
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import add, itemgetter
 from struct import Struct, error
-from zlib import crc32
 
 from xxhash import xxh3_128_intdigest
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.plain import dataclass
 
@@ -30,7 +31,7 @@ ALL_FLAGS = OPTIONAL_PARTS | TOMBSTONE | LOSSY
 
 RESIDUE = 0x2144DF1C
 """CRC-32 over anything followed by its own little-endian CRC-32."""
-_RESTART = bytes.fromhex("81d59d4c")
+RESTART = bytes.fromhex("81d59d4c")
 """Four bytes after which a CRC-32 that stood at :data:`RESIDUE` is 0 again, as before the first byte."""
 JOINED_BYTES = 4 << 20
 """Values of up to so many bytes together are verified in one run."""
@@ -147,7 +148,7 @@ def is_sound(key: bytes, value: bytes) -> bool:
 def sound_run(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes | None:
     """Keys and ``values`` in one run of bytes, if that shows all of them to be sound. Every value stands in it whole.
 
-    One checksum runs over all of it: behind every sound value stands :data:`_RESTART`, which takes the register from
+    One checksum runs over all of it: behind every sound value stands :data:`RESTART`, which takes the register from
     where such a value leaves it (:data:`RESIDUE`) to where a checksum begins, so that at the end nothing is left. Wrong
     bits in several values cannot cancel out: the polynomial is irreducible. None says nothing: a value may be damaged,
     or they are too large to be copied; :func:`verify` tells.
@@ -157,7 +158,7 @@ def sound_run(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes | None:
         return None
     if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
         return None
-    parts = [_RESTART] * (3 * len(values))
+    parts = [RESTART] * (3 * len(values))
     parts[0::3], parts[1::3] = keys, values
     run = b"".join(parts)
     return run if crc32(run) == 0 else None
@@ -230,8 +231,24 @@ def _misfit(key: bytes) -> DamageError:
     return DamageError("SOW-STO-002", f"record {number} has parts that do not fit its length", sow_key=number)
 
 
+class Uncut(Sequence[bytes]):
+    """Values that are made when somebody asks for one, and whose payloads are at hand without that."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def payloads(self) -> list[bytes]:
+        """The payloads of all values; not to be changed."""
+
+    @abstractmethod
+    def chosen(self, places: Sequence[int]) -> Sequence[bytes]:
+        """Some of the values."""
+
+
 def payloads(values: Iterable[bytes]) -> list[bytes]:
     """The payloads of many values, unchecked (their reader has verified them)."""
+    if isinstance(values, Uncut):
+        return values.payloads()
     values = list(values)
     if not any(map(_FLAGS, values)):  # and so without optional parts
         return list(map(_PLAIN_PAYLOAD, values))

@@ -11,16 +11,18 @@ one as they are: whatever fails here is looked up by its key.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import add, itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sowctl.seam import Seam
 from sowctl.store.codec import CRC_SIZE, verify
 
 if TYPE_CHECKING:
     import mmap
+
+    from sowctl.store.joined import Joined
 
 KEPT = 8
 """Files that a process keeps open."""
@@ -30,12 +32,20 @@ _kept: dict[Path, DataFile] = {}
 _SUM = itemgetter(slice(-CRC_SIZE, None))
 
 
+Numbers: TypeAlias = Any
+"""A sequence of ints, or a numpy array of int64."""
+
+
 class Spots(NamedTuple):
     """Where values lie: first byte and size of each, in parallel, and the last four bytes of all, end to end."""
 
-    starts: Sequence[int]
-    sizes: Sequence[int]
+    starts: Numbers
+    sizes: Numbers
     sums: bytes
+
+    def part(self, start: int, stop: int) -> Spots:
+        """Some of them."""
+        return Spots(self.starts[start:stop], self.sizes[start:stop], self.sums[CRC_SIZE * start : CRC_SIZE * stop])
 
 
 class DataFile:
@@ -52,29 +62,46 @@ class DataFile:
         self.size = status.st_size
         self._reads = 0
         self._map: mmap.mmap | None = None
+        self._newest: mmap.mmap | None = None
 
     def values(self, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
         """The bytes at some places; fewer where the file ends before. Raises OSError, OverflowError."""
-        self._reads += len(starts)
-        if self._map is None and self._reads * READ_SHARE < self.size:
+        if not self._maps(len(starts)):
             read, file = os.pread, self._fd
             return [read(file, size, start) for start, size in zip(starts, sizes, strict=True)]
-        whole = self._map
-        if whole is None or max(starts, default=0) >= len(whole):
-            whole = self.mapped()
+        whole = self._reaching(max(starts, default=0))
         return list(map(whole.__getitem__, map(slice, starts, map(add, starts, sizes))))
+
+    def joined(self, keys: Sequence[bytes], spots: Spots) -> tuple[Joined, list[int]] | None:
+        """See :func:`sowctl.store.joined.gather`; None where mapping the file does not pay, too. Raises OSError."""
+        if isinstance(spots.starts, Sequence) or not self._maps(len(keys)):
+            return None
+        from sowctl.store.joined import gather
+
+        return gather(self._reaching(int(spots.starts.max(initial=0))), keys, *spots)
+
+    def _reaching(self, place: int) -> mmap.mmap:
+        """A map that has ``place``, if there is one: the first that was made, whose pages are there already."""
+        if self._map is None:
+            self._map = self.mapped()
+        return self._map if place < len(self._map) else self.mapped()
+
+    def _maps(self, reads: int) -> bool:
+        """Whether mapping the file pays, with so many more reads."""
+        self._reads += reads
+        return self._map is not None or self._reads * READ_SHARE >= self.size
 
     def mapped(self) -> mmap.mmap:
         """All of the file as large as it is. Raises OSError."""
         import mmap
 
-        if self._map is None or len(self._map) < self.size:
-            self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
-        return self._map
+        if self._newest is None or len(self._newest) < self.size:
+            self._newest = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
+        return self._newest
 
     def close(self) -> None:
         """Close the file; what was mapped goes with its last user."""
-        self._map = None
+        self._map = self._newest = None
         os.close(self._fd)
 
 
@@ -104,20 +131,36 @@ def forget() -> None:
         _kept.popitem()[1].close()
 
 
-def values_at(
-    read: Callable[[Sequence[int], Sequence[int]], list[bytes]], keys: Sequence[bytes], spots: Spots
-) -> tuple[list[bytes], list[int]]:
-    """What ``read`` finds at ``spots``, and the indexes of what is not a sound value of its key, or not the one meant.
+def values_at(file: DataFile, keys: Sequence[bytes], spots: Spots) -> tuple[Sequence[bytes], list[int]]:
+    """What ``file`` has at ``spots``, and the indexes of what is not a sound value of its key, or not the one meant.
 
-    Raises what ``read`` raises.
+    Raises OSError, OverflowError.
     """
-    values = read(spots.starts, spots.sizes)
+    known = file.joined(keys, spots)
+    if known is not None:
+        return _aligned(*known), known[1]
+    values = file.values(*map(_listed, spots[:2]))
     wrong = verify(keys, values)
     sums = list(map(_SUM, values))
     if b"".join(sums) != spots.sums:
         meant = [spots.sums[at : at + CRC_SIZE] for at in range(0, len(spots.sums), CRC_SIZE)]
         wrong = sorted({*wrong, *(index for index, one in enumerate(sums) if one != meant[index])})
     return values, wrong
+
+
+def _aligned(values: Sequence[bytes], missing: Sequence[int]) -> Sequence[bytes]:
+    """The values with nothing in the places of those that are missing."""
+    if not missing:
+        return values
+    found = list(values)
+    for place in missing:
+        found.insert(place, b"")
+    return found
+
+
+def _listed(numbers: Numbers) -> Sequence[int]:
+    found: Sequence[int] = numbers if isinstance(numbers, Sequence) else numbers.tolist()
+    return found
 
 
 __all__ = ["DataFile", "Spots", "data_file", "forget", "values_at"]

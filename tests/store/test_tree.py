@@ -185,7 +185,7 @@ def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path
             continue
         spots = Spots(found[0].tolist(), found[1].tolist(), found[2].tobytes())
         try:
-            values, wrong = values_at(file.values, keys, spots)
+            values, wrong = values_at(file, keys, spots)
         except OverflowError:
             continue
         assert all(values[place] == wanted[key] for place, key in enumerate(keys) if place not in wrong)
@@ -200,7 +200,7 @@ def test_by_plain_reads_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         keys, spots = _keys(snapshot), _located(snapshot)
         wanted = list(snapshot.get_many(keys).values())
     file = DataFile(path, SEAM)
-    assert values_at(file.values, keys, spots) == (wanted, [])
+    assert values_at(file, keys, spots) == (wanted, [])
     assert (file._map is None) == (share == 1)
     assert file.values([path.stat().st_size - 3], [10]) == [path.read_bytes()[-3:]]
     file.close()

@@ -1,0 +1,126 @@
+"""Many records of a mapped file at once: copied into one run of bytes, and verified there by one checksum.
+
+For processes that have numpy loaded, and places that lie far from each other (``sow-memo(5)``, "Kind 5"); called by
+:mod:`sowctl.store.spots`.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from struct import unpack
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+
+from sowctl.checksum import crc32
+from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, JOINED_BYTES, KEY_SIZE, OVERHEAD, RESTART, Uncut
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+LINE = 64
+"""Bytes that a processor fetches from memory at once."""
+FETCHED = 1024
+"""Of longer values it fetches by itself what follows."""
+_BEHIND = CRC_SIZE + len(RESTART)
+_BEFORE = KEY_SIZE + HEADER_SIZE
+
+
+class Joined(Uncut):
+    """Sound values without optional parts in one run of bytes, from ``starts`` to ``stops``, and their payloads.
+
+    A value is cut out when somebody asks for it.
+    """
+
+    __slots__ = ("_payloads", "_run", "_starts", "_stops")
+
+    def __init__(self, run: bytes, starts: Array, stops: Array, payloads: list[bytes]) -> None:
+        self._run = run
+        self._starts = starts
+        self._stops = stops
+        self._payloads = payloads
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+    @overload
+    def __getitem__(self, place: slice) -> Joined: ...
+    def __getitem__(self, place: int | slice) -> bytes | Joined:
+        if isinstance(place, slice):
+            return Joined(self._run, self._starts[place], self._stops[place], self._payloads[place])
+        return self._run[self._starts[place] : self._stops[place]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self._run.__getitem__, map(slice, self._starts.tolist(), self._stops.tolist()))
+
+    def payloads(self) -> list[bytes]:
+        """The payloads of all values."""
+        return self._payloads
+
+    def chosen(self, places: Sequence[int]) -> Joined:
+        """Some of the values."""
+        payloads = [self._payloads[place] for place in places]
+        return Joined(self._run, self._starts[places], self._stops[places], payloads)
+
+
+def gather(
+    data: mmap.mmap, keys: Sequence[bytes], starts: Array, sizes: Array, sums: bytes
+) -> tuple[Joined, list[int]] | None:
+    """The values of ``keys`` at ``starts``, with ``sizes`` (two arrays of int64) and checksums ``sums``, end to end.
+
+    Of those that are still there, and the indexes of the others. None where that cannot be told for all at once: one is
+    damaged or has optional parts, they are too large to be copied, or nothing is there.
+    """
+    expected = np.frombuffer(sums, "<u4")
+    stops = starts + sizes
+    if not len(keys) or int(starts.min()) < 0 or int(stops.max()) > len(data) or len(expected) != len(keys):
+        return None
+    if int(sizes.min()) < OVERHEAD or int(sizes.sum()) > JOINED_BYTES:
+        return None
+    # The processor waits for many records at a time, and not for one after the other.
+    lines = np.arange(0, min(int(sizes.max()), FETCHED), LINE)
+    np.frombuffer(data, np.uint8).take(starts[:, None] + lines, mode="clip")
+
+    there = np.ndarray((len(data) - CRC_SIZE + 1,), "<u4", data, 0, (1,))[stops - CRC_SIZE] == expected
+    missing: list[int] = []
+    if not there.all():
+        missing = np.flatnonzero(~there).tolist()
+        keys = list(compress(keys, there.tolist()))
+        starts, sizes, stops, expected = starts[there], sizes[there], stops[there], expected[there]
+    joined = _joined(data, keys, starts, sizes, stops, expected) if keys else None
+    return None if joined is None else (joined, missing)
+
+
+def _joined(
+    data: mmap.mmap, keys: Sequence[bytes], starts: Array, sizes: Array, stops: Array, expected: Array
+) -> Joined | None:
+    """All values, if they are sound and without optional parts.
+
+    Between two payloads stand the checksum that the one should have, what restarts the checksum, key and header of the
+    other: so the checksum of the whole tells whether every value is the one that is meant.
+    """
+    count = len(keys)
+    heads = np.ndarray((len(data) - HEADER_SIZE + 1, HEADER_SIZE), np.uint8, data, 0, (1, 1))[starts]
+    if heads[:, :4].any():
+        return None
+    between = np.empty((count + 1, _BEHIND + _BEFORE), np.uint8)
+    between[1:, :CRC_SIZE] = expected.view(np.uint8).reshape(count, CRC_SIZE)
+    between[:, CRC_SIZE:_BEHIND] = np.frombuffer(RESTART, np.uint8)
+    between[:-1, _BEHIND : _BEHIND + KEY_SIZE] = np.frombuffer(b"".join(keys), np.uint8).reshape(count, KEY_SIZE)
+    between[:-1, _BEHIND + KEY_SIZE :] = heads
+    pieces = unpack(f"{_BEHIND + _BEFORE}s" * (count + 1), between.data)
+    slices = map(slice, (starts + HEADER_SIZE).tolist(), (stops - CRC_SIZE).tolist())
+    payloads = list(map(data.__getitem__, slices))
+    parts = [b""] * (2 * count + 1)
+    parts[0::2], parts[1::2] = pieces, payloads
+    parts[0], parts[-1] = pieces[0][_BEHIND:], pieces[-1][:_BEHIND]
+    run = b"".join(parts)
+    if crc32(run):
+        return None
+    ends = np.cumsum(sizes + (KEY_SIZE + len(RESTART))) - len(RESTART)
+    return Joined(run, ends - sizes, ends, payloads)
+
+
+__all__ = ["Joined", "gather"]

@@ -1,0 +1,288 @@
+"""Many records of a mapped file at once, and finding them there: the same as looking them up one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sowctl.errors import DamageError
+from sowctl.store import codec
+from sowctl.store import read as store_read
+from sowctl.store import spots as store_spots
+from sowctl.store.env import Store
+from sowctl.store.joined import Joined, gather
+from sowctl.store.read import Snapshot
+from sowctl.store.spots import Spots
+from sowctl.store.tree import Astray, search
+from sowctl.store.write import WriteTxn
+from tests.support.stores import batch, key_of, new_store
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Few reads are enough to map a file, and few keys to search for them together."""
+    monkeypatch.setattr(store_spots, "READ_SHARE", 1 << 40)
+    monkeypatch.setattr(store_read, "MANY", 2)
+    yield
+    store_spots.forget()
+
+
+def contents(snapshot: Snapshot) -> dict[bytes, bytes]:
+    return {key: value for keys, values in snapshot.scan() for key, value in zip(keys, values, strict=True)}
+
+
+def spots_of(snapshot: Snapshot) -> Spots:
+    found = snapshot.located(b"".join(contents(snapshot)))
+    assert found is not None
+    return Spots(found[0].astype(np.int64), found[1].astype(np.int64), found[2].tobytes())
+
+
+def gathered(path: Path, keys: list[bytes], spots: Spots) -> tuple[Joined, list[int]] | None:
+    return gather(path.read_bytes(), keys, *spots)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("records", "size"), [(1, 60), (2, 0), (40, 2500), (5000, 60), (3000, 300)])
+def test_all_records_in_one_run(tmp_path: Path, records: int, size: int) -> None:
+    path = new_store(tmp_path / "t.sow", records, size=size)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known, spots = contents(snapshot), spots_of(snapshot)
+        keys, values = snapshot.get_at(list(known), spots)
+    assert isinstance(values, Joined)
+    assert (keys, list(values)) == (list(known), list(known.values()))
+    assert codec.payloads(values) == codec.payloads(list(known.values()))
+
+
+def test_a_run_is_a_sequence_of_values(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 30)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known, spots = contents(snapshot), spots_of(snapshot)
+    found = gathered(path, list(known), spots)
+    assert found is not None
+    run, missing = found
+    values = list(known.values())
+    assert missing == []
+    assert len(run) == 30
+    assert [run[place] for place in (0, 7, 29, -1)] == [values[place] for place in (0, 7, 29, -1)]
+    for part in (slice(3, 9), slice(None), slice(5, 5), slice(-4, None)):
+        assert list(run[part]) == values[part]
+        assert codec.payloads(run[part]) == codec.payloads(values[part])
+    for places in ([], [4], [29, 0, 3]):
+        assert list(run.chosen(places)) == [values[place] for place in places]
+        assert codec.payloads(run.chosen(places)) == codec.payloads([values[place] for place in places])
+    with pytest.raises(IndexError):
+        run[30]
+
+
+def test_optional_parts_and_large_values_are_left_to_others(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 20)
+    key = key_of(7)
+    value = codec.encode(key, bytes(8), 2, 1, 0, 0, b"{}", user_key=b"seven")
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put([key], [value]))
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known, spots = contents(snapshot), spots_of(snapshot)
+        assert gathered(path, list(known), spots) is None
+        assert snapshot.get_at(list(known), spots) == (list(known), list(known.values()))
+    path = new_store(tmp_path / "large.sow", 3, size=codec.JOINED_BYTES // 2)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known, spots = contents(snapshot), spots_of(snapshot)
+        assert gathered(path, list(known), spots) is None
+        assert snapshot.get_at(list(known), spots) == (list(known), list(known.values()))
+
+
+def test_what_is_elsewhere_now_is_told(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 100)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known, spots = contents(snapshot), spots_of(snapshot)
+    keys, values = list(known), list(known.values())
+    sums = bytearray(spots.sums)
+    for place in (0, 41, 99):
+        sums[4 * place + 1] ^= 0x80
+    found = gathered(path, keys, spots._replace(sums=bytes(sums)))
+    assert found is not None
+    assert found[1] == [0, 41, 99]
+    assert list(found[0]) == [value for place, value in enumerate(values) if place not in (0, 41, 99)]
+    assert gathered(path, keys, spots._replace(sums=bytes(400))) is None, "nothing is there"
+
+
+def test_spots_that_lead_nowhere(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys = [key_of(number) for number in (5, 6, 7, 999)]
+        wanted = snapshot.get_many(keys)
+        for start, size in ((0, 0), (1 << 60, 100), (-1, 100), (-(1 << 62), 60), (4096, 96), (4097, 1 << 20)):
+            spots = Spots(np.full(4, start, np.int64), np.full(4, size, np.int64), bytes(16))
+            present, values = snapshot.get_at(keys, spots)
+            assert (present, list(values)) == (keys[:3], list(wanted.values()))
+        nothing = np.empty(0, np.int64)
+        assert gathered(path, [], Spots(nothing, nothing, b"")) is None
+
+
+def test_another_key_at_a_place_is_not_taken_for_the_one(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 50)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known, spots = contents(snapshot), spots_of(snapshot)
+    keys = list(known)
+    keys[3], keys[4] = keys[4], keys[3]
+    assert gathered(path, keys, spots) is None
+
+
+def test_any_wrong_byte_is_noticed(tmp_path: Path) -> None:
+    """A byte of a value: nothing is given, or the right value (its checksum is known from elsewhere)."""
+    path = new_store(tmp_path / "t.sow", 60)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known, spots = contents(snapshot), spots_of(snapshot)
+    raw = path.read_bytes()
+    for place in (0, 31, 59):
+        for at in range(int(spots.starts[place]), int(spots.starts[place] + spots.sizes[place])):
+            damaged = bytearray(raw)
+            damaged[at] ^= random.Random(at).randrange(1, 256)
+            found = gather(bytes(damaged), list(known), *spots)  # type: ignore[arg-type]
+            if found is not None:
+                values = list(known.values())
+                assert found[1] == [place], "only its checksum shows that it may be another one"
+                assert list(found[0]) == values[:place] + values[place + 1 :]
+
+
+def test_damage_is_an_error_when_it_is_read(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys, spots = list(contents(snapshot)), spots_of(snapshot)
+    raw = bytearray(path.read_bytes())
+    raw[int(spots.starts[7]) + 50] ^= 1
+    path.write_bytes(raw)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        for ask in (lambda: snapshot.get_at(keys, spots), lambda: snapshot.get_at(*snapshot.search(keys))):  # type: ignore[misc]
+            with pytest.raises(DamageError) as caught:
+                ask()
+            assert caught.value.facts["sow_key"] == int.from_bytes(keys[7], "big")
+
+
+_STEPS = st.lists(
+    st.tuples(st.booleans(), st.integers(0, 900), st.integers(1, 120), st.sampled_from([0, 60, 3000])), max_size=8
+)
+
+
+@given(_STEPS, _STEPS, st.sets(st.integers(0, 1100), min_size=2))
+@settings(max_examples=40)
+def test_whatever_was_written_since(before: Any, after: Any, wanted: set[int]) -> None:
+    with TemporaryDirectory() as place:
+        path = new_store(Path(place) / "t.sow", 600)
+        txid = 1
+
+        def apply(steps: Any) -> None:
+            nonlocal txid
+            for deleting, first, count, size in steps:
+                txid += 1
+                fresh = batch(range(first, first + count), txid, size)
+
+                def write(txn: WriteTxn, fresh: Any = fresh, gone: bool = deleting) -> None:
+                    if gone:
+                        txn.delete(fresh[0])
+                    else:
+                        txn.put(*fresh)
+
+                with Store.open(path, write=True) as store:
+                    store.write(write)
+
+        apply(before)
+        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+            old, spots = contents(snapshot), spots_of(snapshot)
+        apply(after)
+        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+            now = contents(snapshot)
+            same = [at for at, key in enumerate(old) if now.get(key) == old[key]]
+            keys = [list(old)[at] for at in same]
+            sums = b"".join(spots.part(at, at + 1).sums for at in same)
+            present, values = snapshot.get_at(keys, Spots(spots.starts[same], spots.sizes[same], sums))
+            assert (present, list(values)) == (keys, [old[key] for key in keys])
+            # and those that are asked for by key alone
+            asked = sorted(map(key_of, wanted))
+            found = snapshot.search(asked)
+            assert found is not None or not now
+            if found is not None:
+                present, values = snapshot.get_at(*found)
+                assert dict(zip(present, values, strict=True)) == {key: now[key] for key in asked if key in now}
+                assert present == found[0]
+
+
+@pytest.mark.parametrize("records", [0, 1, 3, 13, 14, 200, 30_000])
+def test_searching_trees_of_every_depth(tmp_path: Path, records: int) -> None:
+    path = new_store(tmp_path / "t.sow", records)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        asked = sorted(key_of(number) for number in range(-5, records + 5, 1 if records < 1000 else 37))
+        found = snapshot.search(asked)
+        if not records:
+            assert found is None
+            return
+        assert found is not None
+        wanted = snapshot.get_many(asked)
+        assert found[0] == list(wanted)
+        assert list(snapshot.get_at(*found)[1]) == list(wanted.values())
+
+
+def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 600)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known = contents(snapshot)
+        txnid = snapshot._txn.id()
+    keys = list(known)
+    raw = path.read_bytes()
+    for at in range(0, len(raw), 67):
+        damaged = bytearray(raw)
+        damaged[at] ^= 0xFF
+        try:
+            there, starts, sizes, sums = search(bytes(damaged), txnid, b"records", keys)  # type: ignore[arg-type]
+        except Astray:
+            continue
+        present = [key for key, one in zip(keys, there, strict=True) if one]
+        found = gather(bytes(damaged), present, starts, sizes, sums.tobytes())  # type: ignore[arg-type]
+        if found is not None:
+            assert found[1] == []
+            assert list(found[0]) == [known[key] for key in present]
+
+
+def test_keys_that_the_tree_does_not_show_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that lies could hide a key: then one after the other is looked up."""
+    path = new_store(tmp_path / "t.sow", 100)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys = list(contents(snapshot))
+        monkeypatch.setattr(
+            "sowctl.store.tree.search", lambda *_: (np.zeros(100, bool), np.empty(0), np.empty(0), np.empty(0, "u4"))
+        )
+        assert snapshot.search(keys) is None
+
+
+def test_few_keys_are_not_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_read, "MANY", 101)
+    path = new_store(tmp_path / "t.sow", 100)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        assert snapshot.search(list(contents(snapshot))) is None
+
+
+def test_a_file_that_grew_is_mapped_once_more_for_what_is_new(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known, spots = contents(snapshot), spots_of(snapshot)
+        snapshot.get_at(list(known), spots)
+        file = store_spots.data_file(path, path.stat().st_ino, snapshot._handle.seam)
+        assert file is not None
+        first = file._map
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(1000, 3000), 2)))
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        fresh = sorted(key_of(number) for number in range(1000, 3000))
+        found = snapshot.search(fresh)
+        assert found is not None
+        assert list(snapshot.get_at(*found)[1]) == list(snapshot.get_many(fresh).values())
+        assert list(snapshot.get_at(list(known), spots)[1]) == list(known.values())
+    assert file._map is first
+    assert file._newest is not first
