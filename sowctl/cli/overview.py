@@ -64,6 +64,19 @@ def versions(*, as_json: bool) -> bytes:
     import platform
     from importlib.metadata import version
 
-    libraries = ("typer", "rich", "lmdb", "msgpack", "lark", "lxml", "msgspec", "xxhash", "isal", "numpy", "pcre2", "zstandard")
+    libraries = (
+        "typer",
+        "rich",
+        "lmdb",
+        "msgpack",
+        "lark",
+        "lxml",
+        "msgspec",
+        "xxhash",
+        "isal",
+        "numpy",
+        "pcre2",
+        "zstandard",
+    )
     row = {"name": "sowctl", "version": VERSION, "python": platform.python_version()}
     return json.dumps(row | {"libraries": {name: version(name) for name in libraries}}).encode() + b"\n"
