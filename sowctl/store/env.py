@@ -20,6 +20,7 @@ from sowctl.store.handle import DEFAULT_MAP, Handle, Mode, current_identity, ope
 from sowctl.store.locks import Files, WriterLock
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
 from sowctl.store.read import Snapshot
+from sowctl.store.sharing import let_go, share
 from sowctl.store.trouble import explained, missing, translate
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Store:
             self._closed = True
             handle, self._handle = self._handle, None
             if handle is not None:
-                handle.retire()
+                let_go(handle)
 
     def _current(self, *, writing: bool = False) -> Handle:
         """The handle of the file that the path shows; a replaced file is opened anew. To write, hold the lock."""
@@ -147,7 +148,7 @@ class Store:
                 if handle.users:
                     raise self._blocked()
             self._handle = None
-            handle.retire()
+            let_go(handle)
         handle = self._handle = self._open_again(writing)
         return handle
 
@@ -162,7 +163,7 @@ class Store:
 
     def _open_handle(self, wait: float) -> Handle:
         if not self._mode.write:
-            return open_handle(self.files, self._mode, self._seam)
+            return share(self.files, self._mode, self._seam)
         if not self.files.path.exists():
             raise missing(self.files.path)
         with self.lock.held(wait):
@@ -179,9 +180,7 @@ class Store:
     def _begin_read(self) -> tuple[Handle, Any]:
         with self._mutex:
             handle = self._current()
-            txn = handle.begin(write=False)
-            handle.users += 1
-            return handle, txn
+            return handle, handle.begin_reading()
 
     def snapshot(self) -> Snapshot:
         """Begin a read transaction; use it in a ``with`` statement. Raises as :meth:`open` does."""
@@ -281,7 +280,7 @@ class Store:
         """
         cause = translate(problem, self.files.path, action)
         self._handle = None
-        handle.retire()
+        let_go(handle)
         if handle.users:
             state, stored = "what the file holds was not looked at: a snapshot is open", None
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import RLock
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Identity:
 
 
 class Handle:
-    """An open environment. ``users`` counts its running read transactions."""
+    """An open environment. ``users`` counts its running read transactions, ``sharers`` the stores that have it open."""
 
     def __init__(self, files: Files, env: Any, databases: Databases, identity: Identity, seam: Seam) -> None:
         self.files = files
@@ -63,7 +64,9 @@ class Handle:
         self.seam = seam
         self.writable = False
         self.users = 0
+        self.sharers = 1
         self.retired = False
+        self._mutex = RLock()
         self.pid = os.getpid()
 
     def check_process(self) -> None:
@@ -80,6 +83,13 @@ class Handle:
                     return self.seam.call("lmdb.begin", self.env.begin, write=write)
             except lmdb.MapResizedError:
                 self.resize(0)
+
+    def begin_reading(self) -> Any:
+        """Begin a read transaction, which counts until :meth:`release`. Raises as :meth:`begin`."""
+        with self._mutex:
+            txn = self.begin(write=False)
+            self.users += 1
+            return txn
 
     def map_size(self) -> int:
         """The size of the map in bytes."""
@@ -112,15 +122,24 @@ class Handle:
 
     def release(self) -> None:
         """One read transaction less; the last one closes a retired environment."""
-        self.users -= 1
-        if self.retired and self.users == 0:
-            self.close()
+        with self._mutex:
+            self.users -= 1
+            if self.retired and self.users == 0:
+                self.close()
 
     def retire(self) -> None:
         """Close as soon as nobody reads."""
-        self.retired = True
-        if self.users == 0:
-            self.close()
+        with self._mutex:
+            self.retired = True
+            if self.users == 0:
+                self.close()
+
+    def revive(self) -> bool:
+        """Do not close after all; False where that has happened."""
+        with self._mutex:
+            if self.env is not None:
+                self.retired = False
+            return self.env is not None
 
     def close(self) -> None:
         """Close the environment; in a forked child it is only forgotten."""
@@ -201,7 +220,10 @@ def _open(files: Files, mode: Mode, seam: Seam) -> Handle:
         except (lmdb.Error, OSError) as problem:
             if "already open in this process" in str(problem):
                 raise RefusedError(
-                    "SOW-STO-027", "the store is open already in this process", place=str(files.path)
+                    "SOW-STO-027",
+                    "the store is open already in this process",
+                    place=str(files.path),
+                    hint="read the result of a query to its end, or close it, before writing to its topic",
                 ) from problem
             # LMDB documents that opening may fail while another process opens or closes at the same instant
             if isinstance(problem, OSError) or attempt == _OPEN_ATTEMPTS - 1 or not _passing(problem):

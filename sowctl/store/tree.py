@@ -53,7 +53,7 @@ def search(data: mmap.mmap, txnid: int, name: bytes, keys: Sequence[bytes]) -> t
     """
     try:
         meta = next((page for page in both_meta_pages(data) if page.txnid == txnid), None)
-        if meta is None or meta.needed > len(data):
+        if meta is None:
             raise Astray("no meta page shows this state any more")
         root, depth = _root(data, meta, name)
         if root == NO_PAGE or not 0 < depth <= DEEPEST:
@@ -92,8 +92,9 @@ def _descended(file: _Words, meta: MetaPage, root: int, depth: int, wanted: Arra
         counts = file.counts(pages, bases, BRANCH)
         firsts = np.cumsum(counts) - counts
         nodes = _flat(file, bases, counts)
-        # The first node of a page has no key: it stands for all from the key that leads to the page.
-        keys = file.longs[nodes + NODE.size].byteswap()
+        # The first node of a page has no key, and may be the last bytes of the file: it stands for all from the key
+        # that leads to the page.
+        keys = file.longs[np.minimum(nodes + NODE.size, len(file.longs) - 1)].byteswap()
         keys[firsts] = lows
         place = np.searchsorted(keys, wanted, "right") - 1
         fresh = np.ones(len(place), bool)

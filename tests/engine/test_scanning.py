@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sowctl.engine import scanning
 from sowctl.engine.reading import Matcher
 from sowctl.engine.words import Words, needed_words
-from sowctl.errors import DamageError, InputError
+from sowctl.errors import DamageError, InputError, RefusedError
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.parse import parse_filter
 from sowctl.messages.jsontype import JsonType
@@ -144,6 +144,36 @@ def test_what_was_read_before_damage_comes_first(tmp_path: Path) -> None:
     sound = (COUNT - 1) // scanning.READ * scanning.READ
     assert found == [payload.encode() for payload in payloads[:sound] if '"red"' in payload]
     assert 0 < len(found) < scanning.DECODED
+
+
+def test_questions_while_a_result_is_read(lab: Lab, forks: list[int]) -> None:
+    """The topic's store is open then: readers share it, and a fork that cannot have it is not missed."""
+    fill(lab)
+    topic = lab.open().topic("t")
+    wanted = [record.payload for record in topic.query("/v > 3").records()]
+    seen = []
+    for batch in topic.query("/v > 3", batch_size=500):
+        (record,) = topic.get(str(batch.records[0].sow_key))
+        assert record.payload == batch.payloads[0]
+        assert [found.payload for found in topic.query("/v > 3").records()] == wanted
+        seen += batch.payloads
+    assert seen == wanted
+    assert len(forks) > 2
+    assert topic.publish([message(id=1, v=9, s="red").encode()]).published == 1, "nobody has it open any more"
+
+
+def test_writing_while_a_result_is_read_is_refused(lab: Lab) -> None:
+    fill(lab)
+    topic = lab.open().topic("t")
+    result = iter(topic.query("/v > 3", batch_size=500))
+    next(result)
+    with pytest.raises(RefusedError) as raised:
+        topic.publish([message(id=1, v=9, s="red").encode()])
+    assert raised.value.code == "SOW-STO-027"
+    assert raised.value.hint is not None
+    assert "read the result of a query to its end" in raised.value.hint
+    result.close()  # type: ignore[attr-defined]
+    assert topic.publish([message(id=1, v=9, s="red").encode()]).published == 1
 
 
 def test_no_process_is_left_when_the_reader_stops(lab: Lab, forks: list[int]) -> None:
