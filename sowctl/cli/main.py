@@ -51,20 +51,24 @@ def run() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _terminate)
-    status = main(
-        sys.argv[1:],
-        environ=os.environ,
-        stdin=sys.stdin.buffer if sys.stdin else io.BytesIO(),
-        stdout=sys.stdout.buffer if sys.stdout else io.BufferedWriter(_Closed()),
-        stderr=sys.stderr.buffer if sys.stderr else io.BytesIO(),
-        own_process=True,
-    )
     try:
-        sys.stdout and sys.stdout.flush()
-    except OSError:
-        # Reported already; the interpreter would flush once more at its end, complain, and end with another status.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    _end(status)
+        status = main(
+            sys.argv[1:],
+            environ=os.environ,
+            stdin=sys.stdin.buffer if sys.stdin else io.BytesIO(),
+            stdout=sys.stdout.buffer if sys.stdout else io.BufferedWriter(_Closed()),
+            stderr=sys.stderr.buffer if sys.stderr else io.BytesIO(),
+            own_process=True,
+        )
+        try:
+            sys.stdout and sys.stdout.flush()
+        except OSError:
+            # Reported already; the interpreter would flush once more at its end, complain, and end with another status.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end(status)
+    except KeyboardInterrupt as stop:
+        # After all was done and written: nothing is left to be told but that it came.
+        os._exit(TERMINATED if isinstance(stop, Terminated) else INTERRUPTED)
 
 
 def _end(status: int) -> NoReturn:

@@ -103,6 +103,19 @@ def test_signals(number: int, status: int) -> None:
     assert err.strip() in (b"interrupted", b"terminated")
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_after_all_is_done(number: int, status: int) -> None:
+    """All that there is to say was said: no trace of where in the ending it came."""
+    program = (
+        "import os, sys; from sowctl.cli import main\n"
+        f"def end(status): os.kill(os.getpid(), {int(number)})\n"
+        "main._end = end; sys.argv = ['sowctl', '--version']; main.run()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=BASE, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (status, b"")
+    assert done.stdout.startswith(b"sowctl ")
+
+
 ENDING = """
 import atexit, sys, threading, time
 atexit.register(print, "registered")
