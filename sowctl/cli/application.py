@@ -16,9 +16,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sowctl.cli.declare import Argument, Parameter
+from sowctl.cli.declare import Argument, Option, Parameter
 from sowctl.errors import UsageError
 
+_EXTRA = re.compile(r"got unexpected extra argument", re.IGNORECASE)
 _POSSIBLE = re.compile(r"\s*\(Possible options: (?P<names>[^)]*)\)$")
 
 
@@ -36,7 +37,7 @@ def read(name: str, parameters: Sequence[Parameter], words: Sequence[str]) -> di
         with contextlib.redirect_stdout(io.StringIO()):
             app(list(words), prog_name=name, standalone_mode=False)
     except typer.TyperException as error:
-        raise _usage(name, error.format_message()) from None
+        raise _usage(name, error.format_message(), parameters) from None
     except typer.Abort:
         raise KeyboardInterrupt from None
     finally:
@@ -83,8 +84,13 @@ def _declaration(parameter: Parameter) -> Any:
     )
 
 
-def _usage(name: str, text: str) -> UsageError:
+def _usage(name: str, text: str, parameters: Sequence[Parameter]) -> UsageError:
     hint = f"{name} --help lists what it takes"
+    declared = [parameter.declared for parameter in parameters]
+    places = {one.metavar for one in declared if isinstance(one, Argument)}
+    words = {word for one in declared if isinstance(one, Option) for word in one.names}
+    if _EXTRA.match(text) and "--filter" in words and "FILTER" not in places:
+        hint = f"a filter follows the word --filter; {hint}"
     if match := _POSSIBLE.search(text):
         names = " or ".join(match["names"].split(", "))
         text, hint = text[: match.start()], f"did you mean {names}?"

@@ -57,6 +57,8 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["query", "o", "--batch-size", "10001"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "--format", "yaml"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "a", "--filter", "b"], "SOW-CLI-013", "not both"),
+        (["query", "o", "a", "b"], "SOW-CLI-003", "sowctl query --help"),
+        (["delete", "o", "/a > 1", "--yes"], "SOW-CLI-003", "a filter follows the word --filter"),
         (["delete", "o"], "SOW-CLI-014", "1 = 1"),
         (["delete", "o", "--filter", "a", "--sow-key", "1"], "SOW-CLI-014", "1 = 1"),
         (["replay", "--until", "-1h"], "SOW-CLI-015", "--into"),
