@@ -119,7 +119,7 @@ class Reader:
         values: Sequence[bytes] = [b""] * len(keys)
         wrong = list(range(len(keys)))
         if file is not None:
-            with suppress(OSError, OverflowError):
+            with suppress(OSError, OverflowError, ValueError):  # ValueError: there is nothing left to map
                 values, wrong = values_at(file, keys, spots)
         if not wrong:
             return list(keys), values

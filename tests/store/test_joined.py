@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -259,6 +260,18 @@ def test_keys_that_the_tree_does_not_show_are_looked_up(tmp_path: Path, monkeypa
             "sowctl.store.tree.search", lambda *_: (np.zeros(100, bool), np.empty(0), np.empty(0), np.empty(0, "u4"))
         )
         assert snapshot.search(keys) is None
+
+
+def test_a_file_that_is_empty_now_is_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_store(tmp_path / "t.sow", 30)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        known, spots = contents(snapshot), spots_of(snapshot)
+        store_spots.forget()
+        file = store_spots.data_file(path, path.stat().st_ino, snapshot._handle.seam)
+        assert file is not None
+        monkeypatch.setattr(file, "mapped", lambda: mmap.mmap(-1, 0))
+        assert snapshot.get_at(list(known), spots) == (list(known), list(known.values()))
+        assert snapshot.search(list(known)) is None
 
 
 def test_few_keys_are_not_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
