@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from itertools import compress, islice
+from itertools import islice
 from operator import itemgetter, lt
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +18,12 @@ import lmdb
 from sowctl.errors import DamageError
 from sowctl.store import codec
 from sowctl.store.changes import changed_keys
-from sowctl.store.handle import RECORDS, Handle
+from sowctl.store.handle import Handle
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
 from sowctl.store.trouble import REBUILD, explained, translate
 
 if TYPE_CHECKING:
-    from sowctl.store.spots import Spots
+    from sowctl.store.spots import DataFile, Spots
 
 Batch = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""
@@ -113,23 +112,9 @@ class Reader:
 
         What does not lie there any more is looked up: pages move when a record beside it changes.
         """
-        from sowctl.store.spots import data_file, values_at
+        from sowctl.store.placed import read_at
 
-        file = data_file(self._path, self._handle.identity.data, self._handle.seam)
-        values: Sequence[bytes] = [b""] * len(keys)
-        wrong = list(range(len(keys)))
-        if file is not None:
-            with suppress(OSError, OverflowError, ValueError):  # ValueError: there is nothing left to map
-                values, wrong = values_at(file, keys, spots)
-        if not wrong:
-            return list(keys), values
-        found = dict(zip(keys, values, strict=True))
-        moved = [keys[place] for place in wrong]
-        for key in moved:
-            del found[key]
-        found |= self.get_many(moved)
-        present = [key for key in keys if key in found]
-        return present, [found[key] for key in present]
+        return read_at(self._file(), keys, spots, self.get_many)
 
     def search(self, keys: Sequence[bytes]) -> tuple[list[bytes], Spots] | None:
         """Those of many ``keys``, in order, that have a record, and where the values lie, for :meth:`get_at`.
@@ -138,36 +123,23 @@ class Reader:
         """
         if len(keys) < MANY or "numpy" not in sys.modules:
             return None
-        from sowctl.store.spots import Spots, data_file
-        from sowctl.store.tree import Astray, search
+        from sowctl.store.placed import search
 
-        file = data_file(self._path, self._handle.identity.data, self._handle.seam)
-        try:
-            found = None if file is None else search(file.mapped(), self._txn.id(), RECORDS, keys)
-        except (Astray, OSError, ValueError):
-            return None
-        if found is None:
-            return None
-        there, starts, sizes, sums = found
-        if there.all():
-            return list(keys), Spots(starts, sizes, sums.tobytes())
-        present = list(compress(keys, there.tolist()))
-        absent = list(compress(keys, (~there).tolist()))
-        return None if self.get_many(absent) else (present, Spots(starts, sizes, sums.tobytes()))
+        return search(self._file(), self._txn.id(), keys, self.get_many)
 
     def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
         """Where all values lie in the file (see :func:`sowctl.store.tree.locate`); None where that cannot be told.
 
         ``keys`` are those of all records, end to end. Raises ImportError without numpy.
         """
-        from sowctl.store.spots import data_file
-        from sowctl.store.tree import Astray, locate
+        from sowctl.store.placed import locate_all
 
-        file = data_file(self._path, self._handle.identity.data, self._handle.seam)
-        try:
-            return None if file is None else locate(file.mapped(), self._txn.id(), RECORDS, keys)
-        except (Astray, OSError, ValueError):
-            return None
+        return locate_all(self._file(), self._txn.id(), keys)
+
+    def _file(self) -> DataFile | None:
+        from sowctl.store.spots import data_file
+
+        return data_file(self._path, self._handle.identity.data, self._handle.seam)
 
     def _verify(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         if damaged := codec.verify(keys, values):
