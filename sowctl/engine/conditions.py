@@ -35,7 +35,7 @@ def conditions_of(
     """The conjuncts that indexes can answer, and the texts of the others."""
     asked, others = [], []
     for number, node in enumerate(wanted.conjuncts):
-        found = _asked(node, wanted, number, environment, extra)
+        found = _asked(wanted, number, environment, extra)
         if found is None:
             others.append(str(node))
         else:
@@ -43,9 +43,8 @@ def conditions_of(
     return asked, others
 
 
-def _asked(
-    node: n.Node, wanted: Filter, number: int, environment: Environment, extra: Mapping[str, Function]
-) -> Asked | None:
+def _asked(wanted: Filter, number: int, environment: Environment, extra: Mapping[str, Function]) -> Asked | None:
+    node = wanted.conjuncts[number]
     if alone(node) is None or not all(_steady(part, extra) for part in walk(node)):
         return None
     compiled = wanted.conjunct(number)

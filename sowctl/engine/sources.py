@@ -7,7 +7,6 @@ for as long as it is open.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,8 +32,6 @@ Pairs = tuple[list[bytes], list[bytes]]
 """Keys and stored values, in parallel."""
 Matched = tuple[list[bytes], Sequence[bytes]]
 """The same, of records that nobody may have to look into."""
-_FEW = 16
-"""Where no more than one record in so many is another, each is put in its place by itself."""
 
 
 class Source(Protocol):
@@ -207,24 +204,10 @@ def merged(pairs: Iterator[Pairs], overlay: dict[bytes, bytes | None], size: int
 
 
 def _weave(keys: list[bytes], values: list[bytes], fresh: list[bytes], overlay: dict[bytes, bytes | None]) -> Pairs:
-    if len(fresh) * _FEW > len(keys):
-        found: dict[bytes, bytes | None] = dict(zip(keys, values, strict=True))
-        found.update((key, overlay[key]) for key in fresh)
-        rows = sorted((key, value) for key, value in found.items() if value is not None)
-        return [key for key, _ in rows], [value for _, value in rows]
-    keys, values = list(keys), list(values)
-    for key in fresh:
-        value, at = overlay[key], bisect_left(keys, key)
-        known = at < len(keys) and keys[at] == key
-        if value is None:
-            if known:
-                del keys[at], values[at]
-        elif known:
-            values[at] = value
-        else:
-            keys.insert(at, key)
-            values.insert(at, value)
-    return keys, values
+    found: dict[bytes, bytes | None] = dict(zip(keys, values, strict=True))
+    found.update((key, overlay[key]) for key in fresh)
+    rows = sorted((key, value) for key, value in found.items() if value is not None)
+    return [key for key, _ in rows], [value for _, value in rows]
 
 
 def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = None) -> CurrentSource:

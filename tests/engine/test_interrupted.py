@@ -53,7 +53,7 @@ def test_between_the_append_and_the_overlay(lab: Lab, monkeypatch: pytest.Monkey
 
 
 def test_while_others_entries_are_taken_in(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other's message is in the journal and seen by all; this session must not skip it in the store."""
+    """The other's message is in the journal and seen by all; this writer must not skip it in the store."""
     lab.publish("t", message(id=0))
 
     command = [sys.executable, "-m", "sowctl", "publish", "t", "--tee", "--linger", "1ms", "-c", str(lab.config)]

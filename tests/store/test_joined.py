@@ -23,8 +23,7 @@ from sowctl.store.joined import Joined, gather
 from sowctl.store.read import Snapshot
 from sowctl.store.spots import Spots
 from sowctl.store.tree import Astray, search
-from sowctl.store.write import WriteTxn
-from tests.support.stores import batch, key_of, new_store
+from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store
 
 
 @pytest.fixture(autouse=True)
@@ -167,9 +166,7 @@ def test_damage_is_an_error_when_it_is_read(tmp_path: Path) -> None:
             assert caught.value.facts["sow_key"] == int.from_bytes(keys[7], "big")
 
 
-_STEPS = st.lists(
-    st.tuples(st.booleans(), st.integers(0, 900), st.integers(1, 120), st.sampled_from([0, 60, 3000])), max_size=8
-)
+_STEPS = st.lists(STEPS, max_size=8)
 
 
 @given(_STEPS, _STEPS, st.sets(st.integers(0, 1100), min_size=2))
@@ -177,27 +174,10 @@ _STEPS = st.lists(
 def test_whatever_was_written_since(before: Any, after: Any, wanted: set[int]) -> None:
     with TemporaryDirectory() as place:
         path = new_store(Path(place) / "t.sow", 600)
-        txid = 1
-
-        def apply(steps: Any) -> None:
-            nonlocal txid
-            for deleting, first, count, size in steps:
-                txid += 1
-                fresh = batch(range(first, first + count), txid, size)
-
-                def write(txn: WriteTxn, fresh: Any = fresh, gone: bool = deleting) -> None:
-                    if gone:
-                        txn.delete(fresh[0])
-                    else:
-                        txn.put(*fresh)
-
-                with Store.open(path, write=True) as store:
-                    store.write(write)
-
-        apply(before)
+        apply_steps(path, before, 2)
         with Store.open(path, write=False) as store, store.snapshot() as snapshot:
             old, spots = contents(snapshot), spots_of(snapshot)
-        apply(after)
+        apply_steps(path, after, 2 + len(before))
         with Store.open(path, write=False) as store, store.snapshot() as snapshot:
             now = contents(snapshot)
             same = [at for at, key in enumerate(old) if now.get(key) == old[key]]

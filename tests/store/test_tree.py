@@ -18,8 +18,7 @@ from sowctl.store.env import Store
 from sowctl.store.read import Snapshot
 from sowctl.store.spots import DataFile, Spots, data_file, values_at
 from sowctl.store.tree import Astray, locate
-from sowctl.store.write import WriteTxn
-from tests.support.stores import batch, key_of, new_store
+from tests.support.stores import STEPS, apply_steps, key_of, new_store
 
 
 def _keys(snapshot: Snapshot) -> list[bytes]:
@@ -59,10 +58,7 @@ def test_every_record_lies_where_the_tree_says(
         assert missed == []
 
 
-_STEPS = st.lists(
-    st.tuples(st.booleans(), st.integers(0, 900), st.integers(1, 120), st.sampled_from([0, 60, 3000])),
-    max_size=12,
-)
+_STEPS = st.lists(STEPS, max_size=12)
 
 
 @given(_STEPS, _STEPS)
@@ -71,30 +67,11 @@ def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
     """Whatever was written since: what did not move is read there, what did is found, what is gone is not."""
     with TemporaryDirectory() as place:
         path = new_store(Path(place) / "t.sow", 600)
-        txid = 1
-
-        def apply(steps: Any) -> None:
-            nonlocal txid
-            for deleting, first, count, size in steps:
-                txid += 1
-                numbers = range(first, first + count)
-
-                fresh = batch(numbers, txid, size)
-
-                def write(txn: WriteTxn, fresh: Any = fresh, gone: bool = deleting) -> None:
-                    if gone:
-                        txn.delete(fresh[0])
-                    else:
-                        txn.put(*fresh)
-
-                with Store.open(path, write=True) as store:
-                    store.write(write)
-
-        apply(before)
+        apply_steps(path, before, 2)
         with Store.open(path, write=False) as store, store.snapshot() as snapshot:
             keys, spots = _keys(snapshot), _located(snapshot)
             old = snapshot.get_many(keys)
-        apply(after)
+        apply_steps(path, after, 2 + len(before))
         with Store.open(path, write=False) as store, store.snapshot() as snapshot:
             found = snapshot.get_many(keys)
             # only records that did not change may be asked for by their old spots

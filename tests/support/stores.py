@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import lmdb
+from hypothesis import strategies as st
 
 from sowctl.seam import SEAM, Seam
 from sowctl.store import codec
 from sowctl.store.env import Store, create_store
 from sowctl.store.meta import META_KEY, Definition, StoreMeta, decode_meta, encode_meta
+from sowctl.store.write import WriteTxn
 
 DEFINITION = Definition("instance", "orders", "json", "fields", ("/id",), "orders")
 START = 1_767_225_600_000_000
@@ -41,6 +44,29 @@ def new_store(path: Path, records: int = 0, *, seam: Seam = SEAM, size: int = 60
         with Store.open(path, write=True) as store:
             store.write(lambda txn: txn.put(*batch(range(records), 1, size)))
     return path
+
+
+Step = tuple[bool, int, int, int]
+"""Whether records are deleted, the number of the first, how many there are, and about how large their payloads are."""
+STEPS: st.SearchStrategy[Step] = st.tuples(
+    st.booleans(), st.integers(0, 900), st.integers(1, 120), st.sampled_from([0, 60, 3000])
+)
+"""Steps that meet each other, and the records of a store of some hundreds."""
+
+
+def apply_steps(path: Path, steps: Iterable[Step], txid: int) -> None:
+    """Put or delete records, a transaction for each step; the first one has ``txid``."""
+    for number, (deleting, first, count, size) in enumerate(steps, txid):
+        fresh = batch(range(first, first + count), number, size)
+
+        def write(txn: WriteTxn, fresh: tuple[list[bytes], list[bytes]] = fresh, gone: bool = deleting) -> None:
+            if gone:
+                txn.delete(fresh[0])
+            else:
+                txn.put(*fresh)
+
+        with Store.open(path, write=True) as store:
+            store.write(write)
 
 
 def contents(path: Path) -> Contents:
