@@ -1,7 +1,8 @@
 """What a library loads for older versions of Python only, and does without where it does not find it.
 
-msgspec asks for ``typing_extensions``, which is there for other libraries' sake and takes longer to load than all of
-msgspec, for names that ``typing`` has. ``main.run`` alone spares it: in a program of somebody else it is not ours to.
+msgspec asks for ``typing_extensions``, which is there for other libraries' sake and takes longer to load (6 ms) than
+all the rest of msgspec, for names that ``typing`` has. ``main.run`` alone spares it: in a program of somebody else it
+is not ours to.
 """
 
 from __future__ import annotations
