@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources import CurrentSource, Source
-    from sowctl.engine.words import Words
+    from sowctl.engine.traces import Traces
     from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
@@ -110,7 +110,8 @@ class Matcher:
         self.filter: Filter | None = None
         self.environment = environment
         self.functions = functions or {}
-        self._words: Words | None = None
+        self._traces: Traces | None = None
+        self._shows = False
         self._read: Callable[[Sequence[bytes]], tuple[Iterable[Row], list[Refusal]]] | None = None
         if text is not None and text.strip():
             from sowctl.expressions.compile import compile_filter
@@ -120,10 +121,7 @@ class Matcher:
                 raise UsageError(
                     "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"
                 )
-            if seen and kind.kind == "json":
-                from sowctl.engine.words import Words, needed_words
-
-                self._words = Words(needed_words(self.filter.node))
+            self._shows = seen and kind.kind == "json"
 
     def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
         """Indexes of the records for which the filter is true. Raises as :meth:`decided`."""
@@ -140,9 +138,15 @@ class Matcher:
 
         ``run``: bytes in which all values stand, if there are such.
         """
-        if self._words is None or not self._words.pays:
+        if not self._shows:
             return range(len(values))
-        return self._words.holding(values, run)
+        if self._traces is None:
+            # Not before it is needed: a filter that indexes answer reads no message.
+            self._traces = _traces_of(self.filter)
+        if not self._traces.pays:
+            self._shows = False
+            return range(len(values))
+        return self._traces.shown(values, run)
 
     def conditions(self) -> tuple[str, ...]:
         """The conditions that a record must satisfy."""
@@ -194,7 +198,6 @@ class Matcher:
         if not self.filter.slots:
             return [()] * len(values)
         if self._read is None:
-            # Not before it is needed: a filter that indexes answer reads no message.
             extract = self.type.extractor(self.filter.slots)
             self._read = getattr(extract, "once", extract)
         rows, refused = self._read(payloads(values))
@@ -209,6 +212,13 @@ class Matcher:
                 sow_key=str(number),
             )
         return rows
+
+
+def _traces_of(filter: Filter | None) -> Traces:
+    from sowctl.engine.needed import traces_of
+    from sowctl.engine.traces import Traces
+
+    return Traces(traces_of(filter.conjuncts) if filter is not None else ())
 
 
 def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[Header]:

@@ -24,6 +24,7 @@ from sowctl.engine.sources import CurrentSource, Matched, Pairs, Source, alone
 from sowctl.engine.targets import Target
 from sowctl.errors import SowError
 from sowctl.plain import replace
+from sowctl.store.codec import refuse_short
 
 if TYPE_CHECKING:
     from sowctl.engine.access import Found
@@ -190,6 +191,7 @@ def filtered(runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, siz
 
 
 def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
+    refuse_short(keys, values)
     places = matcher.decided(keys, values)
     counts.matched += len(places)
     if len(places) == len(keys) > 0:

@@ -19,6 +19,7 @@ from sowctl.engine.lifetime import expires
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import check_position, no_store, not_covered, open_log, refuse_other_topic
 from sowctl.plain import replace
+from sowctl.store.codec import refuse_short
 from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
 from sowctl.store.read import Run, Snapshot
@@ -99,10 +100,14 @@ class CurrentSource:
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         for keys, values, _ in self.runs(size, start, stop):
+            refuse_short(keys, values)
             yield keys, values
 
     def runs(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Run]:
-        """What :meth:`part` yields, with the bytes in which all values of a batch stand, where there are such."""
+        """What :meth:`part` yields, with the bytes in which all values of a batch stand, where there are such.
+
+        The caller asks :func:`~sowctl.store.codec.refuse_short` of the values that it takes apart.
+        """
         runs = self._counted(self._snapshot.runs(start, stop, size))
         if self.overlay is not None and self.overlay.current:
             low, high = start or b"", stop or bytes((255,)) * 9

@@ -145,19 +145,22 @@ def is_sound(key: bytes, value: bytes) -> bool:
     return crc32(value, crc32(key)) == RESIDUE and len(value) >= OVERHEAD
 
 
-def sound_run(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes | None:
+def sound_run(keys: Sequence[bytes], values: Sequence[bytes], *, small: bool = False) -> bytes | None:
     """Keys and ``values`` in one run of bytes, if that shows all of them to be sound. Every value stands in it whole.
 
     One checksum runs over all of it: behind every sound value stands :data:`RESTART`, which takes the register from
     where such a value leaves it (:data:`RESIDUE`) to where a checksum begins, so that at the end nothing is left. Wrong
     bits in several values cannot cancel out: the polynomial is irreducible. None says nothing: a value may be damaged,
     or they are too large to be copied; :func:`verify` tells.
+
+    ``small``: the caller knows that they are not too large, and asks :func:`refuse_short` of those that matter.
     """
-    sizes = set(map(len, values))
-    if min(sizes, default=0) < OVERHEAD:
-        return None
-    if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
-        return None
+    if not small:
+        sizes = set(map(len, values))
+        if min(sizes, default=0) < OVERHEAD:
+            return None
+        if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
+            return None
     parts = [RESTART] * (3 * len(values))
     parts[0::3], parts[1::3] = keys, values
     run = b"".join(parts)
@@ -171,6 +174,12 @@ def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
     if set(map(crc32, values, map(crc32, keys))) == {RESIDUE} and min(map(len, values)) >= OVERHEAD:
         return []
     return [index for index, (key, value) in enumerate(zip(keys, values, strict=True)) if not is_sound(key, value)]
+
+
+def refuse_short(keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    """Raise :class:`DamageError` SOW-STO-001 if one of ``values`` has a checksum, but less than a value must have."""
+    if min(map(len, values), default=OVERHEAD) < OVERHEAD:
+        raise damaged_record(next(key for key, value in zip(keys, values, strict=True) if len(value) < OVERHEAD))
 
 
 def decode(key: bytes, value: bytes) -> Record:

@@ -166,16 +166,21 @@ class Reader:
         Raises :class:`DamageError` with the key of the record. Nothing may be written in this transaction meanwhile.
         """
         for keys, values, _ in self.runs(start, stop, batch):
+            codec.refuse_short(keys, values)
             yield keys, values
 
     def runs(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Run]:
         """What :meth:`scan` yields, with the bytes that were verified in one run (:func:`codec.sound_run`).
 
-        Whoever looks for something in values can first look whether it is in the run at all.
+        Whoever looks for something in values can first look whether it is in the run at all. The caller asks
+        :func:`codec.refuse_short` of the values that it takes apart: asking all of them costs 3 % of a scan.
         """
         seen = 0
+        with explained(self._path, "read the size of pages"):
+            pages = self._txn.stat(self._handle.databases.records)
+        small = not pages["overflow_pages"] and batch * pages["psize"] <= codec.JOINED_BYTES
         for keys, values in self._walk(self._handle.databases.records, start, stop, batch):
-            run = codec.sound_run(keys, values)
+            run = codec.sound_run(keys, values, small=small)
             if run is None:
                 self._verify(keys, values)
             seen += len(keys)

@@ -8,16 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sowctl.engine import scanning
-from sowctl.engine.reading import Matcher
-from sowctl.engine.words import Words, needed_words
+from sowctl.engine.sources import open_current
 from sowctl.errors import DamageError, InputError, RefusedError
-from sowctl.expressions.environment import Environment
-from sowctl.expressions.parse import parse_filter
-from sowctl.messages.jsontype import JsonType
 from sowctl.store import codec
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -185,93 +179,14 @@ def test_no_process_is_left_when_the_reader_stops(lab: Lab, forks: list[int]) ->
         os.waitpid(forks[0], os.WNOHANG)
 
 
-@pytest.mark.parametrize("word", [word for word in WORDS if word])
-def test_words_lose_no_record(lab: Lab, word: str) -> None:
-    fill(lab)
-    escaped = "".join(f"\\u{ord(character):04x}" for character in word)
-    lab.publish("t", f'{{"id":-1,"s":"{escaped}"}}', message(id=-2, s=["x", word]), message(id=-3, s={"s": word}))
-    literal = word.replace("\\", "\\\\")
-    expected = {n for n in range(COUNT) if WORDS[n % len(WORDS)] == word} | {-1, -2}
-    for text in (f"/s = '{literal}'", f"'{literal}' = /s AND /id < 100000"):
-        assert {json.loads(found)["id"] for found in lab.query("t", text)} == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("/a = 'x'", [b"x"]),
-        ("'x' = /a AND (/b = 'y' AND /c > 1) AND /d = 'x'", [b"x", b"y"]),
-        ("/a = '1.5' AND /b = ' 7 '", []),
-        ("/a = 'x' OR /b = 'y'", []),
-        ("NOT /a = 'x'", []),
-        ("/a <> 'x' AND /b = '' AND /c = 7 AND /d = /e", []),
-        ("/a = 'tab\t' AND /b = 'quote\"'", []),
-        ("CONCAT(/a, 'x') = 'xx'", []),
-    ],
-)
-def test_needed_words(text: str, words: list[bytes]) -> None:
-    assert needed_words(parse_filter(text)) == words
-
-
-def spelled(word: str, ways: list[int]) -> str:
-    """``word`` as JSON may spell it: its characters as they are (0), with their number (1), ``/`` with a backslash."""
-    parts = zip(word, ways, strict=True)
-    return "".join(f"\\u{ord(c):04X}" if way == 1 else "\\/" if way and c == "/" else c for c, way in parts)
-
-
-def stored(payloads: list[bytes], check: bytes = bytes(8)) -> tuple[list[bytes], list[bytes]]:
-    keys = [number.to_bytes(8, "big") for number in range(len(payloads))]
-    count = range(len(payloads))
-    return keys, codec.encode_plain(keys, [check] * len(payloads), count, count, count, payloads)
-
-
-@given(
-    st.sampled_from(["a/b", "aü€", "x\x7fy"]),
-    st.lists(
-        st.lists(
-            st.tuples(st.sampled_from(["", "a/c", "\\n", "\\u00e4\\\\u"]), st.lists(st.integers(0, 2), min_size=3))
-        ),
-        max_size=6,
-    ),
-)
-def test_no_spelling_of_a_word_is_missed(word: str, batches: list[list[tuple[str, list[int]]]]) -> None:
-    words = Words([word.encode()])
-    for batch in batches:
-        texts = [other or spelled(word, ways[:3]) for other, ways in batch]
-        keys, values = stored([f'{{"s":"{text}"}}'.encode() for text in texts])
-        expected = {place for place, text in enumerate(texts) if json.loads(f'"{text}"') == word}
-        for run in (codec.sound_run(keys, values), None):
-            found = words.holding(values, run)
-            assert expected <= set(found)
-            assert list(found) == sorted(set(found))
-            assert all("\\" in texts[place] or place in expected for place in found)
-
-
-def test_escapes_that_cannot_spell_a_word_are_passed_over() -> None:
-    words = Words([b"x"])
-    keys, values = stored([rb'{"s":"\u00e4\u20ac\n\/\\\"\u0019"}'] * 90 + [rb'{"s":"x"}', rb'{"s":"\u0078"}'])
-    assert words.holding(values[:91], codec.sound_run(keys[:91], values[:91])) == [90]
-    assert words.holding(values, None) == [90, 91]
-
-
-def test_words_in_headers_and_in_other_fields_match_nothing() -> None:
-    matcher = Matcher("/s = 'EMEA'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
-    payloads = [b'{"s":"EMEA"}', b'{"s":"APAC"}', b'{"t":"EMEA"}', b'{"s":"\\u0045MEA"}', b'{"s":1}'] + [b"{}"] * 20
-    keys, values = stored(payloads, b'"EMEA"\\u')
-    assert list(matcher.places(keys, values)) == [0, 3]
-    assert list(matcher.possible(values, codec.sound_run(keys, values))) == list(range(len(keys)))
-
-
-def test_looking_for_words_ends_where_it_spares_nothing() -> None:
-    words = Words([b"x"])
-    keys, values = stored([b'{"s":"x"}'] * 9 + [b"{}"])
-    assert len(words.holding(values, codec.sound_run(keys, values))) == 9
-    assert not words.pays
-
-
-def test_scarce_words_are_found_again() -> None:
-    words = Words([b"x", b"y"])
-    keys, values = stored([b"{}"] * 9 + [b'{"s":"x","t":"y"}', b'{"s":"x"}'])
-    for _ in range(2):
-        assert not words.holding(values[:9], codec.sound_run(keys[:9], values[:9]))
-    assert words.holding(values, codec.sound_run(keys, values)) == [9]
+def test_values_that_are_too_short_are_refused_where_they_matter(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.publish("t", message(id=1, s="red"), message(id=2, s="green", long="x" * 300))
+    monkeypatch.setattr(codec, "OVERHEAD", 200)
+    topic = lab.open().topic("t")
+    assert [record.payload for record in topic.query("/s = 'green'", index_from=None).records()]
+    for text in ("/s = 'red'", None):
+        with pytest.raises(DamageError) as raised:
+            list(topic.query(text, index_from=None).records())
+        assert raised.value.code == "SOW-STO-001"
+    with open_current(lab.open(), lab.open().topic("t").config) as source, pytest.raises(DamageError):
+        list(source.batches(10))

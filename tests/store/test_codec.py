@@ -175,6 +175,20 @@ def test_a_run_is_of_sound_values_that_are_not_too_large(monkeypatch: pytest.Mon
     assert codec.verify(keys, values) == []
 
 
+def test_a_value_with_a_checksum_may_be_too_short_to_be_one() -> None:
+    keys = [bytes(7) + b"\1", bytes(7) + b"\2"]
+    whole = codec.encode(keys[1], bytes(8), 1, 2, 3, 0, b"")
+    values = [crc32(keys[0]).to_bytes(4, "little"), whole]
+    assert codec.sound_run(keys, values, small=True) is not None
+    assert codec.verify(keys, values) == [0]
+    with pytest.raises(DamageError) as raised:
+        codec.refuse_short(keys, values)
+    assert raised.value.code == "SOW-STO-001"
+    assert raised.value.facts["sow_key"] == 1
+    codec.refuse_short(keys[1:], [whole])
+    codec.refuse_short([], [])
+
+
 def test_payloads_behind_long_parts() -> None:
     keys = [bytes([number]) * 8 for number in range(3)]
     parts = (None, b"u" * 254, b"u" * 300)

@@ -148,6 +148,28 @@ def test_reading(tmp_path: Path) -> None:
         assert list(snapshot.scan(b"\xff" * 8)) == []
 
 
+def test_a_scan_refuses_values_that_are_too_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_store(tmp_path / "x.sow", 30)
+    monkeypatch.setattr(codec, "OVERHEAD", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        with pytest.raises(DamageError, match="record 0 is damaged"):
+            list(snapshot.scan())
+        assert [len(keys) for keys, _, _ in snapshot.runs()] == [30], "that is left to whoever takes them apart"
+
+
+def test_values_are_copied_where_they_are_not_too_large_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = new_store(tmp_path / "x.sow", 30)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(20, 22), 2, size=100_000)))
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        monkeypatch.setattr(codec, "JOINED_BYTES", 10 * 4096)
+        runs = list(snapshot.runs(batch=10))
+        assert [len(keys) for keys, _, _ in runs] == [10, 10, 10]
+        assert [run is not None for _, _, run in runs] == [True, True, False]
+
+
 def test_a_store_opened_to_read_does_not_write(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow")
     with Store.open(path, write=False) as store, pytest.raises(RefusedError) as raised:

@@ -1,0 +1,233 @@
+"""What a message must show for a filter to be true, and that no record is lost to looking for it first."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sowctl.engine.needed import needed_piece, traces_of
+from sowctl.engine.reading import Matcher
+from sowctl.engine.traces import Numbers, Traces, Words
+from sowctl.expressions.compile import compile_filter
+from sowctl.expressions.environment import Environment
+from sowctl.expressions.nodes import Like
+from sowctl.expressions.parse import parse_filter
+from sowctl.messages.jsontype import JsonType
+from sowctl.store import codec
+from tests.support.instances import Lab, message
+
+WORDS = ("red", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")
+COUNT = 90
+
+
+def fill(lab: Lab) -> None:
+    lab.publish("t", *[message(id=n, v=n % 7, s=WORDS[n % len(WORDS)]) for n in range(COUNT)])
+
+
+def found_by(lab: Lab, text: str) -> set[int]:
+    return {json.loads(found)["id"] for found in lab.query("t", text)}
+
+
+@pytest.mark.parametrize("word", [word for word in WORDS if word])
+def test_words_lose_no_record(lab: Lab, word: str) -> None:
+    fill(lab)
+    escaped = "".join(f"\\u{ord(character):04x}" for character in word)
+    lab.publish("t", f'{{"id":-1,"s":"{escaped}"}}', message(id=-2, s=["x", word]), message(id=-3, s={"s": word}))
+    literal = word.replace("\\", "\\\\")
+    expected = {n for n in range(COUNT) if WORDS[n % len(WORDS)] == word} | {-1, -2}
+    for text in (f"/s = '{literal}'", f"'{literal}' = /s AND /id < 100000", f"/s IN ('{literal}', 'absent')"):
+        assert found_by(lab, text) == expected
+
+
+def test_pieces_lose_no_record(lab: Lab) -> None:
+    fill(lab)
+    lab.publish("t", '{"id":-1,"s":"a\\u0062red"}', message(id=-2, s=["x", "redder"]), message(id=-3, s=True))
+    red = {n for n in range(COUNT) if WORDS[n % len(WORDS)] == "red"}
+    assert found_by(lab, "/s LIKE 'red'") == red | {-1, -2}
+    assert found_by(lab, "/s LIKE '^red?'") == red | {-2}
+    assert found_by(lab, "/s LIKE r'a/b'") == {n for n in range(COUNT) if WORDS[n % len(WORDS)] == "a/b"}
+    assert found_by(lab, "/s LIKE '^1$'") == {-3}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("/a = 'x'", ["x"]),
+        ("'x' = /a AND (/b = 'y' AND /c <> 1) AND /d = 'x'", ["x", "y"]),
+        ("/a IN ('x', 'y')", ["x|y"]),
+        ("/a IN ('x', '5')", []),
+        ("/a IN ('p', 'q', 'r', 's', 't')", []),
+        ("/a NOT IN ('x', 'y')", []),
+        ("/a = '1.5' AND /b = ' 7 '", ["a:", "b:"]),
+        ("/a = 'x' OR /b = 'y'", []),
+        ("NOT /a = 'x'", []),
+        ("/a <> 'x' AND /b = '' AND /d = /e", []),
+        ("/a = 'tab\t' AND /b = 'quote\"'", []),
+        ("CONCAT(/a, 'x') = 'xx'", []),
+        ("/a LIKE '^red'", ["red"]),
+        ("/a LIKE '5'", ["5"]),
+        ("/a LIKE '^1'", []),
+        ("/a NOT LIKE 'red'", []),
+        ("/a BEGINS WITH 'red' AND /b ENDS WITH ('x', 'yz')", ["red", "x|yz"]),
+        ("/a BEGINS WITH ('red', '1')", []),
+        ("/a ENDS WITH ('red', /b)", []),
+        ("/a NOT ENDS WITH ('red', 'blue')", []),
+        ("/a > 90 AND /b/c[2] <= 5 AND 7 = /d", ["a:", "c:", "d:"]),
+        ("/a BETWEEN 10 AND 20", ["a:"]),
+        ("/a NOT BETWEEN 10 AND 20", []),
+        ("/a > -1 AND /b > 0 AND /c <> 3 AND /d + 1 > 5", []),
+        ("/a > 90 AND /s = 'x'", ["x", "a:"]),
+    ],
+)
+def test_traces_of(text: str, words: list[str]) -> None:
+    found = [(b"|".join(one.texts).decode(), one) for one in traces_of(compile_filter(text).conjuncts)]
+    assert [name + ":" * isinstance(one, Numbers) for name, one in found] == words
+
+
+@pytest.mark.parametrize(
+    ("pattern", "piece"),
+    [
+        ("'abc'", b"abc"),
+        ("'^abc$'", b"abc"),
+        ("'abc*'", b"ab"),
+        ("'abc?d'", b"ab"),
+        ("'abc{0,2}'", b"ab"),
+        ("'abc+'", b"abc"),
+        ("'abc.d'", b"abc"),
+        ("'abc[d]'", b"abc"),
+        ("'abc|d'", None),
+        ("'abc(d|e)'", None),
+        ("'(?i)abc'", None),
+        ("'abc(?x) d'", None),
+        ("'(abc)'", None),
+        ("'\\\\Qa.b'", None),
+        ("r'a+b'", b"a+b"),
+    ],
+)
+def test_needed_piece(pattern: str, piece: bytes | None) -> None:
+    node = parse_filter(f"/a LIKE {pattern}")
+    assert isinstance(node, Like)
+    assert needed_piece(node.pattern) == piece
+
+
+def spelled(word: str, ways: list[int]) -> str:
+    """``word`` as JSON may spell it: its characters as they are (0), with their number (1), ``/`` with a backslash."""
+    parts = zip(word, ways, strict=True)
+    return "".join(f"\\u{ord(c):04X}" if way == 1 else "\\/" if way and c == "/" else c for c, way in parts)
+
+
+def stored(payloads: list[bytes], check: bytes = bytes(8)) -> tuple[list[bytes], list[bytes]]:
+    keys = [number.to_bytes(8, "big") for number in range(len(payloads))]
+    count = range(len(payloads))
+    return keys, codec.encode_plain(keys, [check] * len(payloads), count, count, count, payloads)
+
+
+@given(
+    st.sampled_from(["a/b", "aü€", "x\x7fy"]),
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["", "a/c", "\\n", "\\u00e4\\\\u"]), st.lists(st.integers(0, 2), min_size=3))
+        ),
+        max_size=6,
+    ),
+)
+def test_no_spelling_of_a_word_is_missed(word: str, batches: list[list[tuple[str, list[int]]]]) -> None:
+    traces = Traces([Words([word.encode()])])
+    for batch in batches:
+        texts = [other or spelled(word, ways[:3]) for other, ways in batch]
+        keys, values = stored([f'{{"s":"{text}"}}'.encode() for text in texts])
+        expected = {place for place, text in enumerate(texts) if json.loads(f'"{text}"') == word}
+        for run in (codec.sound_run(keys, values), None):
+            found = traces.shown(values, run)
+            assert expected <= set(found)
+            assert list(found) == sorted(set(found))
+            assert all("\\" in texts[place] or place in expected for place in found)
+
+
+SCALARS = st.one_of(
+    st.integers(-(10**20), 10**20).map(str),
+    st.integers(-120, 120).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.tuples(st.integers(-120, 120), st.integers(0, 10**22)).map("{0[0]}.{0[1]}".format),
+    st.tuples(st.integers(-99, 99), st.sampled_from("eE"), st.integers(-4, 4)).map("{0[0]}{0[1]}{0[2]}".format),
+    st.sampled_from(["0.99999999999999999999", "89.999999999999999999999", "9.99999999999999999999e1", "-0", "-0.0"]),
+    st.sampled_from(['"95"', '"x"', '" 5 "', '"xy"', '"y\\u0078"', "true", "false", "null", "{}", "[]", '"true"']),
+)
+VALUES = st.one_of(SCALARS, st.lists(SCALARS, max_size=3).map(lambda some: f"[{', '.join(some)}]"))
+NAMES = st.sampled_from(['"a"', '"\\u0061"', '"b"', '"x"', '"c"'])
+MEMBERS = st.tuples(NAMES, st.sampled_from([":", ": ", " : ", "\t:\n"]), VALUES).map("".join)
+INNER = st.lists(MEMBERS, max_size=2, unique_by=lambda text: text[:4]).map(lambda some: f'"b" :{{{", ".join(some)}}}')
+MESSAGES = st.lists(st.one_of(MEMBERS, INNER), max_size=3).map(lambda some: f"{{{','.join(some)}}}".encode())
+LITERALS = st.one_of(
+    st.integers(-100, 100).map(str),
+    st.sampled_from(["1", "0", "90", "99.5", "1e2", "0.1", "1e300", "-1e300", "1e19", "'95'", "'x'", "999999999999"]),
+)
+FIELDS = st.sampled_from(["/a", "/b/a", "/a[0]", "/b"])
+CONDITIONS = st.one_of(
+    st.tuples(FIELDS, st.sampled_from(["=", "<", "<=", ">", ">=", "<>"]), LITERALS).map(" ".join),
+    st.tuples(LITERALS, st.sampled_from(["=", "<", ">="]), FIELDS).map(" ".join),
+    st.tuples(FIELDS, LITERALS, LITERALS).map("{0[0]} BETWEEN {0[1]} AND {0[2]}".format),
+    st.tuples(FIELDS, st.sampled_from(["x", "^x", "xy?", "true", "1"])).map("{0[0]} LIKE '{0[1]}'".format),
+    FIELDS.map("{0} IN ('x', 'xy')".format),
+    st.tuples(FIELDS, st.sampled_from(["BEGINS", "ENDS"]), st.sampled_from(["y", "5", "0", "tr"])).map(
+        "{0[0]} {0[1]} WITH ('{0[2]}', 'xy')".format
+    ),
+)
+
+
+@settings(max_examples=400)
+@given(st.lists(MESSAGES, min_size=1, max_size=8), st.lists(CONDITIONS, min_size=1, max_size=3).map(" AND ".join))
+@example([b'{"a":0.99999999999999999999}'], "/a >= 1")
+@example([b'{"a":[1, 95]}', b'{"b":{"a":95}, "a":1}'], "/a > 90")
+@example([b'{"\\u0061":95}', b'{"a":1}'], "/a > 90")
+@example([b'{"a":-0}', b'{"a":0.5}'], "/a = 0")
+def test_looking_first_finds_what_decoding_finds(messages: list[bytes], text: str) -> None:
+    def matcher(*, seen: bool) -> Matcher:
+        return Matcher(text, JsonType(), "t", Environment(now=lambda: 0), seen=seen)
+
+    keys, values = stored(messages)
+    looking = matcher(seen=True)
+    expected = list(matcher(seen=False).places(keys, values))
+    assert list(looking.places(keys, values)) == expected
+    assert set(expected) <= set(looking.possible(values, codec.sound_run(keys, values)))
+
+
+def test_escapes_that_cannot_spell_a_word_are_passed_over() -> None:
+    traces = Traces([Words([b"x"])])
+    keys, values = stored([rb'{"s":"\u00e4\u20ac\n\/\\\"\u0019"}'] * 90 + [rb'{"s":"x"}', rb'{"s":"\u0078"}'])
+    assert traces.shown(values[:91], codec.sound_run(keys[:91], values[:91])) == [90]
+    assert traces.shown(values, None) == [90, 91]
+
+
+def test_traces_in_headers_and_in_other_fields_match_nothing() -> None:
+    matcher = Matcher("/s = 'EMEA'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
+    payloads = [b'{"s":"EMEA"}', b'{"s":"APAC"}', b'{"t":"EMEA"}', b'{"s":"\\u0045MEA"}', b'{"s":1}'] + [b"{}"] * 20
+    keys, values = stored(payloads, b'"EMEA"\\u')
+    assert list(matcher.places(keys, values)) == [0, 3]
+    assert list(matcher.possible(values, codec.sound_run(keys, values))) == list(range(len(keys)))
+
+
+def test_looking_ends_where_it_spares_nothing() -> None:
+    common, rare = Words([b"x"]), Numbers(b"n", b"9")
+    traces = Traces([common, rare])
+    keys, values = stored([b'{"s":"x","n":1}'] * 9 + [b"{}"])
+    for _ in range(99):
+        assert traces.shown(values, codec.sound_run(keys, values)) == []
+    with_x = stored([b'{"s":"x","n":9}'] * 9 + [b'{"n":9}'])
+    assert list(traces.shown(with_x[1], None)) == list(range(9))
+    assert list(traces.shown(with_x[1], None)) == list(range(10)), "nearly all records have the word"
+    assert traces.pays
+    for _ in range(99):
+        traces.shown(with_x[1], None)
+    assert not traces.pays
+
+
+def test_scarce_words_are_found_again() -> None:
+    traces = Traces([Words([b"x"]), Words([b"y"])])
+    keys, values = stored([b"{}"] * 9 + [b'{"s":"x","t":"y"}', b'{"s":"x"}'])
+    for _ in range(2):
+        assert not traces.shown(values[:9], codec.sound_run(keys[:9], values[:9]))
+    assert traces.shown(values, codec.sound_run(keys, values)) == [9]
