@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 class TopicHandle:
-    """One topic of an instance. Every method opens what it needs and closes it again."""
+    """One topic of an instance. Every method opens what it needs and closes it again.
+
+    Within the instance's ``with`` statement the store stays open for the next question, which spares a small one half
+    of its time; whoever writes in between is not kept from it.
+    """
 
     def __init__(self, instance: Instance, config: TopicConfig) -> None:
         self.instance = instance

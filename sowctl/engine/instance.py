@@ -1,8 +1,8 @@
 """An instance opened for work: its configuration, and everything from outside that a verb may need, as arguments.
 
-``sowctl.open`` makes one; the command line does too. It holds no file open, though a process keeps some that queries
-have read until an instance is closed. Verbs are functions over an instance; :meth:`Instance.topic` gives the same verbs
-as methods, for programs.
+``sowctl.open`` makes one; the command line does too. A process keeps some files open that queries have read until an
+instance is closed, and in a ``with`` statement the stores, too. Verbs are functions over an instance;
+:meth:`Instance.topic` gives the same verbs as methods, for programs.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
     from sowctl.messages.definition import TypeDefinition
+
+
+_KEEPING = (("sowctl.memo.format", "forget"), ("sowctl.store.spots", "forget"), ("sowctl.store.sharing", "close_idle"))
+"""Modules that keep files open, and how to end that."""
 
 
 def _named(found: str | TypeDefinition) -> TypeDefinition:
@@ -147,15 +151,22 @@ class Instance:
 
     def close(self) -> None:
         """Let go of the files that queries of this process keep open for the next ones; those open them again."""
-        for name in ("sowctl.memo.format", "sowctl.store.spots"):
+        for name, forget in _KEEPING:
             keeping = sys.modules.get(name)
             if keeping is not None:
-                keeping.forget()
+                getattr(keeping, forget)()
 
     def __enter__(self) -> Instance:
+        """From here to the end of the ``with`` statement, stores stay open from one question to the next."""
+        from sowctl.store.sharing import keep
+
+        keep()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        from sowctl.store.sharing import drop
+
+        drop()
         self.close()

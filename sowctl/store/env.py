@@ -20,7 +20,7 @@ from sowctl.store.handle import DEFAULT_MAP, Handle, Mode, current_identity, ope
 from sowctl.store.locks import Files, WriterLock
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
 from sowctl.store.read import Snapshot
-from sowctl.store.sharing import let_go, share
+from sowctl.store.sharing import close_idle, let_go, share
 from sowctl.store.trouble import explained, missing, translate
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ class Store:
             try:
                 return self._open_handle(0.0)
             except LockedError:
+                close_idle(self.files.path)
                 return open_handle(self.files, replace(self._mode, write=False), self._seam)
         return self._open_handle(self._mode.lock_wait)
 
@@ -167,6 +168,7 @@ class Store:
         if not self.files.path.exists():
             raise missing(self.files.path)
         with self.lock.held(wait):
+            close_idle(self.files.path)
             return open_handle(self.files, self._mode, self._seam)
 
     def _blocked(self) -> RefusedError:

@@ -152,7 +152,23 @@ def _judge(query: Query, found: dict[str, list[Sample]]) -> None:
 
 
 def _calls(instance: Instance, query: Query, paths: dict[str, Path], rounds: int) -> None:
-    topic = sowctl.open(instance.config).topic("orders")
+    with sowctl.open(instance.config) as opened:  # which stays open, as the peers' connections do
+        found = _called(opened, instance, query, paths, rounds)
+    show(found, base=INDEXED)
+    if query is COUNT and TYPED in found:
+        faster = statistics.median(ratios(found, TYPED, INDEXED))
+        judge(f"the evaluation: times as fast as {TYPED}", faster, 5.0)
+    elif query is QUERIES[0]:
+        if TYPED in found:
+            judge(f"with payloads: time / {TYPED}", statistics.median(ratios(found, INDEXED, TYPED)), 1.0, most=True)
+        judge(f"scan, 1 process: time / {JSON}", statistics.median(ratios(found, SCAN, JSON)), 1.0, most=True)
+    _judge(query._replace(name=""), {name: samples for name, samples in found.items() if name in (INDEXED, JSON, DUCK)})
+
+
+def _called(
+    opened: sowctl.Instance, instance: Instance, query: Query, paths: dict[str, Path], rounds: int
+) -> dict[str, list[Sample]]:
+    topic = opened.topic("orders")
 
     def scan(**more: object) -> list[bytes]:
         result = topic.query(**query.ours, **more)
@@ -179,14 +195,7 @@ def _calls(instance: Instance, query: Query, paths: dict[str, Path], rounds: int
     for name, call in calls.items():
         if _digest(call()) != expected:
             raise Wrong(f"{name} gives another result: nothing is ranked")
-    found = race([Item(name, partial(_often, call)) for name, call in calls.items()], rounds)
-    show(found, base=INDEXED)
-    if query is COUNT and TYPED in found:
-        faster = statistics.median(ratios(found, TYPED, INDEXED))
-        judge(f"the evaluation: times as fast as {TYPED}", faster, 5.0)
-    elif TYPED in found and query is QUERIES[0]:
-        judge(f"with payloads: time / {TYPED}", statistics.median(ratios(found, INDEXED, TYPED)), 1.0, most=True)
-    _judge(query._replace(name=""), {name: samples for name, samples in found.items() if name in (INDEXED, JSON, DUCK)})
+    return race([Item(name, partial(_often, call)) for name, call in calls.items()], rounds)
 
 
 def _evaluation(instance: Instance, text: str) -> Callable[[], list[bytes]]:
