@@ -6,12 +6,11 @@ no program while completing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sowctl.cli.declare import Argument, Option, Parameter
 from sowctl.cli.dispatch import load
 from sowctl.cli.options import GLOBALS
 from sowctl.cli.table import COMMANDS, PREFIXES, members
+from sowctl.tuples import NamedTuple
 
 
 class Word(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.cli.streams import Streams, is_terminal
 from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import Seam
+from sowctl.tuples import NamedTuple
 from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
 from sowctl.values.units import parse_interval
 

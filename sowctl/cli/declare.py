@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import FunctionType, UnionType
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Any, Literal, TypeAlias, get_args, get_origin
+
+from sowctl.tuples import NamedTuple
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
 Completion: TypeAlias = Literal["file", "directory", ""]

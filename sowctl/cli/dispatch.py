@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sowctl.cli import arguments, declare, table
 from sowctl.cli.context import Invocation, Settings
 from sowctl.cli.options import GLOBALS, LEADING_VALUES
 from sowctl.errors import UsageError
+from sowctl.tuples import NamedTuple
 
 
 class Split(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.outfile import refuse_existing, whole_file
@@ -13,6 +13,7 @@ from sowctl.errors import UsageError
 from sowctl.output import formats
 from sowctl.output.options import OutputOptions, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
+from sowctl.tuples import NamedTuple
 
 
 class Choice(NamedTuple):

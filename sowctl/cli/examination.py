@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from sowctl.errors import SowError
+from sowctl.tuples import NamedTuple
 from sowctl.version import VERSION
 
 if TYPE_CHECKING:

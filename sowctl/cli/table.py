@@ -6,7 +6,7 @@ a command's module to learn its name. Importing this module costs next to nothin
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from sowctl.tuples import NamedTuple
 
 
 class Command(NamedTuple):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
+from sowctl.tuples import NamedTuple
 from sowctl.values.times import Micros, parse_time
 from sowctl.values.units import parse_interval, parse_size
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from sowctl.config.items import Item
 from sowctl.config.matching import search_of
 from sowctl.config.meanings import IDENTITY, ORDERED, SEQUENCES, empty, fingerprint
 from sowctl.config.show import Origin, origin_of
 from sowctl.errors import ConfigError
+from sowctl.tuples import NamedTuple
 
 _IN_ORDER = frozenset({"amps-action-on-startup", "amps-action-on-shutdown"})
 """Events whose actions run in the order of the file."""

@@ -7,7 +7,7 @@ configuration works on items; :mod:`sowctl.config.model` has what the engine act
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from sowctl.config.document import Document, Node
 from sowctl.config.elements.element import Element
@@ -18,6 +18,7 @@ from sowctl.config.matching import is_pattern
 from sowctl.config.problems import as_error
 from sowctl.config.spelled import read
 from sowctl.findings import Level
+from sowctl.tuples import NamedTuple
 
 _OPEN = Element("", "0..n", "free")
 _CONDITIONAL = frozenset(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from sowctl.config.elements.element import Element
 from sowctl.errors import UsageError
+from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path, parse_path
 from sowctl.values.units import parse_count, parse_interval, parse_size, parse_switch
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from sowctl.config.document import Source
 from sowctl.config.problems import UNREADABLE
@@ -18,6 +17,7 @@ from sowctl.config.suppress import apply
 from sowctl.config.validate import examine, ordered
 from sowctl.errors import ConfigError, UsageError
 from sowctl.findings import Finding, Level, Place
+from sowctl.tuples import NamedTuple
 
 
 class Linted(NamedTuple):

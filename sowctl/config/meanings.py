@@ -86,6 +86,7 @@ def _expression(text: str, kind: str) -> Hashable:
     from sowctl.expressions import parse
     from sowctl.expressions.canonical import canonical_text, field_text
     from sowctl.expressions.errors import ExpressionError
+    from sowctl.expressions.joins import parse_join
 
     def constructed(field: Any) -> Hashable:
         return canonical_text(field.expression), parse.destination_of(field), field.optional, field.set_current
@@ -100,7 +101,7 @@ def _expression(text: str, kind: str) -> Hashable:
             return tuple(constructed(field) for field in parse.parse_projection(text))
         if kind == "grouping":
             return tuple(field_text(field) for field in parse.parse_grouping(text))
-        join = parse.parse_join(text)
+        join = parse_join(text)
         return tuple((side.message_type, side.topic, str(side.path)) for side in (join.left, join.right))
     except ExpressionError:
         return " ".join(text.split())

@@ -7,11 +7,12 @@ Everything comes from the one table that also drives the checks, and from the li
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.meaning import meaning_of
+from sowctl.tuples import NamedTuple
 
 WORDS = {
     "section": "section",

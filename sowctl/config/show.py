@@ -7,12 +7,13 @@ the same meaning. Ruled by ``sow-config(5)``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from sowctl.config.document import Document, Node
 from sowctl.config.elements.element import Element
 from sowctl.config.items import Item, checked, read_items
 from sowctl.messages.xmltree import escaped, escaped_attribute
+from sowctl.tuples import NamedTuple
 
 _FREE = Element("", "0..n", "free")
 _SEQUENCES = frozenset({"SOW", "TopicMetaData", "Action"})

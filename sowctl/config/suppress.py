@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from sowctl.config.document import Source
 from sowctl.config.problems import UNKNOWN_WORD, UNUSED_WORD
@@ -18,6 +17,7 @@ from sowctl.config.rules.facts import FORM, OPENING, faults
 from sowctl.config.rules.table import select
 from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
+from sowctl.tuples import NamedTuple
 
 _PIECE = re.compile(
     r"(?s)<!--(.*?)-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(/?)[^\s<>/]+(?:[^\"'<>]|\"[^\"]*\"|'[^']*')*?(/?)>"

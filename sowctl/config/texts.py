@@ -112,6 +112,7 @@ def _finding(node: Node, rule: str, error: ExpressionError) -> Finding:
 def _attempt(text: str, shape: str) -> tuple[Any, ExpressionError | None]:
     from sowctl.expressions import parse
     from sowctl.expressions.errors import ExpressionError, expression_error
+    from sowctl.expressions.joins import parse_join
 
     if len(text) > _LONGEST:
         what = f"the expression is longer than {_LONGEST} characters"
@@ -121,7 +122,7 @@ def _attempt(text: str, shape: str) -> tuple[Any, ExpressionError | None]:
         "field": parse.parse_field,
         "projection": parse.parse_projection,
         "grouping": parse.parse_grouping,
-        "join": parse.parse_join,
+        "join": parse_join,
     }[shape]
     try:
         return read(text), None

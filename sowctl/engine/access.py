@@ -9,13 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.engine.memos import Memos, open_memos
 from sowctl.errors import SowError
 from sowctl.memo import places as p
 from sowctl.memo.format import BadMemo
 from sowctl.store.codec import payloads, stamps
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Row, Slot, SlotValue
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, StorageError
 from sowctl.journal.repair import sync_directory
 from sowctl.seam import Seam
+from sowctl.tuples import NamedTuple
 
 _HEAD = Struct("<II")
 MODE = 0o640

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.engine.chainfile import Block, append, read
 from sowctl.engine.keys import MISSING, Keys
@@ -23,6 +23,7 @@ from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.messages.base import KeyTexts
 from sowctl.store.codec import CHECK, TOMBSTONE, payloads
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path

@@ -6,7 +6,7 @@ A record matches where every conjunct is TRUE (``sowctl-expressions(7)``, logic)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.expressions import nodes as n
 from sowctl.expressions.check import NO_FUNCTIONS
@@ -15,6 +15,7 @@ from sowctl.expressions.functions import FUNCTIONS
 from sowctl.expressions.intervals import alone, bounds_of, strings_of
 from sowctl.expressions.trees import walk
 from sowctl.memo.condition import Condition, Interval
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot, SlotValue
 
 if TYPE_CHECKING:

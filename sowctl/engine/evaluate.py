@@ -7,10 +7,11 @@ A tester for filters, and a search in files of messages. Large files of lines ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sowctl.errors import InputError, LimitError, SowError, UsageError
 from sowctl.messages.types import get_type
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal, Row
 
 if TYPE_CHECKING:

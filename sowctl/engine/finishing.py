@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.engine.commit import NO_RECORD, collision
 from sowctl.engine.lifetime import is_expired
 from sowctl.errors import SowError
 from sowctl.store.codec import CHECK, CORRELATION, decode, payloads
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ know what the topic holds: it hands on the texts of its fields and names the key
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sowctl.errors import ConfigError, UsageError
 from sowctl.identity.keys import batch_digester, is_user_key, user_key_digest
 from sowctl.messages.base import KeyTexts
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:

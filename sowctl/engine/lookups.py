@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.errors import ConfigError, MissingError, SowError
 from sowctl.expressions.functions.signature import Function, function
 from sowctl.store.codec import payloads, stamps
+from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path, parse_path
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.engine.fates import BUCKET_ENTRIES, in_bucket, times_of
 from sowctl.engine.finishing import finish
@@ -33,6 +33,7 @@ from sowctl.engine.segments import (
     SegmentWriter,
 )
 from sowctl.store.codec import encode
+from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.engine.prepare import Preparer

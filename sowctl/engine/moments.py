@@ -7,11 +7,12 @@ and means the oldest state that can be answered for (``engine.asof``); NOW is no
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.engine.positions import open_log
 from sowctl.errors import MissingError
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
+from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance

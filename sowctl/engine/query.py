@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.queryterms import after_of, check_options, order_of, select_of
-from sowctl.engine.ranking import FieldRanks, TimeRanks
 from sowctl.engine.reading import Matcher, environment_of, key_of, keys_of, open_source
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.scanning import Scan, filtered, scanning
-from sowctl.engine.sorting import Sorter
 from sowctl.engine.sources import CurrentSource, Matched, Pairs, Source, alone
 from sowctl.engine.targets import Target, with_records
 from sowctl.plain import replace
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from sowctl.engine.aggregate import Aggregation
     from sowctl.engine.instance import Instance
     from sowctl.engine.plans import Plan
+    from sowctl.engine.sorting import Sorter
     from sowctl.expressions.actions import OrderKey
     from sowctl.values.fields import Slot
 
@@ -271,6 +270,8 @@ class _Run:
         mixed = [False] * len(self._order)
         while True:
             self.statistics.clear()
+            from sowctl.engine.sorting import Sorter
+
             with closing(Sorter(self._options.sort_memory, self._wanted())) as sorter:
                 if self._collect(sorter, mixed):
                     yield from self._emit(sorter)
@@ -281,6 +282,8 @@ class _Run:
 
     def _collect(self, sorter: Sorter, mixed: list[bool]) -> bool:
         """Fill the sorter; False (and ``mixed`` corrected) when the reading of a key has to change."""
+        from sowctl.engine.ranking import FieldRanks, TimeRanks
+
         ranks = FieldRanks(self._order, mixed) if self._order else TimeRanks()
         with closing(self._found()) as sources:  # type: ignore[type-var]
             for number, (source, found) in enumerate(sources):

@@ -54,7 +54,7 @@ def select_of(text: str | None) -> list[tuple[bool, tuple[str, ...]]] | None:
     """The directives of a select list. Raises ExpressionError."""
     if text is None:
         return None
-    from sowctl.expressions.parse import parse_select
+    from sowctl.expressions.select import parse_select
 
     return [(include, path.names if path is not None else ()) for include, path in parse_select(text).directives]
 

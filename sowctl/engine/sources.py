@@ -13,10 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from sowctl.engine.apply import visible
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires
-from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import check_position, no_store, not_covered, open_log, refuse_other_topic
 from sowctl.plain import replace
 from sowctl.store.codec import refuse_short
@@ -27,6 +25,7 @@ from sowctl.store.read import Run, Snapshot
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.engine.overlay import Overlay
     from sowctl.store.spots import Spots
 
 Pairs = tuple[list[bytes], list[bytes]]
@@ -131,6 +130,8 @@ class CurrentSource:
             count += sum(value is not None for value in current.values()) - len(stored)
         if self.hides:
             count -= sum(key not in current for key in self._snapshot.expired(self._now))
+            from sowctl.engine.apply import visible
+
             fresh = [value for value in current.values() if value is not None]
             count -= len(fresh) - len(visible(fresh, self._now))
         return count
@@ -171,6 +172,8 @@ class CurrentSource:
     def _visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
         if not self.hides:
             return keys, values
+        from sowctl.engine.apply import visible
+
         places = visible(values, self._now)
         if len(places) == len(values):
             return keys, values
@@ -263,6 +266,8 @@ def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: 
         after = check_position(meta, log, ref, path)
         if last <= after:
             return None
+        from sowctl.engine.overlay import Overlay
+
         overlay = Overlay(history=topic.history is not None)
         for block in log.blocks(after=after, topic=ref):
             overlay.fold(block, ref, after)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from sowctl.expressions import nodes as n
 from sowctl.expressions.errors import expression_error
 from sowctl.expressions.lexer import Token, field_parts, pattern_text, string_bytes
+from sowctl.tuples import NamedTuple
 from sowctl.values.compare import NAN, integer_or_double
 from sowctl.values.paths import Path, Step
 

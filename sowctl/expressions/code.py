@@ -8,10 +8,11 @@ code; literals, patterns and functions are constants of the namespace.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from sowctl.expressions.nodes import Field
 from sowctl.expressions.runtime import NAMES
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot
 
 DEEPEST = 30

@@ -7,10 +7,9 @@ very same bytes. Everywhere else the condition itself has to be asked.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sowctl.expressions import nodes as n
 from sowctl.expressions.rewrites.truths import constant_value, is_constant
+from sowctl.tuples import NamedTuple
 from sowctl.values.compare import numeric_reading
 
 EXACT = 1 << 53

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sowctl.expressions.actions import path_steps
 from sowctl.expressions.errors import expression_error
 from sowctl.expressions.lexer import BRACKETED, PATH, check_text
 from sowctl.patterns import pattern
+from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path
 
 _SPACE = pattern("[ \\t\\r\\n]*")

@@ -7,10 +7,11 @@ parser reports an earlier fault of syntax first.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sowctl.expressions.errors import ExpressionError, expression_error
 from sowctl.patterns import pattern
+from sowctl.tuples import NamedTuple
 
 Token: TypeAlias = tuple[str, int, int]
 """Kind (a terminal of the grammar), first character, one past the last."""

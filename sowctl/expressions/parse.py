@@ -1,4 +1,4 @@
-"""Texts to nodes: filters, values, fields, projections, groupings, orders, select lists, joins.
+"""Texts to nodes: filters, values, fields, projections, groupings, orders (``joins`` and ``select`` do the others).
 
 Only syntax is judged here; names, argument counts and contexts are judged when an expression is compiled. Every
 function raises :class:`~sowctl.expressions.errors.ExpressionError` at the first fault (``sowctl-expressions(7)``).
@@ -9,25 +9,17 @@ from __future__ import annotations
 from sowctl.expressions.actions import FieldDefinition, OrderKey
 from sowctl.expressions.driver import run
 from sowctl.expressions.errors import expression_error
-from sowctl.expressions.joins import Join, JoinSide, parse_join
 from sowctl.expressions.nodes import Field, Node
-from sowctl.expressions.select import Directive, SelectList, parse_select
 
 __all__ = [
-    "Directive",
     "FieldDefinition",
-    "Join",
-    "JoinSide",
     "OrderKey",
-    "SelectList",
     "parse_expression",
     "parse_field",
     "parse_filter",
     "parse_grouping",
-    "parse_join",
     "parse_order_by",
     "parse_projection",
-    "parse_select",
 ]
 
 

@@ -7,7 +7,7 @@ of its aggregates and the last message processed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sowctl.expressions import nodes as n
 from sowctl.expressions.actions import FieldDefinition
@@ -22,6 +22,7 @@ from sowctl.expressions.errors import expression_error
 from sowctl.expressions.functions import AGGREGATES, Function
 from sowctl.expressions.parse import destination_of, parse_grouping, parse_projection
 from sowctl.expressions.trees import transform, walk
+from sowctl.tuples import NamedTuple
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Row, Scalar, Slot, SlotValue
 from sowctl.values.paths import Path, Step

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.errors import DamageError
 from sowctl.journal.format import NO_PUBLISHER, BlockHeader, BlockMap, Topic, block_place
+from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.journal.columns import Columns, NumpyColumns

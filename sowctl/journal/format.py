@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import struct
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, UsageError, VersionError
+from sowctl.tuples import NamedTuple
 
 VERSION = 1
 FILE_MAGIC = b"\x89SOWJ\r\n\x1a"

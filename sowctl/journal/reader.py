@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Damage, FileInfo, Position, TailReport, TopicState
@@ -14,9 +14,11 @@ from sowctl.journal.files import JournalFile, Ref, list_numbers
 from sowctl.journal.folder import Folder
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
-from sowctl.journal.stretch import Stretch, planned
 from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
+
+if TYPE_CHECKING:
+    from sowctl.journal.stretch import Stretch
 
 
 class Journal:
@@ -170,6 +172,8 @@ class Journal:
     def stretches(self, after: int = 0, until: int | None = None, size: int = 16 << 20) -> Iterator[Stretch]:
         """Pieces of about ``size`` stored bytes that hold all complete groups' txids above ``after``, not above
         ``until``; to be read apart. Only headers are read. Raises DamageError as :meth:`blocks`."""
+        from sowctl.journal.stretch import planned
+
         return planned(self._refs(after, None, None, False), after, until, size)
 
     def places(self, after: int = 0, until: int | None = None) -> Iterator[Position]:

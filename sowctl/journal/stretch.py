@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.journal.files import JournalFile, Ref, damaged_block
 from sowctl.seam import SEAM, Seam
+from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
-from typing import NamedTuple
 
 from sowctl.messages.base import MALFORMED, MAX_FIELDS, PayloadRefused, too_many_fields
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Scalar
 from sowctl.values.times import format_milliseconds
 

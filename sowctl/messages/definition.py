@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from sowctl.tuples import NamedTuple
 
 
 class TypeDefinition(NamedTuple):

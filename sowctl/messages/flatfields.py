@@ -7,10 +7,10 @@ bytes and its place, also what is no field at all (``tag`` None).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from sowctl.errors import UsageError
 from sowctl.messages.base import NO_SUCH_FIELD, SelectList
+from sowctl.tuples import NamedTuple
 
 
 class Field(NamedTuple):

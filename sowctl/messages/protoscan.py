@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
+
+from sowctl.tuples import NamedTuple
 
 _WORD = re.compile(
     r"""(?P<space>[ \t\r\n\f\v]+|//[^\n]*|/\*.*?\*/)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from sowctl.output.display import display, width
+from sowctl.tuples import NamedTuple
 
 _MARKS = {"changed": "~", "removed": "-", "added": "+", "moved": ">"}
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from sowctl.output.members import as_text, at, members
 from sowctl.output.options import NAMES, Column, OutputOptions
 from sowctl.output.records import Batch, metadata
+from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path, Step
 
 SAMPLE = 1_000

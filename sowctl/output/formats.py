@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Protocol
 
 from sowctl.errors import UsageError
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
+from sowctl.tuples import NamedTuple
 
 
 class Rendered(NamedTuple):

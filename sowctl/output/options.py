@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sowctl.errors import UsageError
 from sowctl.output.records import METADATA, MORE_METADATA
+from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path, parse_path
 
 Column: TypeAlias = Path | str

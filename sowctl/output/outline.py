@@ -8,9 +8,9 @@ are cut, and where that leaves too little, the origin goes to a line of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from sowctl.output.display import clip, display, width
+from sowctl.tuples import NamedTuple
 
 _GAP = "  "
 _READABLE = 12

@@ -6,8 +6,9 @@ A renderer touches only what it prints: ``ndjson`` without envelopes never asks 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from sowctl.tuples import NamedTuple
 from sowctl.values.times import Micros, format_time
 
 View: TypeAlias = Callable[[bytes], bytes]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain, islice
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from sowctl.output.columns import cell_text, open_columns
 from sowctl.output.display import clip, display, width
@@ -18,6 +18,7 @@ from sowctl.output.formats import Rendered
 from sowctl.output.members import NumberText
 from sowctl.output.options import OutputOptions, Terminal
 from sowctl.output.records import Batch
+from sowctl.tuples import NamedTuple
 
 FEW = 200
 _GAP = "  "

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import UsageError
 from sowctl.messages.envelope import Envelope
 from sowctl.spark.schema import PAYLOAD
+from sowctl.tuples import NamedTuple
 from sowctl.values.times import EPOCH, format_time
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ import os
 from collections.abc import Sequence
 from operator import add, itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.seam import Seam
 from sowctl.store.codec import CRC_SIZE, verify
+from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import mmap

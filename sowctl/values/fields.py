@@ -18,9 +18,10 @@ slot value                           meaning
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sowctl.plain import dataclass
+from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path
 
 

@@ -21,16 +21,10 @@ from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.functions import AGGREGATES
 from sowctl.expressions.joining import left_join, source_of
-from sowctl.expressions.joins import JoinSide
-from sowctl.expressions.parse import (
-    parse_field,
-    parse_grouping,
-    parse_join,
-    parse_order_by,
-    parse_projection,
-    parse_select,
-)
+from sowctl.expressions.joins import JoinSide, parse_join
+from sowctl.expressions.parse import parse_field, parse_grouping, parse_order_by, parse_projection
 from sowctl.expressions.projection import Projection, compile_projection
+from sowctl.expressions.select import parse_select
 from sowctl.expressions.trees import walk
 from sowctl.messages.types import get_type
 from sowctl.values.compare import text_of

@@ -16,18 +16,17 @@ from sowctl.expressions.compile import compile_filter, compile_value
 from sowctl.expressions.driver import run
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.errors import ExpressionError
+from sowctl.expressions.joins import JoinSide, parse_join
 from sowctl.expressions.lexer import tokenize
 from sowctl.expressions.parse import (
-    JoinSide,
     parse_expression,
     parse_field,
     parse_filter,
     parse_grouping,
-    parse_join,
     parse_order_by,
     parse_projection,
-    parse_select,
 )
+from sowctl.expressions.select import parse_select
 from sowctl.values.paths import parse_path
 from tests.expressions.test_conformance import cases
 from tests.expressions.trees import TREES

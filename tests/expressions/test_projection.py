@@ -16,8 +16,7 @@ from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.joining import left_join, plan
-from sowctl.expressions.joins import JoinSide
-from sowctl.expressions.parse import parse_join
+from sowctl.expressions.joins import JoinSide, parse_join
 from sowctl.expressions.projection import Group, compile_projection
 from sowctl.values.fields import Number, Values
 from sowctl.values.paths import parse_path

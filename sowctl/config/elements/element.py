@@ -7,7 +7,8 @@ table from which structure, types, ranges, synonyms and retired names are checke
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from sowctl.tuples import NamedTuple
 
 
 class Element(NamedTuple):

@@ -7,7 +7,8 @@ line is looked up by the longest end of an element's path that has one.
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+
+from sowctl.tuples import NamedTuple
 
 _LINES = """
 + Name: the instance, in file names, journals and messages

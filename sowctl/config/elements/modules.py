@@ -5,7 +5,7 @@ An option is written ``Name`` (optional) or ``Name!`` (required), with ``:kind``
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from sowctl.tuples import NamedTuple
 
 
 class Module(NamedTuple):

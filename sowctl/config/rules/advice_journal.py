@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
 
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern, search_of
@@ -13,6 +12,7 @@ from sowctl.config.rules.measures import affordable, interval, size, switch, wit
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 from sowctl.errors import ConfigError
+from sowctl.tuples import NamedTuple
 
 USUAL_FLUSH = 100_000_000
 EXAMPLES = 3

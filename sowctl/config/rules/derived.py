@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.config import texts
 from sowctl.config.document import Node
@@ -11,6 +11,7 @@ from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Entry, Survey, is_transient
 from sowctl.config.spelling import nearest
+from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.expressions.nodes import Node as Tree

@@ -9,8 +9,8 @@ which says what in such a comment has no effect. Ruled by ``sowctl-lint(7)``.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from sowctl.tuples import NamedTuple
 from sowctl.values.units import parse_count, parse_size
 
 FORM = "write <!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->"

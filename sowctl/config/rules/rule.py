@@ -35,13 +35,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sowctl.config.document import Node
 from sowctl.config.problems import at_node
 from sowctl.config.rules.survey import Survey
 from sowctl.findings import Finding, Level, Place
 from sowctl.plain import replace
+from sowctl.tuples import NamedTuple
 
 
 class Problem(NamedTuple):

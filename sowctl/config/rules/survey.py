@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sowctl.config.document import Node
 from sowctl.config.matching import any_search, is_pattern, topic_matches
 from sowctl.config.spelling import meant
 from sowctl.errors import ConfigError
 from sowctl.messages.types import DEFINED_TYPES, MESSAGE_TYPES
+from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.config.rules.facts import Facts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import Function
 from sowctl.expressions.rewrites import rewrite
 from sowctl.expressions.trees import walk_up
+from sowctl.tuples import NamedTuple
 from sowctl.values.compare import is_null
 
 _SHOWN = 60

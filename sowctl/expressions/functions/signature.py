@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+from sowctl.tuples import NamedTuple
 
 UNLIMITED = 1 << 30
 

@@ -7,11 +7,12 @@ declarations that the compiler uses; what stands here besides is only the spelli
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
 from sowctl.expressions.functions.groups import GROUPS
 from sowctl.expressions.functions.signature import UNLIMITED, Function
+from sowctl.tuples import NamedTuple
 
 NULL_IN = "any NULL argument gives NULL"
 NULL_GIVEN = "NULL is an argument like any other"

@@ -8,7 +8,7 @@ whatever follows, so the two are not symmetric, and nothing here changes an orde
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sowctl.expressions.nodes import Logic, Node
 from sowctl.expressions.rewrites.chains import cut_chain, flatten, merge_equalities, negate_disjunction
@@ -22,6 +22,7 @@ from sowctl.expressions.rewrites.predicates import (
     prune_members,
 )
 from sowctl.expressions.trees import replace_children
+from sowctl.tuples import NamedTuple
 
 Change: TypeAlias = Callable[[Node], Node | None]
 

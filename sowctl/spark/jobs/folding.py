@@ -13,7 +13,7 @@ from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.buckets import Pairs, words
 from sowctl.engine.history import Retention
@@ -24,6 +24,7 @@ from sowctl.journal.format import DELETE, UNKEYED
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.store.codec import encode, encode_plain
+from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow

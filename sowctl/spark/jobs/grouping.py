@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.reading import Matcher, environment_of, headers_of
@@ -25,6 +25,7 @@ from sowctl.spark.errors import translated
 from sowctl.spark.jobs.folding import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.store.codec import encode, payloads, stamps
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot, SlotValue, Values
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.rebuild import append_sorted
@@ -22,6 +22,7 @@ from sowctl.spark.jobs.folding import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, describe, frame_of, run
 from sowctl.store.codec import HEADER_SIZE, payloads, stamps
 from sowctl.store.replace import build
+from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+from sowctl.tuples import NamedTuple
 
 
 class Job(NamedTuple):
