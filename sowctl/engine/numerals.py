@@ -13,7 +13,8 @@ from sowctl.expressions.intervals import Bounds
 
 MOST = 10**15
 """Whole numbers up to here are Doubles."""
-_EXPONENT = rb"-?\d[\d.]*+[eE]"
+_EXPONENT = rb"[\d.]++[eE]"
+"""Behind a minus it makes no difference: such numbers are all kept, or none."""
 _DIGIT = rb"\d"
 
 

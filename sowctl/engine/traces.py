@@ -67,7 +67,7 @@ class Numbers:
 
     def __init__(self, name: bytes, spelled: bytes) -> None:
         self.texts: Sequence[bytes] = (name,)
-        self._pattern = pattern(rb'"%b"\s*:\s*(?:%b|[^-\d\s])' % (re.escape(name), spelled))
+        self._pattern = pattern(rb'"%b"\s*+:\s*+(?:%b|[^-\d\s])' % (re.escape(name), spelled))
 
     def found(self, values: Sequence[bytes]) -> Iterable[Any]:
         """See :class:`Trace`."""

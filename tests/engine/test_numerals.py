@@ -43,7 +43,7 @@ def test_no_number_between_the_bounds_is_missed(text: str, bounds: Bounds) -> No
 @pytest.mark.parametrize(
     ("bounds", "kept", "passed"),
     [
-        (Bounds(low=90, open_low=True), "90 90.5 99 100 1e9 -1e9 9e-9 4711", "-95 0 9 89.9 10 89"),
+        (Bounds(low=90, open_low=True), "90 90.5 99 100 1e9 9e-9 1.5E3 4711", "-95 -1e9 0 9 89.9 10 89"),
         (Bounds(low=12500), "12499.9 12500 99999 100000", "11999 2499 9 -20000"),
         (Bounds(high=5, open_high=True), "-7 0 4.9 0.1", "5 5.0 10 45"),
         (Bounds(high=1234), "-7 0 4.9 999 1234 1234.5 1299", "1300 2000 12340"),
