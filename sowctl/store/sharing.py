@@ -40,9 +40,11 @@ def keep() -> None:
 
 def drop() -> None:
     """End one :func:`keep`; after the last, what nobody reads is closed."""
+    me = os.getpid()
     with _lock:
-        _keepers.remove(os.getpid())
-        if os.getpid() not in _keepers:
+        if me in _keepers:  # and not in a fork, which may leave a block that its parent entered
+            _keepers.remove(me)
+        if me not in _keepers:
             close_idle()
 
 

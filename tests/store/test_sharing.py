@@ -114,6 +114,19 @@ def test_a_fork_finds_nothing_open(tmp_path: Path) -> None:
         assert records(path) == 3
 
 
+def test_a_fork_may_leave_what_its_parent_entered(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    sharing.keep()
+    child = os.fork()
+    if not child:
+        sharing.drop()
+        os._exit(0 if records(path) == 3 and opened(path) == 0 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (records(path), opened(path) > 0) == (3, True)
+    sharing.drop()
+    assert opened(path) == 0
+
+
 def test_a_file_that_was_cut_meanwhile(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 300)
     with kept():
