@@ -293,6 +293,11 @@ class _Run:
                     ranked = ranks.of(values)
                     if ranked is None:
                         return False
+                    limit = sorter.limit
+                    if limit is not None:
+                        places = [place for place, rank in enumerate(ranked) if rank <= limit]
+                        ranked = [ranked[place] for place in places]
+                        keys, values = [keys[place] for place in places], [values[place] for place in places]
                     sorter.add(list(zip(ranked, [key + owner for key in keys], values, strict=True)))
         return True
 

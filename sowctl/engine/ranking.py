@@ -42,7 +42,7 @@ class FieldRanks:
         parts = []
         for column, key, mixed in zip(columns, self._order, self._mixed, strict=True):
             part = ordering.components(column, mixed, key.text)
-            parts.append(list(map(ordering.reverse, part)) if key.descending else part)
+            parts.append(ordering.reversed_components(part) if key.descending else part)
         return list(zip(*parts, strict=True))
 
 

@@ -31,6 +31,11 @@ class Sorter:
         self._runs: list[IO[bytes]] = []
         self._stack = ExitStack()
 
+    @property
+    def limit(self) -> Any:
+        """A sort key behind which nothing is wanted any more; None while that is not known."""
+        return None if self._limit is None else self._limit[0]
+
     def add(self, items: list[Item]) -> None:
         """Add items in any order."""
         if self._limit is not None:

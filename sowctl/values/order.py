@@ -83,6 +83,11 @@ def reverse(key: Component) -> Component:
     return (-_NUMBER, -value)
 
 
+def reversed_components(keys: Iterable[Component]) -> list[Component]:
+    """:func:`reverse` of every component of a column, faster for numbers."""
+    return [(-_NUMBER, -key[1]) if key[0] == _NUMBER else reverse(key) for key in keys]
+
+
 def sort_key(values: Sequence[SlotValue], keys: Sequence[Key], mixed: Sequence[bool]) -> tuple[Component, ...]:
     """The sort key of one record: a value, an order key and a reading (:func:`has_number` of the set) per position."""
     parts = []

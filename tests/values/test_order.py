@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.expressions.actions import OrderKey
 from sowctl.values.fields import Number, Values
-from sowctl.values.order import component, has_number, holds_numbers, reverse, sort_key
+from sowctl.values.order import component, has_number, holds_numbers, reverse, reversed_components, sort_key
 from sowctl.values.paths import parse_path
 
 VALUES = (
@@ -33,6 +33,7 @@ TEXT = OrderKey(parse_path("/a"), text=True)
 def test_descending_is_the_exact_reverse(column: list[object], mixed: bool, text: bool) -> None:
     up = [component(value, mixed, text) for value in column]  # type: ignore[arg-type]
     down = [reverse(part) for part in up]
+    assert reversed_components(up) == down
     for a, x in zip(up, down, strict=True):
         for b, y in zip(up, down, strict=True):
             assert (a < b) == (x > y)
