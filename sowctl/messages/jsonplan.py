@@ -26,12 +26,13 @@ from sowctl.values.paths import Path
 
 _UNCOUNTABLE = re.compile(r'["\\/\x00-\x1f\x7f]|^[ :,\[\]{}]')
 _MASK = b"\x7f"
+_ANY = Union[None, bool, int, float, str, list[Any], dict[str, Any]]  # noqa: UP007
 
 
 class Field:
     """One member to decode: its place among the wanted ones, and where its value sits in the decoded Struct."""
 
-    __slots__ = ("below", "get", "kind", "name", "parent", "subscripted", "terminal")
+    __slots__ = ("below", "get", "kind", "name", "parent", "spelled", "subscripted", "terminal")
 
     def __init__(self, name: str, parent: Field | None) -> None:
         self.name = name
@@ -40,6 +41,8 @@ class Field:
         self.terminal = False
         self.subscripted = False
         """Whether some path goes on below it after a subscript."""
+        self.spelled = False
+        """Whether numbers are wanted as they are written."""
         self.get: attrgetter[Any] = attrgetter("f0")
         """Reads it from a Struct."""
         self.kind: type | None = None
@@ -49,13 +52,13 @@ class Field:
 class Plan:
     """The decoder for some paths and the bytes to count. Make it with :func:`make_plan`."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], spelled: Sequence[bool]) -> None:
         self.fields: list[Field] = []
         """All members on the way, each after its parent."""
         self.leaves: list[Field] = []
         """The last member of each path, in the order of the paths."""
         top: dict[str, Field] = {}
-        for path in paths:
+        for path, text in zip(paths, spelled, strict=True):
             below, field = top, None
             for step in path.steps:
                 if step.name not in below:
@@ -65,6 +68,7 @@ class Plan:
                 field.subscripted |= step.index is not None and step is not path.steps[-1]
             assert field is not None
             field.terminal = True
+            field.spelled |= text
             self.leaves.append(field)
         self.struct = _struct(top, self.fields)
         self.names = sorted({field.name for field in self.fields})
@@ -75,11 +79,14 @@ class Plan:
         self.ascii = all(name.isascii() for name in self.names)
 
 
-def make_plan(paths: Sequence[Path]) -> Plan | None:
-    """The plan for ``paths``; None where a name is not countable, so that only the exact reader will do."""
+def make_plan(paths: Sequence[Path], spelled: Sequence[bool]) -> Plan | None:
+    """The plan for ``paths``; None where a name is not countable, so that only the exact reader will do.
+
+    ``spelled``, for each path: whether its numbers are wanted as they are written, so that a float hook must see them.
+    """
     if any(_UNCOUNTABLE.search(name) for path in paths for name in path.names):
         return None
-    return Plan(paths)
+    return Plan(paths, spelled if any(spelled) else [True] * len(paths))  # without a hook it makes no difference
 
 
 def _struct(members: dict[str, Field], order: list[Field]) -> Any:
@@ -95,6 +102,9 @@ def _struct(members: dict[str, Field], order: list[Field]) -> Any:
             kind = Union[field.kind, None, bool, int, float, str, list]  # noqa: UP007
         elif field.below:
             _struct(field.below, order)
+        elif not field.spelled:
+            # msgspec asks the hook for numbers of no declared type only, which takes as long as all the rest
+            kind = _ANY
         parts.append((attribute, kind, msgspec.field(default=UNSET, name=field.name)))
     return msgspec.defstruct("Wanted", parts, gc=False)
 

@@ -24,7 +24,7 @@ def row_reader(
     slots: Sequence[Slot], exact: Callable[[int, bytes], Row | Refusal], max_message: int, max_depth: int
 ) -> FastReader[Row] | None:
     """A fast reader of ``slots``; None where only the exact reader will do."""
-    plan = make_plan([slot.path for slot in slots])
+    plan = make_plan([slot.path for slot in slots], [slot.text for slot in slots])
     if plan is None:
         return None
     texts = any(slot.text for slot in slots)
@@ -57,7 +57,7 @@ def key_reader(
     paths: Sequence[Path], exact: Callable[[int, bytes], KeyTexts | Refusal], max_message: int, max_depth: int
 ) -> FastReader[KeyTexts] | None:
     """A fast reader of the key texts of ``paths``; None where only the exact reader will do."""
-    plan = make_plan(paths)
+    plan = make_plan(paths, [True] * len(paths))
     if plan is None:
         return None
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sowctl.messages import jsonfast
 from sowctl.messages.jsontype import JsonType
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step, parse_path
@@ -140,6 +141,10 @@ def agree(payloads: list[bytes], slots: list[Slot]) -> None:
     [b'{"a":{"b":[{"id":1},4]}}', b'{"a":[{"b":{"id":2}}]}'], [Slot(parse_path("/a/b/id")), Slot(parse_path("/a"))]
 )
 @example([b"{} {}", b'{"a":1,', b'"b":2}'], [Slot(parse_path("/a"))])
+@example(
+    [b'{"a":1.50,"b":1.50}', b'{"a":[1.0],"b":[1.0,{"x":2.0}]}', b'{"a":{"x":1.0},"b":{"x":2.0}}'],
+    [Slot(parse_path("/a"), True), Slot(parse_path("/b"))],
+)
 @example([b"[1,", b"2]", b"", b" "], [])
 @example([b'{"a":{"x":1}}', b'{"a":{}}', b'{"a":[{},{"x":1},2]}'], [Slot(parse_path("/a")), Slot(parse_path("/a/x"))])
 def test_readers_agree(payloads: list[bytes], slots: list[Slot]) -> None:
@@ -210,3 +215,13 @@ def test_a_deep_python_stack_changes_nothing() -> None:
         return deeper(levels - 1) if levels else FAST.extractor([Slot(parse_path("/a"))])([payload])
 
     assert deeper(700) == ([(5,)], [])
+
+
+def test_only_numbers_whose_text_is_wanted_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    original = jsonfast.number
+    monkeypatch.setattr(jsonfast, "number", lambda text: kept.append(text) or original(text))
+    slots = [Slot(parse_path("/a"), True), Slot(parse_path("/b"))]
+    rows, _ = JsonType().extractor(slots)([b'{"b":1.50,"a":2.50}', b'{"a":3.5,"b":4}', b'{"c":5.5,"b":[6.5]}'])
+    assert [row[1] for row in rows[:2]] == [1.5, 4]
+    assert kept == ["2.50", "3.5", "6.5"]
