@@ -15,7 +15,7 @@ from sowctl.engine.memos import Memos, open_memos
 from sowctl.errors import SowError
 from sowctl.memo import places as p
 from sowctl.memo.format import BadMemo
-from sowctl.store.codec import payloads, stamps
+from sowctl.store.codec import all_stamps, payloads
 from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Row, Slot, SlotValue
 
@@ -158,7 +158,7 @@ class Found:
         gone = self._memos.changed_places()
         places = [place for place in places if place not in gone]
         stops = [bisect_left(places, self._memos.rank(key)) for key in keys]
-        changed = zip(stops, rows, map(stamps, fresh), strict=True)
+        changed = zip(stops, rows, all_stamps(fresh), strict=True)
         return _woven(_gathered(values, stamped, places), list(changed))
 
     def columns(self, slots: Sequence[Slot]) -> Columns | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.reading import headers_of
 from sowctl.errors import InputError, UsageError
 from sowctl.identity.keys import batch_digester
-from sowctl.store.codec import encode, payloads, stamps
+from sowctl.store.codec import all_stamps, encode, payloads
 
 if TYPE_CHECKING:
     from sowctl.engine.access import Columns, Stamped
@@ -90,7 +90,7 @@ class Aggregation:
                     sow_key=str(number),
                 )
             headers = headers_of(keys, values, self._topic) if self.program.uses_header else None
-            self.program.add(groups, rows, self._environment, headers, list(map(stamps, values)))
+            self.program.add(groups, rows, self._environment, headers, all_stamps(values))
         yield from self._written(groups)
 
     def _written(self, groups: dict[GroupKey, Group]) -> Iterator[Pairs]:

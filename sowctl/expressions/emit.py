@@ -60,8 +60,12 @@ class Emitter:
         return Operand(f"truth_of({operand.code})", "truth", False)
 
     def as_scalar(self, operand: Operand) -> Operand:
-        """The scalar of an operand."""
-        return Operand(f"first({operand.code})", "scalar", False) if operand.kind == "slot" else operand
+        """The scalar of an operand; what :func:`~sowctl.values.compare.first` says, without a call for most."""
+        if operand.kind != "slot":
+            return operand
+        x = self.code.simple(operand).code
+        text = f"{x} or None if type({x}) is str"
+        return Operand(f"({text} else {x} if type({x}) is int or type({x}) is float else first({x}))", "scalar", False)
 
     def block(self, body: Emission, target: str, apart: bool = False) -> Emission:
         """Emit ``body`` one level deeper and assign its result to ``target``; ``apart`` or too deep: as a function."""

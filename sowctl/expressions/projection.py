@@ -6,8 +6,10 @@ of its aggregates and the last message processed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 from sowctl.expressions import nodes as n
 from sowctl.expressions.actions import FieldDefinition
@@ -114,32 +116,36 @@ class Projection:
         ``stamps``: they come in another order, and the last of a group is the one with the highest stamp. Raises
         LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
-        width = self.width
-        # Texts find their group as they are. Numbers do not: of equal ones each may have another text.
-        known: dict[tuple[SlotValue, ...], Group] = {}
-        texts = True
-        for position, values in enumerate(self._read.values(rows, env, headers)):
-            found = values[:width]
-            group = known.get(found) if texts else None
+        made = self._read.values(rows, env, headers)
+        for key, places in self._places(made).items():
+            group = groups.get(key)
             if group is None:
-                key = tuple(map(text_of, found))
-                group = groups.get(key)
-                if group is None:
-                    group = groups[key] = Group(len(self.aggregates))
-                texts = texts and _TEXTS.issuperset(map(type, found))
-                if texts:
-                    known[found] = group
-            for inputs, value in zip(group.inputs, values[width:], strict=True):
-                if value is not None:
-                    inputs.append(value)  # type: ignore[arg-type]
-            group.count += 1
+                group = groups[key] = Group(len(self.aggregates))
+            for number, inputs in enumerate(group.inputs, self.width):
+                column = [made[place][number] for place in places]
+                inputs.extend([value for value in column if value is not None])  # type: ignore[misc]
+            group.count += len(places)
+            last = places[-1]
             if stamps is not None:
-                if stamps[position] < group.stamp:
+                last = max(reversed(places), key=stamps.__getitem__)
+                if stamps[last] < group.stamp:
                     continue
-                group.stamp = stamps[position]
-            group.row = rows[position]
+                group.stamp = stamps[last]
+            group.row = rows[last]
             if headers is not None:
-                group.header = headers[position]
+                group.header = headers[last]
+
+    def _places(self, made: Sequence[tuple[SlotValue, ...]]) -> dict[GroupKey, list[int]]:
+        """Which of what was read of some messages belong to each group, groups as they come."""
+        width = self.width
+        found: dict[Any, list[int]] = defaultdict(list)
+        keys: list[tuple[Any, ...]] = [values[:width] for values in made]
+        if not _TEXTS.issuperset(map(type, chain.from_iterable(keys))):
+            # Numbers do not find their group as they are: of equal ones each may have another text.
+            keys = [tuple(map(text_of, key)) for key in keys]
+        for place, key in enumerate(keys):
+            found[key].append(place)
+        return {tuple(map(text_of, key)): places for key, places in found.items()}
 
     def keys(self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[GroupKey]:
         """The keys of the groups that messages belong to; for those who bring the messages of a group together first.

@@ -283,6 +283,11 @@ def stamps(value: bytes) -> tuple[int, int]:
     return _STAMPS.unpack_from(value, 4)
 
 
+def all_stamps(values: Iterable[bytes]) -> list[tuple[int, int]]:
+    """:func:`stamps` of many values."""
+    return list(map(_STAMPS.unpack_from, values, repeat(4)))
+
+
 def raw_stamps(values: Iterable[bytes]) -> bytes:
     """Txid (u64) and time (i64) of many values end to end, little-endian as they are stored."""
     return b"".join(map(_RAW_STAMPS, values))

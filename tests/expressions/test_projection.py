@@ -112,6 +112,36 @@ def test_adding_in_parts_is_adding_at_once(pairs: list[tuple[int, int | None]], 
         assert fields[1:3] == [sum(present) if present else None, len(present)]
 
 
+GROUPING = st.sampled_from(["", None, "a", "1", 1, 1.0, True, [], ["a", "b"], Number(1.0, b"1.00"), Number(1, b"1")])
+INPUT = st.sampled_from([None, "", "x", 1, 2.5, True, ["y", "z"]])
+
+
+@given(st.lists(st.tuples(GROUPING, INPUT, st.integers(0, 3)), max_size=12), st.booleans())
+def test_adding_many_is_adding_one_after_the_other(messages: list[tuple[Any, Any, int]], stamped: bool) -> None:
+    program = compile_projection("/g, /v, COUNT(/v) AS /n, GROUP_CONCAT(/v) AS /c", "/g")
+    assert [slot.path for slot in program.slots] == [parse_path("/g"), parse_path("/v")]
+    rows = [tuple(Values(tuple(x)) if type(x) is list else x for x in message[:2]) for message in messages]
+    stamps = [(stamp, 0) for _, _, stamp in messages]
+    at_once: dict[Any, Group] = {}
+    program.add(at_once, rows, ENV, None, stamps if stamped else None)
+    singly: dict[Any, Group] = {}
+    for row, stamp in zip(rows, stamps, strict=True):
+        program.add(singly, [row], ENV, None, [stamp] if stamped else None)
+
+    def told(groups: dict[Any, Group]) -> list[Any]:
+        return [(key, repr(g.inputs), repr(g.row), g.stamp, g.count) for key, g in groups.items()]
+
+    assert told(at_once) == told(singly)
+
+
+def test_of_equal_stamps_the_later_message_counts() -> None:
+    program = compile_projection("/g, /v", "/g")
+    groups: dict[Any, Group] = {}
+    for stamps, values, wanted in (([(5, 1), (5, 1)], "ab", "b"), ([(5, 1)], "c", "c"), ([(4, 9)], "d", "c")):
+        program.add(groups, [("x", value) for value in values], ENV, None, stamps)
+        assert groups[(b"x",)].row == ("x", wanted)
+
+
 def test_headers_of_the_last_message() -> None:
     program = compile_projection("TOPIC_NAME() AS /t, MAX(LAST_UPDATED()) AS /u", "/g")
     assert program.uses_header
