@@ -116,18 +116,25 @@ class Projection:
         ``stamps``: they come in another order, and the last of a group is the one with the highest stamp. Raises
         LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
+        width = self.width
         made = self._read.values(rows, env, headers)
         for key, places in self._places(made).items():
             group = groups.get(key)
             if group is None:
                 group = groups[key] = Group(len(self.aggregates))
-            for number, inputs in enumerate(group.inputs, self.width):
-                column = [made[place][number] for place in places]
-                inputs.extend([value for value in column if value is not None])  # type: ignore[misc]
-            group.count += len(places)
             last = places[-1]
+            if len(places) == 1:
+                for inputs, value in zip(group.inputs, made[last][width:], strict=True):
+                    if value is not None:
+                        inputs.append(value)  # type: ignore[arg-type]
+            else:
+                for number, inputs in enumerate(group.inputs, width):
+                    column = [made[place][number] for place in places]
+                    inputs.extend([value for value in column if value is not None])  # type: ignore[misc]
+                if stamps is not None:
+                    last = max(reversed(places), key=stamps.__getitem__)
+            group.count += len(places)
             if stamps is not None:
-                last = max(reversed(places), key=stamps.__getitem__)
                 if stamps[last] < group.stamp:
                     continue
                 group.stamp = stamps[last]
@@ -140,12 +147,13 @@ class Projection:
         width = self.width
         found: dict[Any, list[int]] = defaultdict(list)
         keys: list[tuple[Any, ...]] = [values[:width] for values in made]
-        if not _TEXTS.issuperset(map(type, chain.from_iterable(keys))):
+        texts = _TEXTS.issuperset(map(type, chain.from_iterable(keys)))
+        if not texts:
             # Numbers do not find their group as they are: of equal ones each may have another text.
             keys = [tuple(map(text_of, key)) for key in keys]
         for place, key in enumerate(keys):
             found[key].append(place)
-        return {tuple(map(text_of, key)): places for key, places in found.items()}
+        return {tuple(map(text_of, key)): places for key, places in found.items()} if texts else found
 
     def keys(self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[GroupKey]:
         """The keys of the groups that messages belong to; for those who bring the messages of a group together first.
