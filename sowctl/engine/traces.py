@@ -40,24 +40,44 @@ class Trace(Protocol):
         ...
 
 
-class Words:
-    """One of some pieces of text; ``whole``: from quote to quote."""
+class Word:
+    """A piece of text."""
 
     share = 0.75
 
-    def __init__(self, texts: Sequence[bytes], *, whole: bool = True) -> None:
-        self.texts = texts
-        self._words = [b'"%b"' % text for text in texts] if whole else list(texts)
+    def __init__(self, text: bytes, *, whole: bool = True) -> None:
+        """``whole``: from quote to quote."""
+        self.texts: Sequence[bytes] = (text,)
+        self._word = b'"%b"' % text if whole else text
 
     def found(self, values: Sequence[bytes]) -> Iterable[Any]:
         """See :class:`Trace`. What is not found is at -1, which alone inverts to 0."""
         # rfind is about twice as fast as find and "in".
-        places = [map(bytes.rfind, values, repeat(word)) for word in self._words]
-        return map(invert, places[0] if len(places) == 1 else map(max, *places))
+        return map(invert, map(bytes.rfind, values, repeat(self._word)))
 
     def is_absent(self, run: bytes) -> bool:
         """See :class:`Trace`."""
-        return all(run.rfind(word) < 0 for word in self._words)
+        return run.rfind(self._word) < 0
+
+
+class Words:
+    """One of several pieces of text."""
+
+    share = 0.4
+
+    def __init__(self, texts: Sequence[bytes], *, whole: bool = True) -> None:
+        """``whole``: from quote to quote."""
+        self.texts = texts
+        ways = b"|".join(map(re.escape, texts))
+        self._pattern = pattern(b'"(?:%b)"' % ways if whole else ways)
+
+    def found(self, values: Sequence[bytes]) -> Iterable[Any]:
+        """See :class:`Trace`. Twice as fast as looking for one after the other."""
+        return map(self._pattern.search, values)
+
+    def is_absent(self, run: bytes) -> bool:
+        """See :class:`Trace`."""
+        return self._pattern.search(run) is None
 
 
 class Numbers:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.needed import needed_piece, traces_of
 from sowctl.engine.reading import Matcher
-from sowctl.engine.traces import Numbers, Traces, Words
+from sowctl.engine.traces import Numbers, Trace, Traces, Word, Words
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.nodes import Like
@@ -19,7 +19,7 @@ from sowctl.messages.jsontype import JsonType
 from sowctl.store import codec
 from tests.support.instances import Lab, message
 
-WORDS = ("red", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")
+WORDS = ("red", "axb(", "a.b(", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")
 COUNT = 90
 
 
@@ -59,7 +59,8 @@ def test_pieces_lose_no_record(lab: Lab) -> None:
         ("'x' = /a AND (/b = 'y' AND /c <> 1) AND /d = 'x'", ["x", "y"]),
         ("/a IN ('x', 'y')", ["x|y"]),
         ("/a IN ('x', '5')", []),
-        ("/a IN ('p', 'q', 'r', 's', 't')", []),
+        ("/a IN ('p', 'q', 'r', 's', 't', 'u', 'v')", []),
+        ("/a IN ('x', 'y') AND /b = 'z' AND /c > 7", ["z", "x|y", "c:"]),
         ("/a NOT IN ('x', 'y')", []),
         ("/a = '1.5' AND /b = ' 7 '", ["a:", "b:"]),
         ("/a = 'x' OR /b = 'y'", []),
@@ -134,8 +135,9 @@ def stored(payloads: list[bytes], check: bytes = bytes(8)) -> tuple[list[bytes],
         max_size=6,
     ),
 )
-def test_no_spelling_of_a_word_is_missed(word: str, batches: list[list[tuple[str, list[int]]]]) -> None:
-    traces = Traces([Words([word.encode()])])
+@pytest.mark.parametrize("several", [False, True])
+def test_no_spelling_of_a_word_is_missed(several: bool, word: str, batches: list[list[tuple[str, list[int]]]]) -> None:
+    traces = Traces([Words([b"q.", word.encode()]) if several else Word(word.encode())])
     for batch in batches:
         texts = [other or spelled(word, ways[:3]) for other, ways in batch]
         keys, values = stored([f'{{"s":"{text}"}}'.encode() for text in texts])
@@ -196,7 +198,7 @@ def test_looking_first_finds_what_decoding_finds(messages: list[bytes], text: st
 
 
 def test_escapes_that_cannot_spell_a_word_are_passed_over() -> None:
-    traces = Traces([Words([b"x"])])
+    traces = Traces([Word(b"x")])
     keys, values = stored([rb'{"s":"\u00e4\u20ac\n\/\\\"\u0019"}'] * 90 + [rb'{"s":"x"}', rb'{"s":"\u0078"}'])
     assert traces.shown(values[:91], codec.sound_run(keys[:91], values[:91])) == [90]
     assert traces.shown(values, None) == [90, 91]
@@ -211,7 +213,7 @@ def test_traces_in_headers_and_in_other_fields_match_nothing() -> None:
 
 
 def test_looking_ends_where_it_spares_nothing() -> None:
-    common, rare = Words([b"x"]), Numbers(b"n", b"9")
+    common, rare = Word(b"x"), Numbers(b"n", b"9")
     traces = Traces([common, rare])
     keys, values = stored([b'{"s":"x","n":1}'] * 9 + [b"{}"])
     for _ in range(99):
@@ -225,8 +227,9 @@ def test_looking_ends_where_it_spares_nothing() -> None:
     assert not traces.pays
 
 
-def test_scarce_words_are_found_again() -> None:
-    traces = Traces([Words([b"x"]), Words([b"y"])])
+@pytest.mark.parametrize("second", [Word(b"y"), Words([b"z", b"y"]), Words([b'"y', b"z"], whole=False)])
+def test_scarce_words_are_found_again(second: Trace) -> None:
+    traces = Traces([Word(b"x"), second])
     keys, values = stored([b"{}"] * 9 + [b'{"s":"x","t":"y"}', b'{"s":"x"}'])
     for _ in range(2):
         assert not traces.shown(values[:9], codec.sound_run(keys[:9], values[:9]))
