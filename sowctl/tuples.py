@@ -24,7 +24,7 @@ except ImportError:  # an interpreter that is not CPython
 __all__ = ["NamedTuple"]
 
 FEW = 16
-"""Values of a class that are made without compiling its constructor, which takes as long as making 50 of them so."""
+"""Values of a class that are made without compiling its constructor, which takes as long as making 16 of them so."""
 
 
 class _Named(tuple[Any, ...]):

@@ -60,19 +60,17 @@ class Word:
         return run.rfind(self._word) < 0
 
 
-class Words:
-    """One of several pieces of text."""
+class Searched:
+    """Something that a pattern finds, made of ``texts``."""
 
     share = 0.4
 
-    def __init__(self, texts: Sequence[bytes], *, whole: bool = True) -> None:
-        """``whole``: from quote to quote."""
+    def __init__(self, texts: Sequence[bytes], searched: bytes) -> None:
         self.texts = texts
-        ways = b"|".join(map(re.escape, texts))
-        self._pattern = pattern(b'"(?:%b)"' % ways if whole else ways)
+        self._pattern = pattern(searched)
 
     def found(self, values: Sequence[bytes]) -> Iterable[Any]:
-        """See :class:`Trace`. Twice as fast as looking for one after the other."""
+        """See :class:`Trace`."""
         return map(self._pattern.search, values)
 
     def is_absent(self, run: bytes) -> bool:
@@ -80,21 +78,23 @@ class Words:
         return self._pattern.search(run) is None
 
 
-class Numbers:
+class Words(Searched):
+    """One of several pieces of text: up to twice as fast as looking for one after the other."""
+
+    def __init__(self, texts: Sequence[bytes], *, whole: bool = True) -> None:
+        """``whole``: from quote to quote."""
+        ways = b"|".join(map(re.escape, texts))
+        super().__init__(texts, b'"(?:%b)"' % ways if whole else ways)
+
+
+class Numbers(Searched):
     """Behind ``name`` a number whose text begins as ``spelled`` says, or something that is no number."""
 
-    share = 0.4
-
     def __init__(self, name: bytes, spelled: bytes) -> None:
-        self.texts: Sequence[bytes] = (name,)
-        self._pattern = pattern(rb'"%b"\s*+:\s*+(?:%b|[^-\d\s])' % (re.escape(name), spelled))
-
-    def found(self, values: Sequence[bytes]) -> Iterable[Any]:
-        """See :class:`Trace`."""
-        return map(self._pattern.search, values)
+        super().__init__((name,), rb'"%b"\s*+:\s*+(?:%b|[^-\d\s])' % (re.escape(name), spelled))
 
     def is_absent(self, run: bytes) -> bool:
-        """See :class:`Trace`: looking for a pattern in many values at once is no faster."""
+        """See :class:`Trace`. Never asked of a run, which would spare 0.1 of a scan where hardly a record matches."""
         return False
 
 

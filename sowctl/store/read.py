@@ -173,7 +173,7 @@ class Reader:
         """What :meth:`scan` yields, with the bytes that were verified in one run (:func:`codec.sound_run`).
 
         Whoever looks for something in values can first look whether it is in the run at all. The caller asks
-        :func:`codec.refuse_short` of the values that it takes apart: asking all of them costs 3 % of a scan.
+        :func:`codec.refuse_short` of the values that it takes apart: asking all of them costs a twentieth of a scan.
         """
         seen = 0
         with explained(self._path, "read the size of pages"):
