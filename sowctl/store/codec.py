@@ -44,6 +44,7 @@ OVERHEAD = HEADER_SIZE + CRC_SIZE
 """Bytes of a value that are neither optional parts nor payload."""
 KEY_SIZE = 8
 HISTORY_KEY_SIZE = 24
+EXPIRY_KEY_SIZE = 16
 MAX_PART = 0xFFFF
 DIGEST_MODULUS = 1 << 128
 TIME_OFFSET = 1 << 63

@@ -7,26 +7,20 @@ checksum of every value, the order of keys in scans, the counts at their end.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from operator import itemgetter, lt
 from typing import TYPE_CHECKING, Any
-
-import lmdb
 
 from sowctl.errors import DamageError
 from sowctl.store import codec
 from sowctl.store.changes import changed_keys
 from sowctl.store.handle import Handle
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
-from sowctl.store.trouble import REBUILD, explained, translate
+from sowctl.store.ordered import Batch, Ordered, inconsistent
+from sowctl.store.trouble import REBUILD, explained
 
 if TYPE_CHECKING:
     from sowctl.store.spots import DataFile, Spots
 
-Batch = tuple[list[bytes], list[bytes]]
-"""Keys and values, in parallel."""
 Found = tuple[list[bytes], Sequence[bytes]]
 """The same, where values need not be a list."""
 Run = tuple[list[bytes], list[bytes], bytes | None]
@@ -37,7 +31,6 @@ MANY = 1000
 """So many keys are searched for together, in a process that has numpy."""
 COMPACTED = 1
 """LMDB's own compacting copy starts transaction numbers again, at 1."""
-_FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
 
 def lost_write(recorded: int, committed: int) -> str:
@@ -53,6 +46,8 @@ class Reader:
 
     COMMITS_AFTER = 0
     """How many transactions after the last committed one this is."""
+    SEARCHES_AGAIN = True
+    """Whether what stands beside a key that is not there has to be found by a search of its own, too."""
 
     def __init__(self, handle: Handle, txn: Any) -> None:
         self._handle = handle
@@ -85,11 +80,8 @@ class Reader:
         ):
             entries = self._txn.stat(database)["entries"]
             if entries != counted:
-                raise self._miscounted(f"LMDB has {entries} {what}, the meta record counts {counted}")
+                raise inconsistent(f"LMDB has {entries} {what}, the meta record counts {counted}", self._path)
         return meta
-
-    def _miscounted(self, reason: str) -> DamageError:
-        return DamageError("SOW-STO-003", f"the store is damaged: {reason}", place=str(self._path), hint=REBUILD)
 
     def get(self, key: bytes) -> codec.Record | None:
         """The current record of an 8-byte key, verified. Raises :class:`DamageError`."""
@@ -103,8 +95,8 @@ class Reader:
             cursor = self._txn.cursor(databases.records)
             found: dict[bytes, bytes] = dict(cursor.getmulti(keys))
             self._verify(list(found), list(found.values()))
-            if len(found) < len(keys):
-                self._verify_absence(cursor, [key for key in keys if key not in found])
+            if len(found) < len(keys) and self.meta.records:
+                self._records().verify_absence([key for key in keys if key not in found])
         return found
 
     def get_at(self, keys: Sequence[bytes], spots: Spots) -> Found:
@@ -145,21 +137,6 @@ class Reader:
         if damaged := codec.verify(keys, values):
             raise codec.damaged_record(keys[damaged[0]], str(self._path))
 
-    def _verify_absence(self, cursor: Any, keys: Sequence[bytes]) -> None:
-        """A wrong bit in a branch page leads a lookup astray; then the neighbours of the gap show it."""
-        if not self.meta.records:
-            return
-        for key in keys:
-            after = cursor.set_range(key)
-            if after and cursor.key() <= key:
-                raise self._disordered(key)
-            before = cursor.prev() if after else cursor.last()
-            if before and cursor.key() >= key:
-                raise self._disordered(key)
-
-    def _disordered(self, key: bytes) -> DamageError:
-        return self._miscounted(f"its keys are out of order near {int.from_bytes(key[:8], 'big')}")
-
     def scan(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """Records in key order from ``start`` (inclusive) to ``stop`` (exclusive), in verified batches.
 
@@ -179,14 +156,14 @@ class Reader:
         with explained(self._path, "read the size of pages"):
             pages = self._txn.stat(self._handle.databases.records)
         small = not pages["overflow_pages"] and batch * pages["psize"] <= codec.JOINED_BYTES
-        for keys, values in self._walk(self._handle.databases.records, start, stop, batch):
+        for keys, values in self._records().walk(start, stop, batch):
             run = codec.sound_run(keys, values, small=small)
             if run is None:
                 self._verify(keys, values)
             seen += len(keys)
             yield keys, values, run
         if start is None and stop is None and seen != self.meta.records:
-            raise self._miscounted(f"{seen} records were found, {self.meta.records} are counted")
+            raise inconsistent(f"{seen} records were found, {self.meta.records} are counted", self._path)
 
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """Versions in the order of key, time, txid: 24-byte history keys and values, in verified batches.
@@ -194,12 +171,12 @@ class Reader:
         ``start`` and ``stop`` may be SOW keys or whole history keys; :func:`codec.split_history_key` takes keys apart.
         """
         seen = 0
-        for keys, values in self._walk(self._handle.databases.history, start, stop, batch):
+        for keys, values in self._history().walk(start, stop, batch):
             self._verify_versions(keys, values)
             seen += len(keys)
             yield keys, values
         if start is None and stop is None and seen != self.meta.versions:
-            raise self._miscounted(f"{seen} versions were found, {self.meta.versions} are counted")
+            raise inconsistent(f"{seen} versions were found, {self.meta.versions} are counted", self._path)
 
     def _verify_versions(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         short = [key[:8] for key in keys]
@@ -214,37 +191,27 @@ class Reader:
         following = (int.from_bytes(key, "big") + 1).to_bytes(9, "big")
         stop = None if following[0] else following[1:]
         found: list[Version] = []
-        for keys, values in self._walk(self._handle.databases.history, key, stop, 256):
+        for keys, values in self._history().walk(key, stop, 256):
             self._verify_versions(keys, values)
             found.extend((*codec.split_history_key(one)[1:], value) for one, value in zip(keys, values, strict=True))
         return found
 
-    def _walk(self, database: Any, start: bytes | None, stop: bytes | None, size: int) -> Iterator[Batch]:
-        """Pairs of a sub-database in batches, as long as keys ascend."""
-        try:
-            cursor = self._txn.cursor(database)
-            if not (cursor.first() if start is None else cursor.set_range(start)):
-                return
-            pairs = cursor.iternext()
-            last = b""
-            while chunk := list(islice(pairs, size)):
-                keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
-                if last >= keys[0] or not all(map(lt, keys, keys[1:])):
-                    raise self._disordered(keys[0])
-                last = keys[-1]
-                if stop is not None and last >= stop:
-                    end = bisect_left(keys, stop)
-                    if end:
-                        yield keys[:end], values[:end]
-                    return
-                yield keys, values
-        except lmdb.Error as problem:
-            raise translate(problem, self._path, "read") from problem
+    def _ordered(self, database: Any, length: int, covered: int) -> Ordered:
+        return Ordered(self._txn, database, length, covered, self._path, again=self.SEARCHES_AGAIN)
+
+    def _records(self) -> Ordered:
+        return self._ordered(self._handle.databases.records, codec.KEY_SIZE, codec.KEY_SIZE)
+
+    def _history(self) -> Ordered:
+        return self._ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE, codec.KEY_SIZE)
+
+    def _expiry(self) -> Ordered:
+        return self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
 
     def expired(self, now: int) -> Iterator[bytes]:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
         stop = max(now + 1, 0).to_bytes(8, "big")
-        for keys, values in self._walk(self._handle.databases.expiry, None, stop, 1000):
+        for keys, values in self._expiry().walk(None, stop, 1000):
             if codec.damaged_entries(keys, values):
                 message = "an entry of the expiry index is damaged: its checksum does not match"
                 raise DamageError("SOW-STO-052", message, place=str(self._path), hint=REBUILD)
@@ -281,7 +248,7 @@ class Reader:
                     publisher = int.from_bytes(key[len(SEQUENCE_PREFIX) :], "big")
                     found[publisher] = decode_sequence(publisher, data, str(self._path))
         if len(found) != self.meta.sequences:
-            raise self._miscounted(f"{len(found)} sequences were found, {self.meta.sequences} are counted")
+            raise inconsistent(f"{len(found)} sequences were found, {self.meta.sequences} are counted", self._path)
         return found
 
 

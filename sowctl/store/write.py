@@ -57,6 +57,8 @@ class WriteTxn(Reader):
     """A write transaction. What it raises undoes it; it may be run again when the map was too small."""
 
     COMMITS_AFTER = 1
+    SEARCHES_AGAIN = False
+    # Most keys of a batch may be new, and what is written beside the wrong neighbour is told by the next scan.
 
     def __init__(self, handle: Handle, txn: Any) -> None:
         super().__init__(handle, txn)

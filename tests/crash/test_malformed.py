@@ -26,6 +26,7 @@ from sowctl.engine.journals import EntryFilter, dump, list_files
 from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions
 from sowctl.engine.publish import publish
 from sowctl.engine.query import query
+from sowctl.engine.reading import key_of_fields
 from sowctl.engine.replay import replay
 from sowctl.engine.targets import Target, resolve
 from sowctl.errors import SowError
@@ -134,7 +135,8 @@ def verbs(plot: Plot, topics: str) -> Iterator[tuple[str, Callable[[], object]]]
         assert target.topic is not None
         name = target.topic.name
         yield f"query {name}", lambda target=target: _rows(instance, target)
-        yield f"get {name}", lambda target=target: _rows(instance, target, sow_keys=("1", "99"))
+        present = str(int.from_bytes(key_of_fields(["7"], target.topic.key_domain, 1), "big"))
+        yield f"get {name}", lambda target=target, key=present: _rows(instance, target, sow_keys=("1", key))
         yield f"order {name}", lambda target=target: _rows(instance, target, order_by="/v DESC", filter="/id > 2")
         yield f"at {name}", lambda target=target: _rows(instance, target, at=plot.lab.clock.at - 8 * SECOND)
         yield f"hash {name}", lambda target=target: digest(instance, target).digest
@@ -176,7 +178,7 @@ def read_all(plot: Plot, topics: str = "jhqab", with_check: bool = False) -> Chi
                 text = "".join(traceback.format_exception(surprise)[-3:])
                 child.say(f"end {json.dumps([name, -1, text])}")
             else:
-                rows = value if name.split()[0] in ("query", "at", "order") else None
+                rows = value if name.split()[0] in ("query", "get", "at", "order") else None
                 child.say(f"end {json.dumps([name, 0, rows])}")
         if with_check:
             child.say("try check")
@@ -207,8 +209,15 @@ def outcome(
 
 
 def wrong_rows(results: dict[str, tuple[int, object]], good: dict[str, tuple[int, object]]) -> str | None:
-    """A read that said all was well and gave other rows than the sound instance does."""
+    """A read that said all was well and gave other rows than the sound instance does.
+
+    One record alone may be an older one: an older copy of its page is sound in itself, and only a scan counts.
+    """
     for name, (code, rows) in results.items():
+        if code == 0 and name.startswith("get "):
+            if not rows:
+                return f"{name} gave nothing instead of {str(good[name][1])[:200]}"
+            continue
         if code == 0 and rows is not None and name != "check" and rows != good[name][1]:
             return f"{name} gave {str(rows)[:200]} instead of {str(good[name][1])[:200]}"
     return None
@@ -237,6 +246,7 @@ def test_stores(plot: Plot, seed: int, deep: bool) -> None:
     files = dict(plot.files)
     good, problem = outcome(plot)
     assert problem is None
+    assert all(good[f"get {name}"][1] for name in TOPICS)
     trials = 3000 if deep else 77
     died = []
     for number in range(trials):
@@ -253,9 +263,9 @@ def test_stores(plot: Plot, seed: int, deep: bool) -> None:
             assert worst == Level.ERROR or problem.startswith("publish"), f"{story}: {problem}, and no finding"
             problem = None
         assert problem is None, f"{story}: {problem}"
-        before_writing = {
-            verb: result for verb, result in results.items() if verb.split()[0] not in ("publish", "replay")
-        }
+        # A leaf in the place of a branch page hides keys from a search for one; scans and the check tell.
+        passed_over = ("publish", "replay", "get") if harm is pages_exchanged else ("publish", "replay")
+        before_writing = {verb: result for verb, result in results.items() if verb.split()[0] not in passed_over}
         wrong = wrong_rows(before_writing, good)
         assert wrong is None, f"{story}: {wrong}"
         failed = [verb for verb, (code, _) in results.items() if code and verb.split()[0] in ("query", "hash")]
@@ -280,7 +290,7 @@ def test_journals(plot: Plot, seed: int, deep: bool) -> None:
         results, problem = trial(plot, files, name, harm(chance, files[name], files), "jha")
         story = f"trial {number}: {harm.__name__} of {name}"
         assert problem is None, f"{story}: {problem}"
-        wrong = wrong_rows({k: v for k, v in results.items() if k.split()[0] in ("query", "order", "at")}, good)
+        wrong = wrong_rows({k: v for k, v in results.items() if k.split()[0] in ("query", "get", "order", "at")}, good)
         assert wrong is None, f"{story}: {wrong}"
 
 

@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,12 @@ import pytest
 from sowctl.errors import SowError
 from sowctl.findings import Finding
 from sowctl.store import codec
-from sowctl.store.env import Store
+from sowctl.store.env import Store, create_store
 from sowctl.store.examine import examine
+from sowctl.store.read import Snapshot
 from sowctl.store.write import WriteTxn
 from tests.support.damage import copy_flipped
-from tests.support.stores import batch, key_of, new_store, value_of
+from tests.support.stores import DEFINITION, START, batch, key_of, new_store, value_of
 
 EQUAL, REPORTED, WRONG, BROKEN = 0, 10, 20, 30
 State = tuple[object, ...]
@@ -159,6 +161,115 @@ def test_garbled_pages(sample: Path, tmp_path: Path) -> None:
         # an older copy of the same page is sound in itself; only digest and transaction number tell
         assert reader != WRONG or number % 3 == 2
         assert reader == EQUAL or checker not in (EQUAL, BROKEN)
+
+
+def ways_to_read(path: Path) -> dict[str, Callable[[], object]]:
+    """Each reads by itself: what another one would find first is not its luck."""
+
+    def shown(read: Callable[[Snapshot], object]) -> Callable[[], object]:
+        def run() -> object:
+            with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+                return read(snapshot)
+
+        return run
+
+    ranges = {
+        f"from {one} to {two}": shown(lambda it, one=one, two=two: list(it.scan(key_of(one), key_of(two), batch=4)))  # type: ignore[misc]
+        for one, two in ((5, 20), (5, 80), (40, 120), (70, 139), (110, 900))
+    }
+    return ranges | {
+        "scan": shown(lambda it: list(it.scan())),
+        "runs": shown(lambda it: [run[:2] for run in it.runs(batch=10)]),
+        "present": shown(lambda it: [it.get_many([key_of(number)]) for number in range(0, 140, 9)]),
+        "absent": shown(lambda it: it.get_many([bytes(8), b"\0\1" * 4, b"\0\0\1" + bytes(5), bytes([255] * 8)])),
+        "history": shown(lambda it: list(it.scan_history())),
+        "versions": shown(lambda it: [it.versions(key_of(number)) for number in (0, 39, 40, 99, 119, 120, 300)]),
+        "expired": shown(lambda it: list(it.expired(1 << 62))),
+        "sequences": shown(lambda it: it.sequences()),
+    }
+
+
+def plain_store(path: Path) -> Path:
+    """A store written at once, whose records fill several leaf pages, the first as many as the expiry index has."""
+    create_store(path, DEFINITION, now=START)
+
+    def fill(txn: WriteTxn) -> None:
+        txn.put(*batch(range(33), 1, expiration=START))
+        txn.put(*batch(range(33, 140), 1))
+        keys = [key_of(number) for number in range(40, 120, 2)]
+        txn.put_versions([(key, value_of(key, 1, b"version")) for key in keys])
+        txn.set_sequence(5, 6)
+
+    with Store.open(path, write=True) as store:
+        store.write(fill)
+    return path
+
+
+def exchanged(raw: bytes, one: int, two: int) -> bytes:
+    """``raw`` with the pages at two offsets in each other's place."""
+    data = bytearray(raw)
+    data[one : one + 4096], data[two : two + 4096] = raw[two : two + 4096], raw[one : one + 4096]
+    return bytes(data)
+
+
+def test_no_two_pages_exchanged_are_silent(tmp_path: Path) -> None:
+    """Entries of another sub-database may have right checksums; every way to read tells them from its own.
+
+    The store is written at once, so that no page of it is an older copy of another one.
+    """
+    path = plain_store(tmp_path / "x.sow")
+    raw = path.read_bytes()
+    pages = pages_of_kind(raw, 2)
+    truth = {name: read() for name, read in ways_to_read(path).items()}
+    assert all(truth.values())
+    couples = list(combinations(pages, 2))
+    assert len(couples) > 60
+    reported = dict.fromkeys(truth, 0)
+    for one, two in couples:
+        path.write_bytes(exchanged(raw, one, two))
+        for name, read in ways_to_read(path).items():
+            status = in_child(lambda: EQUAL if read() == truth[name] else WRONG)  # noqa: B023 - it runs at once
+            assert status in (EQUAL, REPORTED), f"pages {one // 4096} and {two // 4096}: {name} got {status}"
+            reported[name] += status == REPORTED
+    assert all(reported.values()), reported
+
+
+def searched(path: Path, key: bytes, write: bool) -> int:
+    """The status of looking one key up, in a transaction of either kind."""
+
+    def read() -> int:
+        with Store.open(path, write=write) as store:
+            if write:
+                return EQUAL if store.write(lambda txn: txn.get_many([key])) else WRONG
+            with store.snapshot() as snapshot:
+                return EQUAL if snapshot.get_many([key]) else WRONG
+
+    return in_child(read)
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_wrong_key_in_a_branch_page_hides_no_record(tmp_path: Path, write: bool) -> None:
+    path = plain_store(tmp_path / "x.sow")
+    raw = path.read_bytes()
+    [branch] = pages_of_kind(raw, 1)
+    second = key_of(33)
+    at = raw.index(second, branch, branch + 4096)
+    for other, hidden in ((40, (33, 34, 39)), (20, (20, 21, 32))):
+        path.write_bytes(raw[:at] + key_of(other) + raw[at + 8 :])
+        assert [searched(path, key_of(number), write) for number in hidden] == [REPORTED] * 3
+        assert [searched(path, key_of(number), write) for number in (19, 40)] == [EQUAL] * 2
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_no_key_is_added_beside_those_of_another_kind(tmp_path: Path, write: bool) -> None:
+    path = plain_store(tmp_path / "x.sow")
+    raw = path.read_bytes()
+    leaves = pages_of_kind(raw, 2)
+    [one] = [at for at in leaves if key_of(0) + value_of(key_of(0), 1, b"")[:20] in raw[at : at + 4096]]
+    [two] = [at for at in leaves if codec.expiry_key(START, key_of(0)) in raw[at : at + 4096]]
+    path.write_bytes(exchanged(raw, one, two))
+    for key in (bytes(8), b"\0\7" + bytes(6)):
+        assert searched(path, key, write) == REPORTED
 
 
 def pages_of_kind(raw: bytes, flag: int) -> list[int]:

@@ -1,0 +1,111 @@
+"""The entries of one sub-database in key order, and proof that none was left out (``sow-store(5)``, "How to read").
+
+A checksum says that an entry is sound, and nothing of where it stands: a wrong bit in a branch page, or two pages
+exchanged, lead a search to a place where it finds sound entries, but not those that it should. Then keys do not ascend
+there, are of another length, or are not found by a search of their own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import itemgetter, lt
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from sowctl.checksum import crc32
+from sowctl.errors import DamageError
+from sowctl.store.codec import RESIDUE
+from sowctl.store.trouble import REBUILD, translate
+
+Batch = tuple[list[bytes], list[bytes]]
+"""Keys and values, in parallel."""
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)
+
+
+def inconsistent(reason: str, path: Path) -> DamageError:
+    """The error for parts of a store that are sound by themselves and do not fit each other."""
+    return DamageError("SOW-STO-003", f"the store is damaged: {reason}", place=str(path), hint=REBUILD)
+
+
+class Ordered:
+    """A sub-database in a transaction."""
+
+    def __init__(self, txn: Any, database: Any, length: int, covered: int, path: Path, *, again: bool) -> None:
+        """``length``: bytes of its keys; ``covered``: so many of them go into the checksum of a value.
+
+        ``again``: what is found beside a gap is searched for by itself and verified, too.
+        """
+        self._txn = txn
+        self._database = database
+        self._length = length
+        self._covered = covered
+        self._path = path
+        self._again = again
+
+    def walk(self, start: bytes | None, stop: bytes | None, size: int) -> Iterator[Batch]:
+        """Entries from ``start`` (inclusive) to ``stop`` (exclusive), at most ``size`` at a time.
+
+        Raises :class:`DamageError` SOW-STO-003.
+        """
+        try:
+            cursor = self._txn.cursor(self._database)
+            if start is not None and self._again:
+                self._beside(cursor, start)
+            beyond = self._beside(cursor, stop) if stop is not None and self._again else None
+            if not (cursor.first() if start is None else cursor.set_range(start)):
+                return
+            pairs = cursor.iternext()
+            last = b""
+            while chunk := list(islice(pairs, size)):
+                keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
+                if last >= keys[0] or not all(map(lt, keys, keys[1:])):
+                    raise self._disordered(keys[0])
+                if len(b"".join(keys)) != self._length * len(keys):
+                    raise self._disordered(keys[0])
+                last = keys[-1]
+                if stop is not None and last >= stop:
+                    end = bisect_left(keys, stop)
+                    if self._again and keys[end] != beyond:
+                        raise self._disordered(stop)
+                    if end:
+                        yield keys[:end], values[:end]
+                    return
+                yield keys, values
+        except lmdb.Error as problem:
+            raise translate(problem, self._path, "read") from problem
+
+    def verify_absence(self, keys: Sequence[bytes]) -> None:
+        """Raise :class:`DamageError` SOW-STO-003 if one of ``keys``, which a search did not find, may be there."""
+        cursor = self._txn.cursor(self._database)
+        for key in keys:
+            if self._beside(cursor, key) == key:
+                raise self._disordered(key)
+
+    def _beside(self, cursor: Any, bound: bytes) -> bytes | None:
+        """The first key that is not before ``bound``, None if there is none; it and the one before it are verified."""
+        after = cursor.set_range(bound)
+        following: Any = cursor.key() if after else None
+        if after and (following < bound or len(following) != self._length):
+            raise self._disordered(bound)
+        before = cursor.prev() if after else cursor.last()
+        previous: Any = cursor.key() if before else None
+        if before and (previous >= bound or len(previous) != self._length):
+            raise self._disordered(bound)
+        if self._again and not all(self._is_found(key) for key in (following, previous) if key is not None):
+            raise self._disordered(bound)
+        return following  # type: ignore[no-any-return]
+
+    def _is_found(self, key: bytes) -> bool:
+        value = self._txn.get(key, None, self._database)
+        return value is not None and crc32(value, crc32(key[: self._covered])) == RESIDUE
+
+    def _disordered(self, key: bytes) -> DamageError:
+        number = int.from_bytes(key[:8], "big")
+        return inconsistent(f"its keys are out of order, or are not its own, near {number}", self._path)
+
+
+__all__ = ["Batch", "Ordered", "inconsistent"]
