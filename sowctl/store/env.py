@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import lmdb
 
-from sowctl.errors import LockedError, RefusedError, SowError, StorageError
+from sowctl.errors import DamageError, LockedError, RefusedError, SowError, StorageError
 from sowctl.plain import replace
 from sowctl.seam import SEAM, Seam
 from sowctl.store.handle import DEFAULT_MAP, Handle, Mode, current_identity, open_handle
@@ -208,8 +208,8 @@ class Store:
         """Run ``fn`` in one transaction and commit it; gives what ``fn`` gives. What ``fn`` raises undoes everything.
 
         ``fn`` may run several times (the map was too small) and must then do the same. ``pending`` is a hint: the bytes
-        about to be written. Raises StorageError (after a failed commit it says which state the file holds, and the
-        store writes no more), LockedError, DamageError, RefusedError SOW-STO-026, SOW-STO-028.
+        about to be written. Raises StorageError or DamageError (after a failed commit it says which state the file
+        holds, and the store writes no more), LockedError, RefusedError SOW-STO-026, SOW-STO-028.
         """
         if not self._mode.write:
             raise RefusedError("SOW-STO-026", "the store is opened read-only", place=self.path)
@@ -275,7 +275,7 @@ class Store:
             raise self._fail(handle, problem, before, "store the transaction") from problem
         return result
 
-    def _fail(self, handle: Handle, problem: Exception, before: int, action: str) -> StorageError:
+    def _fail(self, handle: Handle, problem: Exception, before: int, action: str) -> SowError:
         """After a failed commit or sync: close, open again, see what is there, and write no more.
 
         The kernel marks pages clean whose write-back failed, so a second sync would lie; only a fresh start helps.
@@ -287,15 +287,18 @@ class Store:
             state, stored = "what the file holds was not looked at: a snapshot is open", None
         else:
             state, stored = self._look(before)
-        code = cause.code if isinstance(cause, StorageError) else "SOW-STO-042"
-        error = StorageError(
-            code, f"{cause.message}; {state}", place=self.path, hint=cause.hint, transaction_stored=stored
-        )
+        message = f"{cause.message}; {state}"
+        error: SowError
+        if isinstance(cause, DamageError):
+            error = DamageError(cause.code, message, place=self.path, hint=cause.hint, transaction_stored=stored)
+        else:
+            code = cause.code if isinstance(cause, StorageError) else "SOW-STO-042"
+            error = StorageError(code, message, place=self.path, hint=cause.hint, transaction_stored=stored)
         self._failure = StorageError(
             "SOW-STO-044",
             f"this handle failed before and writes no more: {error.message}",
             place=self.path,
-            hint="find out why the disk failed, then start again",
+            hint=cause.hint if isinstance(cause, DamageError) else "find out why the disk failed, then start again",
         )
         return error
 

@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import lmdb
 import pytest
 
-from sowctl.errors import MissingError, StorageError
-from sowctl.seam import Seam
+from sowctl.errors import DamageError, MissingError, StorageError
+from sowctl.seam import P, R, Seam
 from sowctl.store.check import check_store
 from sowctl.store.env import Store, create_store
 from sowctl.store.replace import build
@@ -169,6 +170,26 @@ def test_after_a_failed_commit_the_handle_says_what_is_stored_and_writes_no_more
         with store.snapshot() as snapshot:
             assert snapshot.count == (23 if stored else 20)
     assert list(check_store(path)) == []
+
+
+def test_a_damaged_page_met_at_the_commit_is_damage(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 20)
+
+    class Meets(Seam):
+        def call(self, point: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+            if point == "lmdb.commit":
+                raise lmdb.BadTxnError("mdb_txn_commit")
+            return super().call(point, function, *args, **kwargs)
+
+    with Store.open(path, write=True, seam=Meets()) as store:
+        with pytest.raises(DamageError) as raised:
+            store.write(change)
+        assert (raised.value.code, raised.value.facts["transaction_stored"]) == ("SOW-STO-023", False)
+        assert raised.value.message.endswith("; the file holds the state before it")
+        with pytest.raises(StorageError) as refused:
+            store.write(change)
+        assert (refused.value.code, refused.value.hint) == ("SOW-STO-044", raised.value.hint)
+    assert contents(path)[2].records == 20
 
 
 def test_a_failed_commit_under_an_open_snapshot(tmp_path: Path) -> None:
