@@ -203,7 +203,8 @@ def outcome(
     if status:
         return results, f"{last}: the child failed with {status}"
     for name, (code, rest) in results.items():
-        if code and code not in ALLOWED:
+        # A page that says it is longer than it is makes LMDB's own write fall short, which it calls an I/O error.
+        if code and code not in ALLOWED and not (code == 6 and name.startswith("publish")):
             return results, f"{name}: exit {code}, {rest}"
     return results, None
 
