@@ -95,17 +95,27 @@ class Ordered:
         previous: Any = cursor.key() if before else None
         if before and (previous >= bound or len(previous) != self._length):
             raise self._disordered(bound)
-        if self._again and not all(self._is_found(key) for key in (following, previous) if key is not None):
-            raise self._disordered(bound)
+        if self._again:
+            for key in (following, previous):
+                if key is not None:
+                    self._verify_found(key)
         return following  # type: ignore[no-any-return]
 
-    def _is_found(self, key: bytes) -> bool:
+    def _verify_found(self, key: bytes) -> None:
         value = self._txn.get(key, None, self._database)
-        return value is not None and crc32(value, crc32(key[: self._covered])) == RESIDUE
+        if value is None:
+            raise self._disordered(key)
+        if crc32(value, crc32(key[: self._covered])) != RESIDUE:
+            reason = f"what stands at {_number(key)}, beside what was looked for, has a wrong checksum"
+            raise inconsistent(reason, self._path)
 
     def _disordered(self, key: bytes) -> DamageError:
-        number = int.from_bytes(key[:8], "big")
-        return inconsistent(f"its keys are out of order, or are not its own, near {number}", self._path)
+        reason = f"its keys are out of order, or are not its own, near {_number(key)}"
+        return inconsistent(reason, self._path)
+
+
+def _number(key: bytes) -> int:
+    return int.from_bytes(key[:8], "big")
 
 
 __all__ = ["Batch", "Ordered", "inconsistent"]

@@ -272,6 +272,20 @@ def test_no_key_is_added_beside_those_of_another_kind(tmp_path: Path, write: boo
         assert searched(path, key, write) == REPORTED
 
 
+def test_what_stands_beside_a_key_that_is_not_there_has_to_be_sound(tmp_path: Path) -> None:
+    path = plain_store(tmp_path / "x.sow")
+    raw = bytearray(path.read_bytes())
+    at = raw.index(value_of(key_of(50), 1, b"")[:12], raw.index(key_of(50)))
+    raw[at + 60] ^= 1
+    path.write_bytes(raw)
+    absent = (int.from_bytes(key_of(50), "big") + 1).to_bytes(8, "big")
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        with pytest.raises(SowError, match=f"what stands at {int.from_bytes(key_of(50), 'big')}, beside") as raised:
+            snapshot.get(absent)
+        assert (raised.value.code, raised.value.exit_status) == ("SOW-STO-003", 5)
+        assert snapshot.get(key_of(60)[:7] + b"\0") is None
+
+
 def pages_of_kind(raw: bytes, flag: int) -> list[int]:
     """Offsets of the pages that say they are branch (1) or leaf (2) pages."""
     return [at for at in range(8192, len(raw), 4096) if int.from_bytes(raw[at + 10 : at + 12], "little") == flag]
