@@ -287,18 +287,20 @@ class Store:
             state, stored = "what the file holds was not looked at: a snapshot is open", None
         else:
             state, stored = self._look(before)
-        message = f"{cause.message}; {state}"
-        error: SowError
-        if isinstance(cause, DamageError):
-            error = DamageError(cause.code, message, place=self.path, hint=cause.hint, transaction_stored=stored)
-        else:
-            code = cause.code if isinstance(cause, StorageError) else "SOW-STO-042"
-            error = StorageError(code, message, place=self.path, hint=cause.hint, transaction_stored=stored)
+        damaged = isinstance(cause, DamageError)
+        kind: type[SowError] = DamageError if damaged else StorageError
+        error = kind(
+            cause.code if isinstance(cause, kind) else "SOW-STO-042",
+            f"{cause.message}; {state}",
+            place=self.path,
+            hint=cause.hint,
+            transaction_stored=stored,
+        )
         self._failure = StorageError(
             "SOW-STO-044",
             f"this handle failed before and writes no more: {error.message}",
             place=self.path,
-            hint=cause.hint if isinstance(cause, DamageError) else "find out why the disk failed, then start again",
+            hint=cause.hint if damaged else "find out why the disk failed, then start again",
         )
         return error
 
