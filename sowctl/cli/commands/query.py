@@ -76,8 +76,9 @@ def run(
 ) -> int:
     """Print the records of a topic, a .sow file, or all topics whose names match a pattern.
 
-    A record whose lifetime is over at the clock is not printed. The filter language is described in
-    sowctl-expressions(7).
+    A record whose lifetime is over at the clock is not printed. Records come in the order of their SOW keys, with
+    --meta in that of their updates; --after-key (0 to begin) keeps the order of keys with --meta, too. The filter
+    language is described in sowctl-expressions(7).
 
     --at takes a time, a bookmark or a txid (a bare number): the state as of that entry's time. EPOCH or 0 is the oldest
     state that can be answered for, 0|1| the present.
