@@ -37,7 +37,7 @@ class View(OtherEntry):
 
         The message type is the view's own where none is written. Imports the expression language for a Join.
         """
-        from sowctl.config.rules.derived import sources
+        from sowctl.config.rules.sources import sources
 
         found = ((source.type or self.message_type, source.name) for source in sources(self.node))
         return tuple(dict.fromkeys(found))

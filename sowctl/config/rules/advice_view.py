@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sowctl.config import texts
 from sowctl.config.document import Node
-from sowctl.config.rules.derived import sources
 from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.sources import sources
 from sowctl.config.rules.survey import Survey
 
 if TYPE_CHECKING:

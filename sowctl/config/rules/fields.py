@@ -34,7 +34,7 @@ def binary_source(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a View over a binary topic.
     Instead: publish the data in a type with fields.
     """
-    from sowctl.config.rules.derived import sources
+    from sowctl.config.rules.sources import sources
 
     entry = survey.entry(node)
     for source in sources(node):

@@ -204,7 +204,7 @@ _FIELDS: tuple[Rule, ...] = (
     Rule("F039", _W, "part-number-missing", "Key, Index, Filter, Field", (("Entries", "fields.part_number_missing"),)),
 )
 
-_DERIVED_SOURCE = (("View", "derived.undefined_source"), ("ConflatedTopic", "derived.undefined_source"))
+_DERIVED_SOURCE = (("View", "sources.undefined_source"), ("ConflatedTopic", "sources.undefined_source"))
 
 _REFERENCES: tuple[Rule, ...] = (
     Rule(
@@ -223,8 +223,8 @@ _REFERENCES: tuple[Rule, ...] = (
         (("Transport", "references.undefined_protocol"),),
     ),
     Rule("R004", _E, "undefined-source", "UnderlyingTopic", _DERIVED_SOURCE),
-    Rule("R005", _E, "defined-later", "UnderlyingTopic", (("AMPSConfig", "derived.defined_later"),)),
-    Rule("R006", _E, "pattern-source", "SOW/View/UnderlyingTopic", (("View", "derived.pattern_source"),)),
+    Rule("R005", _E, "defined-later", "UnderlyingTopic", (("AMPSConfig", "sources.defined_later"),)),
+    Rule("R006", _E, "pattern-source", "SOW/View/UnderlyingTopic", (("View", "sources.pattern_source"),)),
     Rule("R007", _E, "conflated-other-type", "SOW/ConflatedTopic", (("ConflatedTopic", "derived.other_type"),)),
     Rule("R008", _E, "queue-not-journaled", "SOW/Queue", (("Queues", "queue.not_journalled"),)),
     Rule("R009", _E, "queue-journaled-otherwise", "SOW/Queue", (("Queues", "queue.journalled_otherwise"),)),
@@ -243,7 +243,7 @@ _REFERENCES: tuple[Rule, ...] = (
     Rule(
         "R016", _W, "too-few-sync", "Tuning/Replication/MinSyncDestinations", (("Tuning", "replication.too_few_sync"),)
     ),
-    Rule("R017", _E, "undefined-join-source", "SOW/View/UnderlyingTopic", (("View", "derived.undefined_join_source"),)),
+    Rule("R017", _E, "undefined-join-source", "SOW/View/UnderlyingTopic", (("View", "sources.undefined_join_source"),)),
     Rule("R018", _E, "unreachable-field", "SOW/View", (("View", "derived.unreachable_field"),)),
     Rule("R019", _W, "reserved-name", "SOW", (("Entries", "topic.reserved_name"),)),
     Rule("R022", _W, "queue-monitored", "Actions/Action/On", (("Action", "actions.monitors_queue"),)),
@@ -251,13 +251,13 @@ _REFERENCES: tuple[Rule, ...] = (
     Rule("R024", _E, "two-purposes", "FileName", (("AMPSConfig", "service.two_purposes"),)),
     Rule("R025", _W, "replication-to-itself", "Replication/Destination/Name", (("Destination", "replication.itself"),)),
     Rule("R026", _E, "publish-target-outside", "SOW/Queue", (("Queues", "queue.publish_target_outside"),)),
-    Rule("R027", _E, "derivation-cycle", "SOW", (("AMPSConfig", "derived.cycle"),)),
+    Rule("R027", _E, "derivation-cycle", "SOW", (("AMPSConfig", "sources.cycle"),)),
     Rule(
         "R028",
         _I,
         "starts-empty",
         "SOW/View, SOW/ConflatedTopic",
-        (("AMPSConfig", "derived.starts_empty"),),
+        (("AMPSConfig", "sources.starts_empty"),),
     ),
     Rule("R029", _W, "queue-is-a-topic", "SOW/Queue", (("Queues", "queue.also_a_topic"),)),
     Rule("R030", _W, "index-not-projected", "SOW/View/HashIndex", (("View", "derived.index_not_projected"),)),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.config.document import Node, Source
-from sowctl.config.rules.derived import _circles
+from sowctl.config.rules.sources import circles
 from sowctl.config.rules.survey import Entry
 from sowctl.config.validate import validate
 from sowctl.findings import Place
@@ -33,7 +33,7 @@ def reached(start: int, edges: dict[int, set[int]]) -> set[int]:
 def test_entries_of_one_circle_derive_from_each_other(edges: dict[int, set[int]]) -> None:
     entries = {number: Entry("View", str(number), "json", NODE, number) for number in range(13)}
     below = {number: [entries[other] for other in others] for number, others in edges.items()}
-    part = _circles(below)
+    part = circles(below)
     assert set(part) == set(edges)
     for one in edges:
         for other in edges:

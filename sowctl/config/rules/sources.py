@@ -1,0 +1,223 @@
+"""The topics that views and conflated topics derive from, and the rules about them: there, in order, no circle.
+
+The functions ``sources`` and ``resolve`` are called by other rules and by :mod:`sowctl.config.derived`; the rules are
+run from :mod:`sowctl.config.rules.table`. Ruled by ``sow-config(5)``, View and ConflatedTopic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config import texts
+from sowctl.config.document import Node
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.survey import Entry, Survey, is_transient
+from sowctl.config.spelling import nearest
+from sowctl.tuples import NamedTuple
+
+_SHOWN = 10
+"""So many names of a cycle are shown."""
+
+
+class Source(NamedTuple):
+    """A topic that a view reads: its message type where one is written, its name, and the element that names it."""
+
+    type: str | None
+    name: str
+    node: Node
+
+
+def sources(view: Node) -> Iterator[Source]:
+    """The sources of a view; of a Join that does not parse, none."""
+    underlying = view.find("UnderlyingTopic")
+    if underlying is None:
+        return
+    joins = list(underlying.all("Join"))
+    if not joins and underlying.text:
+        yield Source(*split_reference(underlying.text), underlying)
+    for node in joins:
+        condition = texts.join(node)
+        if condition is not None:
+            yield Source(condition.left.message_type, condition.left.topic, node)
+            yield Source(condition.right.message_type, condition.right.topic, node)
+
+
+def split_reference(text: str) -> tuple[str | None, str]:
+    """``[type].[topic]``, ``[topic]`` or a bare topic as message type and name."""
+    if text.startswith("[") and text.endswith("]"):
+        first, dot, second = text[1:-1].partition("].[")
+        return (first, second) if dot else (None, first)
+    return None, text
+
+
+def resolve(source: Source, entry: Entry, survey: Survey) -> Entry | None:
+    """The entry that a source means, wherever it stands; the view's own message type where none is written.
+
+    Of two of one name it is the other one; an entry that reads its own name alone reads itself.
+    """
+    found = [other for other in survey.named(source.name, source.type or entry.type) if other is not entry]
+    return found[0] if found else _itself(source, entry)
+
+
+def _itself(source: Source, entry: Entry) -> Entry | None:
+    return entry if (source.name, source.type or entry.type) == (entry.name, entry.type) else None
+
+
+def undefined_source(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: UnderlyingTopic names a topic that the SOW does not define with this message type.
+
+    Why: there is nothing to derive from; names are case-sensitive.
+    Example: ``<UnderlyingTopic>order</UnderlyingTopic>`` where the topic is ``orders``.
+    Instead: write the name as the Topic has it, and its message type if it is another than the view's.
+    """
+    entry = survey.entry(node)
+    underlying = node.find("UnderlyingTopic")
+    if underlying is None or underlying.find("Join") is not None:
+        return
+    for source in sources(node):
+        elsewhere = [] if source.type else [e for e in survey.named(source.name) if e is not entry]
+        if resolve(source, entry, survey) is None and not elsewhere and survey.all_named:
+            close = nearest(source.name, (other.name for other in survey.entries if other is not entry))
+            message = f"underlying topic '{source.name}' of type '{source.type or entry.type}' has not been defined"
+            yield Problem(source.node, message, f"did you mean {close}?" if close else "define it before this entry")
+
+
+def undefined_join_source(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Join names a topic that the SOW does not define.
+
+    Why: there is nothing to join.
+    Example: ``[ORDERS]./id = [COMPANY]./id`` where the topic is ``COMPANIES``.
+    Instead: write the name as the Topic has it.
+    """
+    entry = survey.entry(node)
+    for source in sources(node):
+        if source.node.tag == "Join" and survey.all_named and not survey.named(source.name, source.type):
+            close = nearest(source.name, (other.name for other in survey.entries if other is not entry))
+            hint = f"did you mean {close}?" if close else "define it before this view"
+            yield Problem(source.node, f"Join refers to '{source.name}', which is not defined in the SOW", hint)
+
+
+def defined_later(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: the source of a view or conflated topic comes after it in the file.
+
+    Why: entries are created in the file's order.
+    Example: a View above the Topic that it reads.
+    Instead: move the Topic before it.
+    """
+    below = _below(survey)
+    circle = circles(below)
+    for entry in (entry for entry in survey.entries if entry.number in below):
+        for source in sources(entry.node):
+            found = resolve(source, entry, survey)
+            # Of entries in a circle R027 tells: no order would help.
+            again = found is not None and circle.get(found.number, -1) == circle[entry.number]
+            if found is not None and found.number > entry.number and not again:
+                message = f"'{source.name}' is defined after {entry.label}; move it before"
+                yield Problem(source.node, message, f"it stands at {found.node.place}")
+
+
+def pattern_source(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a View over a topic with Pattern.
+
+    Why: the records of a Pattern topic belong to many logical topics; a view reads one.
+    Example: ``<UnderlyingTopic>regional</UnderlyingTopic>`` where ``regional`` has a Pattern.
+    Instead: define the logical topic by its own name.
+    """
+    entry = survey.entry(node)
+    for source in sources(node):
+        found = resolve(source, entry, survey)
+        if found is not None and found.node.find("Pattern") is not None:
+            hint = "define the topic by its own name, before the Pattern topic"
+            yield Problem(source.node, f"Pattern topic '{source.name}' cannot underlie a View", hint)
+
+
+def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: views or conflated topics that derive from each other in a circle.
+
+    Why: none of them could be made first.
+    Example: view A over B and view B over A.
+    Instead: let one of them read a Topic.
+    """
+    below = _below(survey)
+    circle = circles(below)
+    told: set[int] = set()
+    for entry in (entry for entry in survey.entries if entry.number in below):
+        own = circle[entry.number]
+        if own in told or not any(
+            found.number in circle and circle[found.number] == own for found in below[entry.number]
+        ):
+            continue
+        told.add(own)
+        path, step, seen = [entry], entry, {entry.number: 0}
+        while True:
+            step = next(found for found in below[step.number] if circle.get(found.number, -1) == own)
+            if step.number in seen:
+                break
+            seen[step.number] = len(path)
+            path.append(step)
+        names = [member.name for member in (*path[seen[step.number] :], step)]
+        text = " -> ".join(names if len(names) <= _SHOWN else [*names[:_SHOWN], "...", names[-1]])
+        yield Problem(entry.node, f"cycle among views or conflated topics: {text}", "let one read a Topic")
+
+
+def _below(survey: Survey) -> dict[int, list[Entry]]:
+    """By the number of each view and conflated topic, the entries that it reads."""
+    return {
+        entry.number: [found for s in sources(entry.node) if (found := resolve(s, entry, survey)) is not None]
+        for entry in survey.entries
+        if entry.kind in ("View", "ConflatedTopic")
+    }
+
+
+def circles(below: dict[int, list[Entry]]) -> dict[int, int]:
+    """By entry, one number for all that derive from each other: the strongly connected parts, in one walk (Tarjan)."""
+    order: dict[int, int] = {}
+    low: dict[int, int] = {}
+    part: dict[int, int] = {}
+    kept: list[int] = []
+    for root in below:
+        waiting = [] if root in order else [(root, iter(below[root]))]
+        while waiting:
+            number, rest = waiting[-1]
+            if number not in order:
+                order[number] = low[number] = len(order)
+                kept.append(number)
+            for found in rest:
+                other = found.number
+                if other in below and other not in order:
+                    waiting.append((other, iter(below[other])))
+                    break
+                if other in below and other not in part:
+                    low[number] = min(low[number], order[other])
+            else:
+                waiting.pop()
+                if waiting:
+                    low[waiting[-1][0]] = min(low[waiting[-1][0]], low[number])
+                if low[number] == order[number]:
+                    while number not in part:
+                        part[kept.pop()] = number
+    return part
+
+
+def starts_empty(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a view or conflated topic over a transient topic that the transaction log does not record.
+
+    Why: after a restart the source is empty, and so is what derives from it.
+    Example: a View over a Topic with ``<Durability>transient</Durability>`` and no TransactionLog.
+    Instead: nothing, where that is meant; else journal the source, or make it persistent.
+    """
+    empty: dict[int, str] = {}
+    for entry in survey.entries:
+        if entry.kind == "Topic":
+            if is_transient(entry.node) and not survey.journalled(entry.name, entry.type):
+                empty[entry.number] = entry.name
+        elif entry.kind in ("View", "ConflatedTopic"):
+            for source in sources(entry.node):
+                found = resolve(source, entry, survey)
+                topic = None if found is None else empty.get(found.number)
+                if topic is not None:
+                    empty[entry.number] = topic
+                    message = f"{entry.label} derives from transient, unjournaled topic '{topic}' and starts empty"
+                    hint = f"add {topic} to TransactionLog, or make it persistent"
+                    yield Problem(source.node, f"{message} after a restart", hint)
+                    break
