@@ -1,6 +1,6 @@
 """Why a document type declaration is refused: external, exploding, or merely unsupported.
 
-Nothing is ever opened or expanded here; the declared entities are only counted. Called by :mod:`sowctl.config.load`.
+Nothing is ever opened or expanded here; the declared entities are only counted. Called by :mod:`sowctl.config.parse`.
 Ruled by ``sow-config(5)``, entities.
 """
 

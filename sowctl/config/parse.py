@@ -2,7 +2,7 @@
 
 Bytes are decoded and refused here, shape and size are limited by :mod:`sowctl.config.scan` before the library sees the
 text, and a document type is refused, so that nothing is ever expanded or fetched. Called by
-:mod:`sowctl.config.load` only. Ruled by ``sow-config(5)``, file.
+:mod:`sowctl.config.includes`. Ruled by ``sow-config(5)``, file.
 """
 
 from __future__ import annotations

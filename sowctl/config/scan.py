@@ -2,7 +2,7 @@
 
 The XML library keeps only line numbers and has no limits of its own that suit a configuration; this one pass over the
 text, linear in its length, supplies both before the library sees it. It judges no syntax: it stops at what it does not
-understand and leaves the verdict to the library. Called by :mod:`sowctl.config.load` only.
+understand and leaves the verdict to the library. Called by :mod:`sowctl.config.includes`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from sowctl.config.document import Node
-from sowctl.config.load import REFERENCE_VERSION
+from sowctl.config.includes import REFERENCE_VERSION
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey, is_transient

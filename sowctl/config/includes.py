@@ -1,0 +1,237 @@
+"""The files of one loading: the main one and what it includes, with its variables and the limits they share.
+
+Made and asked by :mod:`sowctl.config.load`, which builds the elements. One file at a time is parsed by
+:mod:`sowctl.config.parse`; here is decided which file an Include may name and what ``${NAME}`` stands for, and here
+findings go: raised or collected. Ruled by ``sow-config(5)``: Include, variables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sowctl.config.document import SPACE, VARIABLE, Source
+from sowctl.config.parse import (
+    MAX_FILE,
+    Broken,
+    decode,
+    finding_at,
+    parse_elements,
+    read_limited,
+    refuse,
+    unusual_bytes,
+)
+from sowctl.config.problems import TOO_DEEP, TOO_LARGE, UNREADABLE, clipped
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_NODES, Scan, scan
+from sowctl.errors import ConfigError
+from sowctl.findings import Finding, Level, Place
+
+MAX_INCLUDE_DEPTH = 10
+MAX_INCLUDES = 1_000
+DEFAULT_EXPANSION = 5 << 20
+REFERENCE_VERSION = "5.3.5"
+"""What AMPS_VERSION stands for: the version whose documentation the dialect follows."""
+
+
+class Part:
+    """One file after parsing: its source, its tags by number, and the library's elements by the same number."""
+
+    def __init__(self, source: Source, found: Scan, elements: list[Any], chain: tuple[Path, ...]) -> None:
+        self.source = source
+        self.tags = found.tags
+        self.tops = found.tops
+        self.elements = elements
+        self.chain = chain
+
+    def broken(self, rule: str, number: int, element: str, message: str, hint: str | None = None) -> Finding:
+        """The finding that tag ``number`` breaks a rule."""
+        place = self.source.place(self.tags[number].start, element)
+        return finding_at(rule, self.source, place, message, hint)
+
+
+class Files:
+    """One loading: the limits that all its files share, the variables, and where findings go.
+
+    ``findings`` is where they are collected; None where the first one ends the loading, raised as Broken.
+    """
+
+    def __init__(
+        self, path: Path, environment: Mapping[str, str], defines: Mapping[str, str], findings: list[Finding] | None
+    ) -> None:
+        self.path = path
+        self.directory = Path(path).absolute().parent
+        self.tree = self.directory.resolve()
+        built_in = {
+            "AMPS_CONFIG_DIRECTORY": str(self.directory),
+            "AMPS_CONFIG_PATH": str(self.directory / path.name),
+            "AMPS_VERSION": REFERENCE_VERSION,
+        }
+        self.variables = {**environment, **built_in, **defines}
+        self.built_in = built_in.keys() - defines.keys()
+        self.findings = findings
+        self.nodes = 0
+        self.attributes = 0
+        self.includes = 0
+        self.bytes = 0
+        self.inserted = 0
+        self.ceiling = DEFAULT_EXPANSION
+        self.sources: list[Source] = []
+        self.named: set[str] = set()
+
+    def main(self, fragment: bool) -> tuple[Part, bool]:
+        """The main file, and whether it is a fragment. Raises SOW-CFG-030 where it cannot be read, and Broken."""
+        try:
+            data = read_limited(self.path)
+        except OSError as error:
+            raise ConfigError(
+                UNREADABLE,
+                f"configuration cannot be read: {error.strerror or error}",
+                place=str(self.path),
+                hint="name a readable XML file",
+            ) from None
+        part, wrapped = self._parse(data, str(self.path), (self.path.resolve(),), fragment)
+        self.ceiling = _ceiling(part)
+        return part, wrapped
+
+    def _report(self, finding: Finding) -> None:
+        """Raise, or note and go on, as the caller asked."""
+        if self.findings is None:
+            raise Broken(finding)
+        self.findings.append(finding)
+
+    def note(self, rule: str, level: Level, source: Source, place: Place, message: str, hint: str) -> None:
+        """Note what no loading stops at, where the caller collects."""
+        if self.findings is not None:
+            excerpt = source.excerpt(place.line or 1, place.column or 1)
+            self.findings.append(Finding(rule, level, place, clipped(message), clipped(hint), excerpt))
+
+    def _parse(self, data: bytes, file: str, chain: tuple[Path, ...], fragment: bool) -> tuple[Part, bool]:
+        if len(data) > MAX_FILE:
+            message = f"the file is larger than {MAX_FILE >> 20} MiB"
+            raise Broken(Finding(TOO_LARGE, Level.ERROR, Place(file), message, "a configuration is a few kilobytes"))
+        self.bytes += len(data)
+        text = decode(data, file)
+        source = Source(file, text, self.variables)
+        self.sources.append(source)
+        if self.findings is not None and (marks := unusual_bytes(data)):
+            hint = "save the file as UTF-8 without a mark, with line feeds"
+            self.note("X017", Level.INFO, source, source.place(0), f"the file has {marks}", hint)
+        found = scan(text, nodes=MAX_NODES - self.nodes, attributes=MAX_ATTRIBUTES - self.attributes)
+        refuse(source, found)
+        self.nodes += len(found.tags)
+        self.attributes += found.attributes
+        wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
+        elements = parse_elements(source, found, wrap, plain=self.findings is None)
+        return Part(source, found, elements, chain), wrap
+
+    def included(self, part: Part, number: int, parent: str) -> tuple[Part, int] | None:
+        """What stands at this element: itself, or the root of the file that an Include names, if it can be read."""
+        while part.tags[number].name == "Include":
+            target = self._include(part, number, f"{parent}/Include")
+            if target is None:
+                return None
+            part, number = target, 0
+        return part, number
+
+    def _include(self, part: Part, number: int, element: str) -> Part | None:
+        written = (part.elements[number].text or "").strip(SPACE)
+        known = len(self.findings or ())
+        text = self.expand(part, number, element, written).strip(SPACE)
+        if any(finding.id == "X009" for finding in (self.findings or ())[known:]):
+            return None
+        if self.findings is not None:
+            self._judge_include(part, number, element, written, text)
+        # The name as written is kept for messages; only the resolved one decides what may be read.
+        shown = Path(part.source.file).parent / text
+        try:
+            resolved = (part.chain[-1].parent / text).resolve()
+            regular = resolved.is_file()
+        except (OSError, ValueError, RuntimeError):
+            resolved, regular = part.chain[-1].parent, False
+        if text and resolved in part.chain:
+            chain = " -> ".join(path.name for path in (*part.chain[part.chain.index(resolved) :], resolved))
+            raise Broken(
+                part.broken("X007", number, element, f"Include cycle: {chain}", "a file may not include an ancestor")
+            )
+        if len(part.chain) > MAX_INCLUDE_DEPTH or self.includes >= MAX_INCLUDES:
+            message = f"includes are nested deeper than {MAX_INCLUDE_DEPTH} or there are more than {MAX_INCLUDES}"
+            raise Broken(part.broken(TOO_DEEP, number, element, message))
+        self.includes += 1
+        outside = not resolved.is_relative_to(self.tree)
+        try:
+            if not text or outside or not regular:
+                raise OSError(_reason(text, outside))
+            data = read_limited(resolved)
+        except OSError as error:
+            detail = error.strerror or str(error)
+            hint = "the path counts from the including file and must stay below the main file's directory"
+            self._report(part.broken("X006", number, element, f"included file '{text}' cannot be read: {detail}", hint))
+            return None
+        inner, _ = self._parse(data, str(shown), (*part.chain, resolved), False)
+        if self.bytes > self.ceiling:
+            message = (
+                f"expanded configuration is {self.bytes} bytes, above ConfigCycleDetectionThreshold ({self.ceiling})"
+            )
+            raise Broken(part.broken("X008", number, element, message))
+        return inner
+
+    def _judge_include(self, part: Part, number: int, element: str, written: str, text: str) -> None:
+        """Say what is odd about an Include: its path, its attributes, elements inside it."""
+        place = part.source.place(part.tags[number].start, element)
+        if text and not Path(text).is_absolute():
+            message = f"relative Include path '{written}' is ambiguous; here it counts from the including file"
+            hint = f"write ${{AMPS_CONFIG_DIRECTORY}}/{written}"
+            self.note("X016", Level.WARNING, part.source, place, message, hint)
+        for name, value in part.elements[number].attrib.items():
+            if name != "comment":
+                hint = "remove it; comment is the one attribute of Include"
+                message = f"unexpected attribute '{name}' on Include"
+                self.note("X012", Level.WARNING, part.source, place, message, hint)
+            elif value.strip().lower() not in ("true", "false"):
+                message = f"Include comment attribute must be true or false, not '{value}'"
+                self.note("X013", Level.WARNING, part.source, place, message, 'write comment="true" or remove it')
+
+    def expand(self, part: Part, number: int, element: str, text: str) -> str:
+        """The text of an element or attribute with the variables replaced; their values are not expanded again."""
+
+        def value(match: re.Match[str]) -> str:
+            name = match[1]
+            if name not in self.variables:
+                hint = f"set it in the environment or with -D{name}=VALUE"
+                self._report(part.broken("X009", number, element, f"environment variable '{name}' is not set", hint))
+                return match[0]
+            if name in self.built_in and name not in self.named:
+                self.named.add(name)
+                place = part.source.place(part.tags[number].start, element)
+                message = f"variable '{name}' supplied by built-in value {self.variables[name]}"
+                self.note("X010", Level.INFO, part.source, place, message, f"to fix it pass --define {name}=VALUE")
+            self.inserted += len(self.variables[name])
+            if self.inserted > (limit := min(self.ceiling, MAX_FILE)):
+                message = (
+                    f"the values of variables are more than {limit} bytes, as ConfigCycleDetectionThreshold allows"
+                )
+                raise Broken(part.broken("X008", number, element, message, "write the value once"))
+            return self.variables[name]
+
+        return re.sub(VARIABLE, value, text)
+
+
+def _reason(text: str, outside: bool) -> str:
+    if not text:
+        return "no file is named"
+    return "it lies outside the directory of the configuration" if outside else "there is no such file"
+
+
+def _ceiling(part: Part) -> int:
+    """ConfigCycleDetectionThreshold of the main file, or its default where it is absent or no size."""
+    from sowctl.values.units import parse_size
+
+    for number, tag in enumerate(part.tags):
+        if tag.name == "ConfigCycleDetectionThreshold":
+            try:
+                return parse_size(part.elements[number].text or "")
+            except ValueError:
+                break
+    return DEFAULT_EXPANSION
