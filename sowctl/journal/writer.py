@@ -1,4 +1,8 @@
-"""Appending to a journal under its lock (``sow-journal(5)``, "Writing")."""
+"""Appending to a journal under its lock, batch by batch (``sow-journal(5)``, "Writing").
+
+Called by the engine's writers. Here is the lock and what one batch may do; how blocks come to stand at the end of the
+last file, and what happens when that fails, is in :mod:`sowctl.journal.ending`.
+"""
 
 from __future__ import annotations
 
@@ -7,63 +11,41 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from sowctl.errors import SowError, StorageError
+from sowctl.errors import StorageError
 from sowctl.journal.appender import Appender, make_directory, write_error
 from sowctl.journal.block import Block, Position, TailReport, TopicState
+from sowctl.journal.ending import Ending
 from sowctl.journal.format import (
     CODEC_ZSTD,
-    BlockMap,
     Topic,
     check_instance,
-    pack_block_header,
-    pack_file_header,
-    place_seed,
 )
-from sowctl.journal.group import EncodedBlock, Group, abort_block, encode
+from sowctl.journal.group import Group, encode
 from sowctl.journal.lock import JournalLock
 from sowctl.journal.reader import Journal
-from sowctl.journal.repair import cut_tail
-from sowctl.journal.state import NO_TOPIC, JournalState, save
+from sowctl.journal.state import NO_TOPIC
 from sowctl.seam import SEAM, Seam
-from sowctl.values.times import SECOND, Micros
+from sowctl.values.times import Micros
 
 MIN_JOURNAL_SIZE = 1024
-TOPICS_EVERY: Micros = 5 * SECOND
-"""Time between two rewritings of the topics file."""
 
 
 class JournalWriter:
-    """One appender; not for several threads.
+    """One appender; not for several threads."""
 
-    ``journal`` reads the same journal (its ``blocks`` may be used under the lock). ``tail_report`` is what the last
-    :meth:`lock` found torn or unfinished and put right, None where nothing was. ``last_txid`` is used up, as of the
-    last lock and own appends; everything up to ``synced_txid`` is on disk: acknowledged.
-    """
-
-    journal: Journal
-    _state: JournalState
     _seen: Position
 
     def __init__(
         self, file: Appender, lock: JournalLock, seam: Seam, journal_size: int, codec: int, wait: float, now: Micros
     ) -> None:
         """Use :meth:`open`."""
-        self.tail_report: TailReport | None = None
-        self.last_txid = 0
-        self.synced_txid = 0
+        self._ending = Ending(file, seam, now)
         self._file = file
         self._lock = lock
-        self._seam = seam
         self._journal_size = max(journal_size, MIN_JOURNAL_SIZE)
         self._codec = codec
         self._wait = wait
         self._locked = False
-        self._dirty = False
-        self._failed: StorageError | None = None
-        self._open_group = 0
-        self._pending: list[tuple[Position, BlockMap]] = []
-        self._now = self._topics_saved = now
-        self._topics_end: Position | None = None
 
     @classmethod
     def open(
@@ -102,9 +84,9 @@ class JournalWriter:
         try:
             with writer._holding():
                 if not Journal.exists(directory, instance):
-                    writer._start(random, first_txid_floor + 1, now, beginnings or {})
-                writer.journal = Journal.open(directory, instance, seam=seam, acknowledged=acknowledged)
-                writer._catch_up()
+                    writer._ending.start(random, first_txid_floor + 1, now, beginnings or {})
+                writer._ending.journal = Journal.open(directory, instance, seam=seam, acknowledged=acknowledged)
+                writer._ending.catch_up()
                 writer._seen = writer.end()
         except BaseException:
             writer._release()
@@ -112,9 +94,29 @@ class JournalWriter:
         return writer
 
     @property
+    def journal(self) -> Journal:
+        """Reads the same journal; its ``blocks`` may be used under the lock."""
+        return self._ending.journal
+
+    @property
     def lineage(self) -> bytes:
         """16 bytes."""
-        return self.journal.lineage
+        return self._ending.lineage
+
+    @property
+    def tail_report(self) -> TailReport | None:
+        """What the last :meth:`lock` found torn or unfinished and put right, None where nothing was."""
+        return self._ending.tail_report
+
+    @property
+    def last_txid(self) -> int:
+        """Used up, as of the last lock and own appends."""
+        return self._ending.last_txid
+
+    @property
+    def synced_txid(self) -> int:
+        """Everything up to this txid is on disk: acknowledged."""
+        return self._ending.synced_txid
 
     @contextmanager
     def lock(self) -> Iterator[JournalWriter]:
@@ -124,14 +126,14 @@ class JournalWriter:
         ``SOW-JRN-022`` (failed before), and the DamageErrors of reading.
         """
         with self._holding():
-            if self._dirty or not self._file.is_as_left():
-                self._catch_up()
+            if self._ending.dirty or not self._file.is_as_left():
+                self._ending.catch_up()
             else:
-                self.tail_report = None
+                self._ending.tail_report = None
             try:
                 yield self
             finally:
-                self._settle()
+                self._ending.settle()
 
     def refresh(self) -> list[Block]:
         """The blocks that others appended since the last call, or since :meth:`open`.
@@ -152,52 +154,46 @@ class JournalWriter:
         ``SOW-JRN-021`` (the writer is of no more use then), LimitError ``SOW-JRN-016``.
         """
         self._ready()
-        self._now = now
-        first = self.last_txid + 1
-        blocks = list(encode(group, self._codec, first, self._open_group or first, last))
+        ending = self._ending
+        ending.now = now
+        first = ending.last_txid + 1
+        blocks = list(encode(group, self._codec, first, ending.open_group or first, last))
         size = sum(block.header.size for block in blocks)
-        if not self._open_group and self._state.last_block[0] and self._file.offset + size > self._journal_size:
-            self._roll(now)
         saw_all = self._seen == self.end()
-        self._write(blocks)
+        if not ending.open_group and ending.state.last_block[0] and self._file.offset + size > self._journal_size:
+            ending.roll(now)
+        ending.write(blocks)
         if saw_all:
             self._seen = self.end()
-        return first, self.last_txid
+        return first, ending.last_txid
 
     def sync(self) -> None:
         """Put everything that was appended on disk: this acknowledges it. Raises StorageError ``SOW-JRN-021``."""
         self._ready()
-        if self._file.synced == self._file.offset:
-            return
-        try:
-            self._file.sync()
-        except OSError as error:
-            raise self._fail(error) from error
-        self.synced_txid = self.last_txid
+        self._ending.sync()
 
     def abort(self) -> None:
         """End an open group so that it has not happened; its txids stay used. Nothing where none is open."""
         self._ready()
-        if self._open_group:
-            self._write([abort_block(self._open_group, self.last_txid)])
+        self._ending.abort()
 
     def end(self) -> Position:
         """The position behind the last complete group."""
-        return self._state.end
+        return self._ending.state.end
 
     def topic_state(self, topic: Topic) -> TopicState:
         """The last entry of a topic, as of the last lock and own appends."""
-        return self._state.topics.get(topic, NO_TOPIC)
+        return self._ending.state.topics.get(topic, NO_TOPIC)
 
     def highest_sequence(self, publisher: int) -> int:
         """Highest sequence of a publisher (hash of its client name), 0 for none."""
-        return self._state.publishers.get(publisher, ("", 0))[1]
+        return self._ending.state.publishers.get(publisher, ("", 0))[1]
 
     def close(self) -> None:
         """Write the topics file and close. A second time does nothing."""
         if self._file.fd >= 0:
-            if self._failed is None:
-                self._save_topics()
+            if self._ending.failed is None:
+                self._ending.save_topics()
             self._release()
 
     def __enter__(self) -> JournalWriter:
@@ -230,139 +226,17 @@ class JournalWriter:
         self._refuse_if_failed()
 
     def _refuse_if_failed(self) -> None:
-        if self._failed is not None:
+        failed = self._ending.failed
+        if failed is not None:
             raise StorageError(
                 "SOW-JRN-022",
-                f"this writer stopped after an error: {self._failed.message}",
-                place=self._failed.place,
+                f"this writer stopped after an error: {failed.message}",
+                place=failed.place,
                 hint="open the journal again",
                 acknowledged_txid=self.synced_txid,
             )
 
-    def _start(
-        self, lineage: bytes, first_txid: int, now: Micros, beginnings: Mapping[Topic, tuple[int, Micros]]
-    ) -> None:
-        """The first file of a new journal."""
-        state = JournalState(Position(0, 0, 0))
-        for topic, (txid, time) in beginnings.items():
-            state.topics[topic] = TopicState(txid, time, Position(0, 0, txid))
-        checkpoint = state.checkpoint()
-        try:
-            self._file.create(0, pack_file_header(lineage, first_txid, 0, now, checkpoint))
-        except OSError as error:
-            raise self._fail(error) from error
-
-    def _catch_up(self) -> None:
-        """Read on to the end, cut a torn tail, sync what others left, close an unfinished group."""
-        if self._dirty:
-            self.journal.forget()
-        self._state = self.journal.state()
-        report = self.tail_report = self.journal.tail_report
-        try:
-            self._file.adopt(self._state.end.number)
-            if report is not None and report.size:
-                cut_tail(self._file.fd, report.path, report.offset, self._seam)
-                self._state = self.journal.state()
-                report = self.journal.tail_report
-            self._file.stand_at(self._file.size())
-            self._file.sync()
-        except OSError as error:
-            raise self._fail(error) from error
-        self._pending = []
-        self._open_group = 0
-        self.last_txid = self.synced_txid = self._state.end.txid
-        if report is not None:
-            self._open_group = report.open_group
-            self.last_txid = self.synced_txid = report.last_txid
-            self.abort()
-            self.sync()
-        self._dirty = False
-
-    def _write(self, blocks: list[EncodedBlock]) -> None:
-        """Place blocks at the end of the file with one write, and count them in when it was complete."""
-        number, offset = self._file.number, self._file.offset
-        group = self._pending[0][0] if self._pending else Position(number, offset, self.last_txid)
-        parts: list[bytes] = []
-        last_block = 0, 0
-        for block in blocks:
-            header = pack_block_header(block.header, self.synced_txid, place_seed(self.lineage, number, offset))
-            parts += (header, *block.body)
-            last_block = offset, int.from_bytes(header[-4:], "little")
-            offset += block.header.size
-        self._dirty = True
-        try:
-            self._file.write(b"".join(parts))
-        except OSError as error:
-            raise self._fail(error) from error
-        final = blocks[-1].header
-        self.last_txid = final.last_txid
-        self._open_group = 0 if final.is_last else final.group
-        self._pending += [(group, block.names) for block in blocks]
-        if final.is_last:
-            for place, names in self._pending if not final.is_abort else ():
-                self._state.absorb(place, names)
-            self._pending = []
-            self._state.advance(Position(number, offset, final.last_txid), last_block)
-        self._dirty = False
-
-    def _settle(self) -> None:
-        """Leave nothing half done behind when the lock goes."""
-        if self._failed is not None:
-            return
-        if self._dirty:
-            # A signal came in the middle of a write: what was not acknowledged is taken back.
-            self._cut_back()
-            return
-        self.abort()
-        self.sync()
-        if self._now - self._topics_saved >= TOPICS_EVERY:
-            self._save_topics()
-
-    def _roll(self, now: Micros) -> None:
-        """Go on in a new file; the old one is on disk before."""
-        self.sync()
-        self._save_topics()
-        saw_all = self._seen == self.end()
-        number = self._file.number + 1
-        header = pack_file_header(self.lineage, self.last_txid + 1, number, now, self._state.checkpoint())
-        try:
-            self._file.create(number, header)
-        except OSError as error:
-            raise self._fail(error) from error
-        self._state.advance(Position(number, self._file.offset, self.last_txid), (0, 0))
-        if saw_all:
-            self._seen = self.end()
-
-    def _fail(self, error: OSError) -> StorageError:
-        """Stop for good: take back what was not acknowledged; the error to raise."""
-        cut_back = self._cut_back()
-        self._failed = write_error(error, self._file.path, self.synced_txid, cut_back=cut_back)
-        return self._failed
-
-    def _cut_back(self) -> bool:
-        """Cut the file back to the last acknowledged block; whether that was possible and the block can be read."""
-        self._dirty = True
-        try:
-            self._file.cut_back()
-            self.journal.forget()
-            return self.journal.end().offset == self._file.synced
-        except (OSError, SowError, AttributeError):
-            return False
-
-    def _save_topics(self) -> None:
-        """Write the topics file, where it would say something new. It is derived: not being able to is no error."""
-        state = self._state
-        if state.last_block[0] == 0 or state.end == self._topics_end or self._dirty:
-            return
-        self._topics_end = state.end
-        self._topics_saved = self._now
-        try:
-            save(self._file.directory, self._file.instance, state.pack(self.lineage), self._seam)
-        except OSError:
-            pass
-
     def _release(self) -> None:
         self._file.close()
         self._lock.close()
-        if hasattr(self, "journal"):
-            self.journal.close()
+        self._ending.close()

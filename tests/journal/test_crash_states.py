@@ -100,7 +100,7 @@ def reopened(work: Workload) -> None:
 
 def die(writer: JournalWriter, held: AbstractContextManager[JournalWriter]) -> None:
     """Let go of everything as a killed process does: nothing is written, nothing is synced."""
-    writer._failed = StorageError("SOW-JRN-021", "dead")
+    writer._ending.failed = StorageError("SOW-JRN-021", "dead")
     writer._release()
     with suppress(ValueError, OSError):
         held.__exit__(None, None, None)

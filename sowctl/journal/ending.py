@@ -1,0 +1,194 @@
+"""The end of a journal under its writer's lock: read up, put right, added to, and cut back when a write fails.
+
+Called by :mod:`sowctl.journal.writer` alone, which holds the lock and decides what a batch is; the bytes of the file
+are those of :mod:`sowctl.journal.appender`. Ruled by ``sow-journal(5)``, "Writing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sowctl.errors import SowError, StorageError
+from sowctl.journal.appender import Appender, write_error
+from sowctl.journal.block import Position, TailReport, TopicState
+from sowctl.journal.format import BlockMap, Topic, pack_block_header, pack_file_header, place_seed
+from sowctl.journal.group import EncodedBlock, abort_block
+from sowctl.journal.reader import Journal
+from sowctl.journal.repair import cut_tail
+from sowctl.journal.state import JournalState, save
+from sowctl.seam import Seam
+from sowctl.values.times import SECOND, Micros
+
+TOPICS_EVERY: Micros = 5 * SECOND
+"""Time between two rewritings of the topics file."""
+
+
+class Ending:
+    """Where a writer's blocks go. Whoever calls holds the lock.
+
+    ``journal`` reads the same journal. ``state`` is that at the end of the last complete group, ``open_group`` the
+    first txid of one that has begun (0 for none), ``tail_report`` what :meth:`catch_up` put right, ``dirty`` whether
+    the file may hold something that is not counted in, ``failed`` why nothing may be written any more; ``now`` is the
+    time of the last append.
+    """
+
+    journal: Journal
+    state: JournalState
+
+    def __init__(self, file: Appender, seam: Seam, now: Micros) -> None:
+        self.tail_report: TailReport | None = None
+        self.last_txid = 0
+        self.synced_txid = 0
+        self.file = file
+        self.open_group = 0
+        self.dirty = False
+        self.failed: StorageError | None = None
+        self.now = now
+        self._seam = seam
+        self._pending: list[tuple[Position, BlockMap]] = []
+        self._topics_saved = now
+        self._topics_end: Position | None = None
+
+    @property
+    def lineage(self) -> bytes:
+        """16 bytes."""
+        return self.journal.lineage
+
+    def start(
+        self, lineage: bytes, first_txid: int, now: Micros, beginnings: Mapping[Topic, tuple[int, Micros]]
+    ) -> None:
+        """The first file of a new journal."""
+        state = JournalState(Position(0, 0, 0))
+        for topic, (txid, time) in beginnings.items():
+            state.topics[topic] = TopicState(txid, time, Position(0, 0, txid))
+        checkpoint = state.checkpoint()
+        try:
+            self.file.create(0, pack_file_header(lineage, first_txid, 0, now, checkpoint))
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def catch_up(self) -> None:
+        """Read on to the end, cut a torn tail, sync what others left, close an unfinished group."""
+        if self.dirty:
+            self.journal.forget()
+        self.state = self.journal.state()
+        report = self.tail_report = self.journal.tail_report
+        try:
+            self.file.adopt(self.state.end.number)
+            if report is not None and report.size:
+                cut_tail(self.file.fd, report.path, report.offset, self._seam)
+                self.state = self.journal.state()
+                report = self.journal.tail_report
+            self.file.stand_at(self.file.size())
+            self.file.sync()
+        except OSError as error:
+            raise self._fail(error) from error
+        self._pending = []
+        self.open_group = 0
+        self.last_txid = self.synced_txid = self.state.end.txid
+        if report is not None:
+            self.open_group = report.open_group
+            self.last_txid = self.synced_txid = report.last_txid
+            self.abort()
+            self.sync()
+        self.dirty = False
+
+    def write(self, blocks: list[EncodedBlock]) -> None:
+        """Place blocks at the end of the file with one write, and count them in when it was complete."""
+        number, offset = self.file.number, self.file.offset
+        group = self._pending[0][0] if self._pending else Position(number, offset, self.last_txid)
+        parts: list[bytes] = []
+        last_block = 0, 0
+        for block in blocks:
+            header = pack_block_header(block.header, self.synced_txid, place_seed(self.lineage, number, offset))
+            parts += (header, *block.body)
+            last_block = offset, int.from_bytes(header[-4:], "little")
+            offset += block.header.size
+        self.dirty = True
+        try:
+            self.file.write(b"".join(parts))
+        except OSError as error:
+            raise self._fail(error) from error
+        final = blocks[-1].header
+        self.last_txid = final.last_txid
+        self.open_group = 0 if final.is_last else final.group
+        self._pending += [(group, block.names) for block in blocks]
+        if final.is_last:
+            for place, names in self._pending if not final.is_abort else ():
+                self.state.absorb(place, names)
+            self._pending = []
+            self.state.advance(Position(number, offset, final.last_txid), last_block)
+        self.dirty = False
+
+    def sync(self) -> None:
+        """Put everything that was appended on disk: this acknowledges it. Raises StorageError ``SOW-JRN-021``."""
+        if self.file.synced == self.file.offset:
+            return
+        try:
+            self.file.sync()
+        except OSError as error:
+            raise self._fail(error) from error
+        self.synced_txid = self.last_txid
+
+    def abort(self) -> None:
+        """End an open group so that it has not happened; its txids stay used. Nothing where none is open."""
+        if self.open_group:
+            self.write([abort_block(self.open_group, self.last_txid)])
+
+    def settle(self) -> None:
+        """Leave nothing half done behind when the lock goes."""
+        if self.failed is not None:
+            return
+        if self.dirty:
+            # A signal came in the middle of a write: what was not acknowledged is taken back.
+            self._cut_back()
+            return
+        self.abort()
+        self.sync()
+        if self.now - self._topics_saved >= TOPICS_EVERY:
+            self.save_topics()
+
+    def roll(self, now: Micros) -> None:
+        """Go on in a new file; the old one is on disk before."""
+        self.sync()
+        self.save_topics()
+        number = self.file.number + 1
+        header = pack_file_header(self.lineage, self.last_txid + 1, number, now, self.state.checkpoint())
+        try:
+            self.file.create(number, header)
+        except OSError as error:
+            raise self._fail(error) from error
+        self.state.advance(Position(number, self.file.offset, self.last_txid), (0, 0))
+
+    def save_topics(self) -> None:
+        """Write the topics file, where it would say something new. It is derived: not being able to is no error."""
+        state = self.state
+        if state.last_block[0] == 0 or state.end == self._topics_end or self.dirty:
+            return
+        self._topics_end = state.end
+        self._topics_saved = self.now
+        try:
+            save(self.file.directory, self.file.instance, state.pack(self.lineage), self._seam)
+        except OSError:
+            pass
+
+    def _fail(self, error: OSError) -> StorageError:
+        """Stop for good: take back what was not acknowledged; the error to raise."""
+        cut_back = self._cut_back()
+        self.failed = write_error(error, self.file.path, self.synced_txid, cut_back=cut_back)
+        return self.failed
+
+    def _cut_back(self) -> bool:
+        """Cut the file back to the last acknowledged block; whether that was possible and the block can be read."""
+        self.dirty = True
+        try:
+            self.file.cut_back()
+            self.journal.forget()
+            return self.journal.end().offset == self.file.synced
+        except (OSError, SowError, AttributeError):
+            return False
+
+    def close(self) -> None:
+        """Close the journal that reads it."""
+        if hasattr(self, "journal"):
+            self.journal.close()
