@@ -11,7 +11,8 @@ from sowctl.engine.positions import open_log
 from sowctl.errors import ConfigError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.identity.hashes import client_hash
-from sowctl.journal.format import DELETE, LOGICAL_TOPICS, PUBLISH, UNKEYED
+from sowctl.journal.blockcodec import LOGICAL_TOPICS
+from sowctl.journal.format import DELETE, PUBLISH, UNKEYED
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance

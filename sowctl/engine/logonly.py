@@ -13,7 +13,7 @@ from sowctl.config.model import Expiration, TopicConfig
 from sowctl.engine.keys import Keys
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.writer import TopicWriter
-from sowctl.journal.format import MAX_RAW
+from sowctl.journal.blockcodec import MAX_RAW
 
 if TYPE_CHECKING:
     from sowctl.config.document import Node

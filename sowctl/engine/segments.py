@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, StorageError
 from sowctl.journal import columns as codec
-from sowctl.journal.format import CODEC_ZSTD
+from sowctl.journal.blockcodec import CODEC_ZSTD
 
 if TYPE_CHECKING:
     import numpy

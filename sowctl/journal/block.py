@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.errors import DamageError
-from sowctl.journal.format import NO_PUBLISHER, BlockHeader, BlockMap, Topic, block_place
+from sowctl.journal.blockcodec import BlockHeader, BlockMap
+from sowctl.journal.format import NO_PUBLISHER, Topic, block_place
 from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:

@@ -8,18 +8,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from sowctl.journal.format import (
-    CODEC_NONE,
-    CODEC_ZSTD,
-    CORRELATION_IDS,
-    HAS_CORRELATION_ID,
-    HAS_LOGICAL_TOPIC,
-    HAS_USER_KEY,
-    LOGICAL_TOPICS,
-    MAX_RAW,
-    NO_PUBLISHER,
-    USER_KEYS,
-)
+from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD, CORRELATION_IDS, LOGICAL_TOPICS, MAX_RAW, USER_KEYS
+from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
 from sowctl.plain import dataclass
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from sowctl.errors import SowError, StorageError
 from sowctl.journal.appender import Appender, write_error
 from sowctl.journal.block import Position, TailReport, TopicState
-from sowctl.journal.format import BlockMap, Topic, pack_block_header, pack_file_header, place_seed
+from sowctl.journal.blockcodec import BlockMap, pack_block_header, place_seed
+from sowctl.journal.format import Topic, pack_file_header
 from sowctl.journal.group import EncodedBlock, abort_block
 from sowctl.journal.reader import Journal
 from sowctl.journal.repair import cut_tail

@@ -9,21 +9,23 @@ from pathlib import Path
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, StorageError
 from sowctl.journal.block import Block
-from sowctl.journal.format import (
+from sowctl.journal.blockcodec import (
     BLOCK_HEADER_SIZE,
     BLOCK_MAGIC,
-    FILE_HEADER_SIZE,
     BlockHeader,
     BlockMap,
+    place_seed,
+    unpack_block_header,
+    unpack_map,
+)
+from sowctl.journal.format import (
+    FILE_HEADER_SIZE,
     FileHeader,
     block_place,
     check_instance,
     file_name,
     name_pattern,
-    place_seed,
-    unpack_block_header,
     unpack_file_header,
-    unpack_map,
 )
 from sowctl.seam import Seam
 

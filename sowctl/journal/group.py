@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from sowctl.checksum import crc32
 from sowctl.errors import LimitError
 from sowctl.journal import columns as codec
-from sowctl.journal.format import (
+from sowctl.journal.blockcodec import (
     ABORT,
     CODEC_NONE,
     CORRELATION_IDS,
@@ -16,15 +16,14 @@ from sowctl.journal.format import (
     LOGICAL_TOPICS,
     MAX_MAP,
     MAX_RAW,
-    NO_PUBLISHER,
     USER_KEYS,
     BlockHeader,
     BlockMap,
     MapPublisher,
     MapTopic,
-    Topic,
     pack_map,
 )
+from sowctl.journal.format import NO_PUBLISHER, Topic
 from sowctl.plain import dataclass
 
 BLOCK_ENTRIES = 1024

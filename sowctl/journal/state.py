@@ -13,13 +13,13 @@ from typing import Any
 
 from sowctl.checksum import crc32
 from sowctl.journal.block import Position, TopicState
+from sowctl.journal.blockcodec import BlockMap
 from sowctl.journal.files import JournalFile, Ref
 from sowctl.journal.format import (
     FILE_MODE,
     TOPICS_HEADER,
     TOPICS_MAGIC,
     VERSION,
-    BlockMap,
     Topic,
     number_of,
     pack_rows,

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from sowctl.errors import DamageError
 from sowctl.journal.block import Damage, TailReport
+from sowctl.journal.blockcodec import follows
 from sowctl.journal.files import JournalFile, Ref, damaged_block
-from sowctl.journal.format import block_place, follows
+from sowctl.journal.format import block_place
 
 _SECTOR = 512
 _LEAST_UNWRITTEN = 16

@@ -14,12 +14,9 @@ from types import TracebackType
 from sowctl.errors import StorageError
 from sowctl.journal.appender import Appender, make_directory, write_error
 from sowctl.journal.block import Block, Position, TailReport, TopicState
+from sowctl.journal.blockcodec import CODEC_ZSTD
 from sowctl.journal.ending import Ending
-from sowctl.journal.format import (
-    CODEC_ZSTD,
-    Topic,
-    check_instance,
-)
+from sowctl.journal.format import Topic, check_instance
 from sowctl.journal.group import Group, encode
 from sowctl.journal.lock import JournalLock
 from sowctl.journal.reader import Journal

@@ -11,6 +11,7 @@ import pytest
 import sowctl.journal.group as group_module
 from sowctl.errors import MissingError
 from sowctl.findings import Finding, Level
+from sowctl.journal import blockcodec
 from sowctl.journal import format as fmt
 from sowctl.journal.block import Position
 from sowctl.journal.check import Coverage, check_journal
@@ -139,14 +140,14 @@ def forge(directory: Path, *blocks: EncodedBlock, checkpoint: bytes | None = Non
     empty = JournalState(Position(0, 0, 0)).checkpoint()
     content = fmt.pack_file_header(LINEAGE, 1, 0, 5, empty if checkpoint is None else checkpoint)
     for block in blocks:
-        seed = fmt.place_seed(LINEAGE, 0, len(content))
-        content += fmt.pack_block_header(block.header, block.header.first_txid - 1, seed) + b"".join(block.body)
+        seed = blockcodec.place_seed(LINEAGE, 0, len(content))
+        content += blockcodec.pack_block_header(block.header, block.header.first_txid - 1, seed) + b"".join(block.body)
     (directory / fmt.file_name(INSTANCE, 0)).write_bytes(content)
 
 
 def block(first: int = 1, **columns: object) -> EncodedBlock:
     payloads = columns.pop("payloads", [b"a", b"bc"])
-    (encoded,) = encode(group(payloads, **columns), fmt.CODEC_NONE, first, first, True)  # type: ignore[arg-type]
+    (encoded,) = encode(group(payloads, **columns), blockcodec.CODEC_NONE, first, first, True)  # type: ignore[arg-type]
     return encoded
 
 
@@ -174,10 +175,10 @@ def test_headers_that_contradict_their_block(tmp_path: Path, change: dict, words
     assert words in finding.message
 
 
-def remapped(one: EncodedBlock, names: fmt.BlockMap) -> EncodedBlock:
+def remapped(one: EncodedBlock, names: blockcodec.BlockMap) -> EncodedBlock:
     import zlib
 
-    raw = fmt.pack_map(names)
+    raw = blockcodec.pack_map(names)
     header = one.header._replace(map_size=len(raw), map_crc=zlib.crc32(raw))
     return EncodedBlock(header, names, (raw, one.body[1], one.body[2]))
 
@@ -186,13 +187,13 @@ def test_maps_that_contradict_their_block(tmp_path: Path) -> None:
     one = block(publishers=[(5, "me")], publisher=0, sequences=array("Q", [3, 4]))
     topic, publisher = one.names.topics[0], one.names.publishers[0]
     for names in (
-        fmt.BlockMap((topic._replace(last_txid=1),), (publisher,)),
-        fmt.BlockMap((topic._replace(last_time=1),), (publisher,)),
-        fmt.BlockMap((topic, fmt.MapTopic(TRADES, 1, 1)), (publisher,)),
-        fmt.BlockMap((topic,), (publisher._replace(sequence=3),)),
-        fmt.BlockMap((topic,), (publisher, fmt.MapPublisher(6, "x", 1))),
-        fmt.BlockMap((), (publisher,)),
-        fmt.BlockMap((topic,), ()),
+        blockcodec.BlockMap((topic._replace(last_txid=1),), (publisher,)),
+        blockcodec.BlockMap((topic._replace(last_time=1),), (publisher,)),
+        blockcodec.BlockMap((topic, blockcodec.MapTopic(TRADES, 1, 1)), (publisher,)),
+        blockcodec.BlockMap((topic,), (publisher._replace(sequence=3),)),
+        blockcodec.BlockMap((topic,), (publisher, blockcodec.MapPublisher(6, "x", 1))),
+        blockcodec.BlockMap((), (publisher,)),
+        blockcodec.BlockMap((topic,), ()),
     ):
         forge(tmp_path, remapped(one, names))
         assert ids(tmp_path) == ["SOW-JRN-014"]

@@ -13,8 +13,8 @@ import pytest
 import sowctl.journal.group as group_module
 from sowctl.errors import MissingError, SowError, StorageError
 from sowctl.findings import Level
+from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
-from sowctl.journal.format import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.writer import JournalWriter
 from sowctl.seam import Seam
 from tests.support.crashstates import CrashState, Recorder

@@ -1,135 +1,17 @@
-"""The codec: what goes in comes out, and headers tell magic, version and checksum apart."""
+"""Files of a journal: headers tell magic, version and checksum apart; names; fields of records."""
 
 from __future__ import annotations
 
 import dataclasses
-import random
 import zlib
-from array import array
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import sowctl.journal.group as group_module
-from sowctl.errors import DamageError, LimitError, UsageError, VersionError
+from sowctl.errors import DamageError, UsageError, VersionError
 from sowctl.journal import format as fmt
-from sowctl.journal.block import Block
-from sowctl.journal.columns import Columns, decompress
-from sowctl.journal.group import Group, encode
+from sowctl.journal.columns import Columns
 from sowctl.store import codec as store_codec
-from tests.support.journals import group
-
-SEED = fmt.place_seed(b"L" * 16, 3, 999)
-TEXT = st.none() | st.binary(max_size=6)
-
-
-@st.composite
-def groups(draw: st.DrawFn) -> Group:
-    count = draw(st.integers(1, 12))
-
-    def many(strategy: st.SearchStrategy) -> list:
-        return draw(st.lists(strategy, min_size=count, max_size=count))
-
-    topics = [(f"t{number}", "json") for number in range(draw(st.integers(1, 4)))]
-    publishers = [(number * 7, f"c{number}") for number in range(draw(st.integers(1, 3)))]
-    texts = [draw(st.none() | st.lists(TEXT, min_size=count, max_size=count)) for _ in range(3)]
-    flags = array("H", many(st.sampled_from([0, 32])))
-    for bit, column in zip((1, 2, 4), texts, strict=True):
-        for index in range(count):
-            if column is not None and column[index] is not None:
-                flags[index] |= bit
-    long = st.integers(-(2**63), 2**63 - 1)
-    index_of = st.integers(0, len(topics) - 1)
-    who = st.sampled_from([*range(len(publishers)), fmt.NO_PUBLISHER])
-    return Group(
-        topics=topics,
-        publishers=publishers,
-        operations=bytes(many(st.sampled_from([fmt.PUBLISH, fmt.DELETE]))),
-        topic=draw(index_of) if draw(st.booleans()) else many(index_of),
-        keys=draw(st.binary(min_size=8 * count, max_size=8 * count)),
-        checks=draw(st.binary(min_size=8 * count, max_size=8 * count)),
-        times=draw(long) if draw(st.booleans()) else array("q", many(long)),
-        expirations=draw(long) if draw(st.booleans()) else array("q", many(long)),
-        publisher=draw(who) if draw(st.booleans()) else many(who),
-        sequences=draw(st.none() | st.just(array("Q", many(st.integers(0, 2**64 - 1))))),
-        flags=flags,
-        payloads=many(st.binary(max_size=200)),
-        user_keys=texts[0],
-        correlation_ids=texts[1],
-        logical_topics=texts[2],
-    )
-
-
-def at(column, index: int, default: object = None) -> object:
-    """Entry ``index`` of a column that may be one value for all, or absent."""
-    if column is None:
-        return default
-    return column if isinstance(column, int) else column[index]
-
-
-def decode(encoded, offset: int = 999) -> Block:
-    header = fmt.unpack_block_header(fmt.pack_block_header(encoded.header, 5, SEED), SEED, "here")
-    assert header is not None
-    assert header.synced_txid == 5
-    assert encoded.header == header._replace(synced_txid=0, crc=0)
-    names, columns, payloads = encoded.body
-    assert fmt.unpack_map(names, "here") == encoded.names
-    return Block(Path("f"), 3, offset, header, encoded.names, memoryview(columns), memoryview(payloads))
-
-
-@settings(max_examples=300, deadline=None)
-@given(groups(), st.sampled_from([fmt.CODEC_NONE, fmt.CODEC_ZSTD]), st.integers(1, 2**40), st.integers(1, 13))
-def test_a_group_comes_back_as_it_went_in(one: Group, codec: int, first: int, size: int) -> None:
-    before = group_module.BLOCK_ENTRIES, group_module.PLAIN_BELOW
-    group_module.BLOCK_ENTRIES, group_module.PLAIN_BELOW = size, 0
-    try:
-        blocks = [decode(encoded) for encoded in encode(one, codec, first, first, True)]
-    finally:
-        group_module.BLOCK_ENTRIES, group_module.PLAIN_BELOW = before
-    entries = [entry for block in blocks for entry in block.entries()]
-    assert [entry.txid for entry in entries] == list(range(first, first + len(one)))
-    assert [block.header.is_last for block in blocks] == [False] * (len(blocks) - 1) + [True]
-    for index, entry in enumerate(entries):
-        who = at(one.publisher, index)
-        name = (None, None) if who == fmt.NO_PUBLISHER else one.publishers[who]
-        assert (entry.publisher, entry.client) == name
-        assert entry.topic == one.topics[at(one.topic, index)]
-        assert (entry.key, entry.check) == (one.keys[8 * index : 8 * index + 8], one.checks[8 * index : 8 * index + 8])
-        assert (entry.operation, entry.payload) == (one.operations[index], one.payloads[index])
-        assert (entry.time, entry.expiration) == (at(one.times, index), at(one.expirations, index))
-        assert (entry.sequence, entry.flags) == (at(one.sequences, index, 0), one.flags[index])
-        assert entry.user_key == at(one.user_keys, index)
-        assert entry.correlation_id == at(one.correlation_ids, index)
-        assert entry.logical_topic == at(one.logical_topics, index)
-
-
-@settings(max_examples=100, deadline=None)
-@given(groups())
-def test_the_map_tells_who_is_in_the_block(one: Group) -> None:
-    for encoded in encode(one, fmt.CODEC_NONE, 1, 1, True):
-        entries = list(decode(encoded).entries())
-        assert {row.topic for row in encoded.names.topics} == {entry.topic for entry in entries}
-        for row in encoded.names.topics:
-            last = [entry for entry in entries if entry.topic == row.topic][-1]
-            assert (row.last_txid, row.last_time) == (last.txid, last.time)
-        for who in encoded.names.publishers:
-            assert who.sequence == max(entry.sequence for entry in entries if entry.publisher == who.hash)
-        assert encoded.header.earliest == min(entry.time for entry in entries)
-        assert encoded.header.latest == max(entry.time for entry in entries)
-
-
-def test_numpy_sees_the_same_columns() -> None:
-    one = group([b"a", b"bc", b""], times=array("q", [5, 6, -7]), flags=array("H", [0, 32, 32]))
-    (encoded,) = encode(one, fmt.CODEC_NONE, 1, 1, True)
-    block = decode(encoded)
-    plain, numpy = block.columns(), block.numpy_columns()
-    for name in ("times", "expirations", "sequences", "lengths", "topics", "publishers", "flags", "operations"):
-        assert list(getattr(plain, name)) == getattr(numpy, name).tolist()
-    assert numpy.keys.tolist() == [0, 1, 2]
-    assert numpy.checks.tolist() == [7, 8, 9]
-    assert not numpy.times.flags.owndata
 
 
 def test_every_field_of_a_record_has_a_column() -> None:
@@ -141,29 +23,6 @@ def test_every_field_of_a_record_has_a_column() -> None:
     table = page.split("record field", 1)[1].split(".TE", 1)[0]
     listed = {line.split("\t")[0] for line in table.splitlines()[1:] if "\t" in line}
     assert listed == fields
-
-
-def test_a_block_is_cut_at_entries_and_at_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 3)
-    monkeypatch.setattr(group_module, "BLOCK_BYTES", 10)
-    sizes = [1, 1, 1, 1, 9, 2, 30, 1, 1, 1]
-    blocks = list(encode(group([b"x" * size for size in sizes]), fmt.CODEC_NONE, 1, 1, True))
-    assert [block.header.count for block in blocks] == [3, 2, 1, 1, 3]
-
-
-def test_a_payload_above_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "MAX_RAW", 1000)
-    with pytest.raises(LimitError, match="too large"):
-        list(encode(group([b"x" * 1001]), fmt.CODEC_NONE, 1, 1, True))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"keys": b""}, {"publisher": [1]}, {"times": array("q", [1])}, {"user_keys": [None]}, {"operations": b""}],
-)
-def test_columns_of_different_lengths_are_refused(change: dict) -> None:
-    with pytest.raises(ValueError, match="lengths"):
-        list(encode(group([b"a", b"b"], **change), fmt.CODEC_NONE, 1, 1, True))
 
 
 def resigned(raw: bytes, position: int, value: bytes, crc_at: int) -> bytes:
@@ -191,105 +50,6 @@ def test_magic_checksum_and_version_are_three_errors() -> None:
         with pytest.raises(kind) as caught:
             fmt.unpack_file_header(wrong, "here")
         assert caught.value.code == code
-
-
-def test_a_block_of_a_newer_version_is_told_from_damage() -> None:
-    (encoded,) = encode(group([b"a"]), fmt.CODEC_NONE, 1, 1, True)
-    raw = bytearray(fmt.pack_block_header(encoded.header, 0, SEED))
-    raw[8] = 2
-    assert fmt.unpack_block_header(bytes(raw), SEED, "here") is None
-    raw[100:] = zlib.crc32(raw[:100], SEED).to_bytes(4, "little")
-    with pytest.raises(VersionError):
-        fmt.unpack_block_header(bytes(raw), SEED, "here")
-
-
-def test_a_block_is_valid_in_its_own_place_only() -> None:
-    (encoded,) = encode(group([b"a"]), fmt.CODEC_NONE, 1, 1, True)
-    raw = fmt.pack_block_header(encoded.header, 0, fmt.place_seed(b"L" * 16, 3, 999))
-    for lineage, number, offset in ((b"M" * 16, 3, 999), (b"L" * 16, 4, 999), (b"L" * 16, 3, 998)):
-        assert fmt.unpack_block_header(raw, fmt.place_seed(lineage, number, offset), "here") is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"codec": 2},
-        {"flags": 64},
-        {"count": 0},
-        {"count": 2},
-        {"flags": fmt.ABORT | fmt.LAST},
-        {"group": 9},
-        {"map_size": fmt.MAX_MAP + 1},
-        {"payloads_raw": fmt.MAX_RAW + 1},
-        {"columns_raw": fmt.MAX_RAW + 1},
-    ],
-)
-def test_a_header_that_makes_no_sense_is_none(change: dict) -> None:
-    (encoded,) = encode(group([b"a"]), fmt.CODEC_NONE, 5, 5, True)
-    header = encoded.header._replace(**change)
-    assert fmt.unpack_block_header(fmt.pack_block_header(header, 0, SEED), SEED, "here") is None
-
-
-def forge(encoded, **parts: object) -> Block:
-    """A block with a part or header field put in the place of the right one."""
-    block = decode(encoded)
-    columns = parts.pop("columns", encoded.body[1])
-    payloads = parts.pop("payloads", encoded.body[2])
-    names = parts.pop("names", block.map)
-    header = block.header._replace(**parts)
-    return Block(block.path, 3, 999, header, names, memoryview(columns), memoryview(payloads))
-
-
-def test_contents_that_contradict_the_header_are_damage() -> None:
-    one = group([b"a", b"bc"], user_keys=[b"k", None], flags=array("H", [1, 0]))
-    (encoded,) = encode(one, fmt.CODEC_NONE, 5, 5, True)
-    columns = encoded.body[1]
-    cuts = [forge(encoded, columns=columns[:size], columns_raw=size) for size in (0, 101, 104, 110, len(columns) - 1)]
-    longer = forge(encoded, columns=columns + b"x", columns_raw=len(columns) + 1)
-    lengths = forge(encoded, columns=columns[:80] + b"\7" + columns[81:])
-    topic = forge(encoded, columns=columns[:88] + b"\7" + columns[89:])
-    publisher = forge(encoded, columns=columns[:92] + b"\7\0" + columns[94:])
-    unflagged = forge(encoded, columns=columns[:96] + b"\0" + columns[97:])
-    size = forge(encoded, columns_raw=len(columns) + 1)
-    for block in (*cuts, longer, lengths, topic, publisher, unflagged, size):
-        with pytest.raises(DamageError) as caught:
-            block.columns()
-        assert caught.value.code == "SOW-JRN-014"
-    with pytest.raises(DamageError):
-        forge(encoded, payloads=b"abcd").payload_bytes()
-
-
-def test_publisher_indexes_are_checked_against_the_list() -> None:
-    one = group([b"a", b"b"], publishers=[(1, "x")], publisher=[0, fmt.NO_PUBLISHER])
-    (encoded,) = encode(one, fmt.CODEC_NONE, 5, 5, True)
-    assert [entry.client for entry in decode(encoded).entries()] == ["x", None]
-    with pytest.raises(DamageError):
-        forge(encoded, columns=encoded.body[1][:92] + b"\1\0" + encoded.body[1][94:]).columns()
-
-
-def test_decompression_gives_the_stated_size_or_nothing() -> None:
-    import zstandard
-
-    raw = random.Random(1).randbytes(100) * 10
-    frame = zstandard.ZstdCompressor(level=1).compress(raw)
-    assert bytes(decompress(fmt.CODEC_ZSTD, memoryview(frame), 1000)) == raw
-    bomb = zstandard.ZstdCompressor(level=1).compress(bytes(1 << 20))
-    unsized = zstandard.ZstdCompressor(level=1, write_content_size=False).compress(raw)
-    for stored, size in ((frame, 999), (frame, 1001), (frame[:-1], 1000), (frame + b"x", 1000), (b"junk", 4), (b"", 0)):
-        with pytest.raises(ValueError):
-            decompress(fmt.CODEC_ZSTD, memoryview(stored), size)
-    for stored, size in ((bomb, 1000), (unsized, 1000), (frame, fmt.MAX_RAW + 1)):
-        with pytest.raises(ValueError):
-            decompress(fmt.CODEC_ZSTD, memoryview(stored), size)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=60))
-def test_any_bytes_as_a_map_are_a_map_or_damage(raw: bytes) -> None:
-    try:
-        fmt.unpack_map(raw, "here")
-    except DamageError as error:
-        assert error.code == "SOW-JRN-014"
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "a\0b", "x" * 201])

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
-from sowctl.journal.format import CODEC_NONE, CODEC_ZSTD, DELETE, NO_PUBLISHER, PUBLISH
+from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
 from sowctl.journal.reader import Journal
 from sowctl.journal.writer import JournalWriter

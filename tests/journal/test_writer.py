@@ -13,8 +13,8 @@ import pytest
 
 from sowctl.errors import LockedError
 from sowctl.findings import Level
+from sowctl.journal.blockcodec import CODEC_NONE
 from sowctl.journal.check import check_journal
-from sowctl.journal.format import CODEC_NONE
 from sowctl.journal.reader import Journal
 from tests.support.faults import CountingSeam
 from tests.support.journals import (

@@ -1,0 +1,186 @@
+"""The one codec of a block's header and map: the fixed fields, who is in it, and what follows what.
+
+Every byte of them is packed and unpacked here; the columns behind them in :mod:`sowctl.journal.columns`, the files in
+:mod:`sowctl.journal.format`. Called by the modules of the journal. Sanity rules stand beside the fields they are
+about, because the reader stops at them and the check reports them. Ruled by ``sow-journal(5)``, "Blocks".
+"""
+
+from __future__ import annotations
+
+import struct
+
+from sowctl.checksum import crc32
+from sowctl.errors import DamageError
+from sowctl.journal.format import CRC, VERSION, Topic, newer, number_of, pack_rows, text_of, unpack_rows
+from sowctl.tuples import NamedTuple
+
+BLOCK_MAGIC = b"\x89block\r\n"
+BLOCK_HEADER = struct.Struct("<8sBBHIQQQQqqIIIIIIII4xI")
+_PLACE = struct.Struct("<16sQQ")
+BLOCK_HEADER_SIZE = 104
+assert BLOCK_HEADER.size == BLOCK_HEADER_SIZE
+
+CODEC_NONE = 0
+CODEC_ZSTD = 1
+
+LAST = 1
+ABORT = 2
+USER_KEYS = 4
+CORRELATION_IDS = 8
+LOGICAL_TOPICS = 16
+_BLOCK_FLAGS = LAST | ABORT | USER_KEYS | CORRELATION_IDS | LOGICAL_TOPICS
+
+MAX_COUNT = 1 << 20
+MAX_MAP = 16 << 20
+MAX_RAW = 256 << 20
+
+
+class BlockHeader(NamedTuple):
+    """Facts of one block. Times in microseconds since 1970 UTC, sizes in bytes."""
+
+    codec: int
+    flags: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which a header has no use for
+    group: int
+    first_txid: int
+    last_txid: int
+    synced_txid: int
+    earliest: int
+    latest: int
+    map_size: int
+    columns_stored: int
+    columns_raw: int
+    payloads_stored: int
+    payloads_raw: int
+    map_crc: int
+    columns_crc: int
+    payloads_crc: int
+    crc: int
+
+    @property
+    def size(self) -> int:
+        """Header and body."""
+        return BLOCK_HEADER_SIZE + self.map_size + self.columns_stored + self.payloads_stored
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it ends its group."""
+        return bool(self.flags & LAST)
+
+    @property
+    def is_abort(self) -> bool:
+        """Whether it says that its group has not happened."""
+        return bool(self.flags & ABORT)
+
+
+class MapTopic(NamedTuple):
+    """One topic of a block: its last txid and the time of that entry."""
+
+    topic: Topic
+    last_txid: int
+    last_time: int
+
+
+class MapPublisher(NamedTuple):
+    """One publisher of a block: hash of the client name, the name, highest sequence."""
+
+    hash: int
+    client: str
+    sequence: int
+
+
+class BlockMap(NamedTuple):
+    """Who is in a block."""
+
+    topics: tuple[MapTopic, ...]
+    publishers: tuple[MapPublisher, ...]
+
+    def has(self, topic: Topic) -> bool:
+        """Whether the block holds an entry of ``topic``."""
+        return any(row.topic == topic for row in self.topics)
+
+
+def place_seed(lineage: bytes, number: int, offset: int) -> int:
+    """Start value of the header CRC of the block at ``offset`` of file ``number``."""
+    return crc32(_PLACE.pack(lineage, number, offset))
+
+
+def pack_block_header(header: BlockHeader, synced_txid: int, seed: int) -> bytes:
+    """The 104 bytes before a block's body; the header's own ``synced_txid`` and ``crc`` are not looked at."""
+    raw = BLOCK_HEADER.pack(
+        BLOCK_MAGIC,
+        VERSION,
+        header.codec,
+        header.flags,
+        header.count,
+        header.group,
+        header.first_txid,
+        header.last_txid,
+        synced_txid,
+        header.earliest,
+        header.latest,
+        header.map_size,
+        header.columns_stored,
+        header.columns_raw,
+        header.payloads_stored,
+        header.payloads_raw,
+        header.map_crc,
+        header.columns_crc,
+        header.payloads_crc,
+        0,
+    )
+    return raw[:-4] + CRC.pack(crc32(raw[:-4], seed))
+
+
+def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> BlockHeader | None:
+    """Read a block header; None where there is no valid one. Raises VersionError ``SOW-JRN-003``."""
+    if len(raw) < BLOCK_HEADER_SIZE or raw[:8] != BLOCK_MAGIC:
+        return None
+    fields = BLOCK_HEADER.unpack(raw)
+    if fields[-1] != crc32(raw[:100], seed):
+        return None
+    if fields[1] > VERSION:
+        raise newer(fields[1], place)
+    header = BlockHeader(*fields[2:])
+    return header if _is_sane(header) else None
+
+
+def _is_sane(header: BlockHeader) -> bool:
+    """Whether the fields of a header with a right CRC fit one another."""
+    if header.codec > CODEC_ZSTD or header.flags & ~_BLOCK_FLAGS or header.count > MAX_COUNT:
+        return False
+    if header.map_size > MAX_MAP or max(header.columns_raw, header.payloads_raw) > MAX_RAW:
+        return False
+    if header.is_abort:
+        return header.count == 0 and header.is_last and header.group == header.first_txid <= header.last_txid
+    return header.count > 0 and header.group <= header.first_txid == header.last_txid - header.count + 1
+
+
+def follows(header: BlockHeader, last_txid: int, group: int) -> bool:
+    """Whether a block may stand behind one that ended with ``last_txid``; ``group`` is the open group, 0 for none."""
+    if header.is_abort:
+        return group != 0 and header.group == group and header.last_txid == last_txid
+    return header.first_txid == last_txid + 1 and header.group == (group or header.first_txid)
+
+
+def pack_map(map: BlockMap) -> bytes:
+    """The map of a block as it is stored."""
+    topics = [[*row.topic, row.last_txid, row.last_time] for row in map.topics]
+    return pack_rows([topics, [[row.hash, row.client, row.sequence] for row in map.publishers]])
+
+
+def unpack_map(raw: bytes | memoryview, place: str) -> BlockMap:
+    """Read a map whose CRC was right. Raises DamageError ``SOW-JRN-014``."""
+    try:
+        topics, publishers = unpack_rows(raw, 2)
+        return BlockMap(
+            tuple(
+                MapTopic((text_of(name), text_of(kind)), number_of(txid), number_of(at))
+                for name, kind, txid, at in topics
+            ),
+            tuple(MapPublisher(number_of(who), text_of(client), number_of(seq)) for who, client, seq in publishers),
+        )
+    except (ValueError, TypeError) as error:
+        raise DamageError(
+            "SOW-JRN-014", f"the list of topics of a block cannot be read ({error})", place=place
+        ) from error
