@@ -12,7 +12,8 @@ from sowctl.engine.history import Retention
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.timeline import extend, value_of, version_of
 from sowctl.plain import dataclass
-from sowctl.store.codec import expiration_of, history_key_of, stamps
+from sowctl.store.codec import expiration_of, stamps
+from sowctl.store.keys import history_key_of
 
 if TYPE_CHECKING:
     from sowctl.store.env import Store

@@ -18,7 +18,8 @@ from sowctl.engine.reading import open_now, open_source
 from sowctl.engine.sources import CurrentSource
 from sowctl.engine.targets import Target
 from sowctl.engine.timeline import retention, value_of
-from sowctl.store.codec import DIGEST_MODULUS, digest_sum, digest_term, expiration_of
+from sowctl.store.codec import expiration_of
+from sowctl.store.integrity import DIGEST_MODULUS, digest_sum, digest_term
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance

@@ -15,7 +15,8 @@ from sowctl.engine.sources import CurrentSource, open_current, open_file
 from sowctl.engine.targets import WITHOUT_SOW, Target, resolve, split_target
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.memo.directory import MemoDirectory
-from sowctl.store.codec import DIGEST_MODULUS, payloads, stamps
+from sowctl.store.codec import payloads, stamps
+from sowctl.store.integrity import DIGEST_MODULUS
 from sowctl.values.units import INTERVALS, format_interval
 
 if TYPE_CHECKING:

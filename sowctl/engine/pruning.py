@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.history import Version, prune
 from sowctl.engine.timeline import version_of
-from sowctl.store.codec import history_key_of
+from sowctl.store.keys import history_key_of
 
 if TYPE_CHECKING:
     from sowctl.engine.history import Retention

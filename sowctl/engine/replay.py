@@ -24,7 +24,7 @@ from sowctl.engine.sources import open_file
 from sowctl.engine.targets import Target
 from sowctl.engine.writer import TopicWriter, open_writer
 from sowctl.errors import DamageError, MissingError, RefusedError, StorageError, UsageError
-from sowctl.store.codec import DIGEST_MODULUS
+from sowctl.store.integrity import DIGEST_MODULUS
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig

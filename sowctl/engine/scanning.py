@@ -24,7 +24,7 @@ from sowctl.engine.sources import CurrentSource, Matched, Pairs, Source, alone
 from sowctl.engine.targets import Target
 from sowctl.errors import SowError
 from sowctl.plain import replace
-from sowctl.store.codec import refuse_short
+from sowctl.store.integrity import refuse_short
 
 if TYPE_CHECKING:
     from sowctl.engine.access import Found

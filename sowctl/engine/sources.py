@@ -17,8 +17,8 @@ from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires
 from sowctl.engine.positions import check_position, no_store, not_covered, open_log, refuse_other_topic
 from sowctl.plain import replace
-from sowctl.store.codec import refuse_short
 from sowctl.store.env import Store
+from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import StoreMeta
 from sowctl.store.read import Run, Snapshot
 
@@ -105,7 +105,7 @@ class CurrentSource:
     def runs(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Run]:
         """What :meth:`part` yields, with the bytes in which all values of a batch stand, where there are such.
 
-        The caller asks :func:`~sowctl.store.codec.refuse_short` of the values that it takes apart.
+        The caller asks :func:`~sowctl.store.integrity.refuse_short` of the values that it takes apart.
         """
         runs = self._counted(self._snapshot.runs(start, stop, size))
         if self.overlay is not None and self.overlay.current:

@@ -4,7 +4,8 @@ A value is ``header (36) | extra | payload | CRC-32``. The checksum covers the 8
 before it; because it stands at the end, running CRC-32 over key and whole value gives one constant, :data:`RESIDUE`,
 whenever nothing was altered. The same bytes serve current records, history versions and tombstones.
 
-Everybody above the store may call this module; nobody else packs or unpacks these bytes.
+Everybody above the store may call this module; nobody else packs or unpacks these bytes. Many values are verified by
+``integrity``; ``keys`` has what versions and expirations are filed under.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import add, itemgetter
 from struct import Struct, error
-
-from xxhash import xxh3_128_intdigest
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
@@ -31,10 +30,6 @@ ALL_FLAGS = OPTIONAL_PARTS | TOMBSTONE | LOSSY
 
 RESIDUE = 0x2144DF1C
 """CRC-32 over anything followed by its own little-endian CRC-32."""
-RESTART = bytes.fromhex("81d59d4c")
-"""Four bytes after which a CRC-32 that stood at :data:`RESIDUE` is 0 again, as before the first byte."""
-JOINED_BYTES = 4 << 20
-"""Values of up to so many bytes together are verified in one run."""
 HEADER = Struct("<HHQqq8s")
 HEADER_SIZE = HEADER.size
 CRC_SIZE = 4
@@ -42,20 +37,14 @@ CHECK = slice(HEADER_SIZE - 8, HEADER_SIZE)
 """Where a value has its check word."""
 OVERHEAD = HEADER_SIZE + CRC_SIZE
 """Bytes of a value that are neither optional parts nor payload."""
-KEY_SIZE = 8
-HISTORY_KEY_SIZE = 24
-EXPIRY_KEY_SIZE = 16
+KEY_SIZE, HISTORY_KEY_SIZE, EXPIRY_KEY_SIZE = 8, 24, 16
 MAX_PART = 0xFFFF
-DIGEST_MODULUS = 1 << 128
-TIME_OFFSET = 1 << 63
-"""Added to a time in a sort key, so that bytes sort as signed numbers do."""
 
 _PLAIN = Struct("<IQqq8s")
 _CRC = Struct("<I")
 _FLAGS = itemgetter(0)
 _PLAIN_PAYLOAD = itemgetter(slice(HEADER_SIZE, -CRC_SIZE))
 _LENGTH = Struct("<H")
-_HISTORY = Struct(">8sQQ")
 _STAMPS = Struct("<Qq")
 _RAW_STAMPS = itemgetter(slice(4, 20))
 
@@ -144,43 +133,6 @@ def with_flags(key: bytes, value: bytes, flags: int) -> bytes:
 def is_sound(key: bytes, value: bytes) -> bool:
     """Whether the checksum of ``value`` under its 8-byte ``key`` is right."""
     return crc32(value, crc32(key)) == RESIDUE and len(value) >= OVERHEAD
-
-
-def sound_run(keys: Sequence[bytes], values: Sequence[bytes], *, small: bool = False) -> bytes | None:
-    """Keys and ``values`` in one run of bytes, if that shows all of them to be sound. Every value stands in it whole.
-
-    One checksum runs over all of it: behind every sound value stands :data:`RESTART`, which takes the register from
-    where such a value leaves it (:data:`RESIDUE`) to where a checksum begins, so that at the end nothing is left. Wrong
-    bits in several values cannot cancel out: the polynomial is irreducible. None says nothing: a value may be damaged,
-    or they are too large to be copied; :func:`verify` tells.
-
-    ``small``: the caller knows that they are not too large, and asks :func:`refuse_short` of those that matter.
-    """
-    if not small:
-        sizes = set(map(len, values))
-        if min(sizes, default=0) < OVERHEAD:
-            return None
-        if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
-            return None
-    parts = [RESTART] * (3 * len(values))
-    parts[0::3], parts[1::3] = keys, values
-    run = b"".join(parts)
-    return run if crc32(run) == 0 else None
-
-
-def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
-    """Indexes of the damaged among ``values``; ``keys`` are 8-byte SOW keys in the same order."""
-    if not values or sound_run(keys, values) is not None:
-        return []
-    if set(map(crc32, values, map(crc32, keys))) == {RESIDUE} and min(map(len, values)) >= OVERHEAD:
-        return []
-    return [index for index, (key, value) in enumerate(zip(keys, values, strict=True)) if not is_sound(key, value)]
-
-
-def refuse_short(keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-    """Raise :class:`DamageError` SOW-STO-001 if one of ``values`` has a checksum, but less than a value must have."""
-    if min(map(len, values), default=OVERHEAD) < OVERHEAD:
-        raise damaged_record(next(key for key, value in zip(keys, values, strict=True) if len(value) < OVERHEAD))
 
 
 def decode(key: bytes, value: bytes) -> Record:
@@ -297,47 +249,3 @@ def raw_stamps(values: Iterable[bytes]) -> bytes:
 def expiration_of(value: bytes) -> int:
     """The expiration of a value, microseconds; 0 is none."""
     return int.from_bytes(value[20:28], "little", signed=True)
-
-
-def digest_term(key: bytes, value: bytes) -> int:
-    """What one record or version adds to the store's digest: xxh3-128 over key and value."""
-    return int(xxh3_128_intdigest(key + value))
-
-
-def digest_sum(keys: Iterable[bytes], values: Iterable[bytes]) -> int:
-    """The sum of :func:`digest_term` over many, not yet reduced modulo 2**128."""
-    return sum(map(xxh3_128_intdigest, map(add, keys, values)))
-
-
-def history_key(key: bytes, time: int, txid: int) -> bytes:
-    """The 24-byte key under which a version is filed: SOW key, time (offset by 2**63), txid; sorts by all three."""
-    return _HISTORY.pack(key, time + TIME_OFFSET, txid)
-
-
-def history_key_of(key: bytes, value: bytes) -> bytes:
-    """The history key of a version whose value is ``value``."""
-    txid, time = _STAMPS.unpack_from(value, 4)
-    return _HISTORY.pack(key, time + TIME_OFFSET, txid)
-
-
-def split_history_key(history: bytes) -> tuple[bytes, int, int]:
-    """``(key, time, txid)`` of a history key."""
-    key, time, txid = _HISTORY.unpack(history)
-    return key, time - TIME_OFFSET, txid
-
-
-def expiry_key(expiration: int, key: bytes) -> bytes:
-    """The 16-byte key of the expiry index: expiration (positive, microseconds), SOW key."""
-    return expiration.to_bytes(8, "big") + key
-
-
-def expiry_value(entry: bytes) -> bytes:
-    """The value of an entry of the expiry index: CRC-32 of its key, so that :data:`RESIDUE` verifies it too."""
-    return _CRC.pack(crc32(entry))
-
-
-def damaged_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
-    """Indexes of the damaged entries of the expiry index."""
-    if not keys or set(map(crc32, values, map(crc32, keys))) == {RESIDUE}:
-        return []
-    return [index for index, key in enumerate(keys) if values[index] != expiry_value(key)]

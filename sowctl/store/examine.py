@@ -22,10 +22,11 @@ from xxhash import xxh3_64_intdigest
 from sowctl.errors import SowError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM
-from sowctl.store import codec
+from sowctl.store import codec, integrity
 from sowctl.store.changes import decode_entry
 from sowctl.store.check import Coverage
 from sowctl.store.handle import Handle, Mode, open_handle
+from sowctl.store.keys import damaged_entries, history_key_of, split_history_key
 from sowctl.store.locks import Files
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
 from sowctl.store.read import COMPACTED, lost_write
@@ -121,7 +122,7 @@ class Examination:
             self.expiry_sum += xxh3_64_intdigest(entry)
 
     def _values(self, keys: Sequence[bytes], values: Sequence[bytes], what: str) -> Iterator[Finding]:
-        damaged = set(codec.verify(keys, values))
+        damaged = set(integrity.verify(keys, values))
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
             if index in damaged:
                 yield self._finding("SOW-STO-001", "the checksum does not match", f"{what} {_shown(key)}")
@@ -133,7 +134,7 @@ class Examination:
                     continue
                 if record.tombstone and (record.payload or what == "record"):
                     yield self._finding("SOW-STO-053", "a tombstone where none may be", f"{what} {_shown(key)}")
-        self.digest += codec.digest_sum(keys, values)
+        self.digest += integrity.digest_sum(keys, values)
         txids = (codec.stamps(value)[0] for value in values if len(value) >= codec.OVERHEAD)
         self.highest_txid = max(self.highest_txid, max(txids, default=0))
 
@@ -149,10 +150,10 @@ class Examination:
                     "SOW-STO-004", "the key of a version has a wrong length", f"version of {_shown(key)}"
                 )
                 continue
-            if codec.history_key_of(key[:8], value) != key:
+            if history_key_of(key[:8], value) != key:
                 place = f"version of {_shown(key[:8])}"
                 yield self._finding("SOW-STO-004", "the key and the value of a version disagree", place)
-            txid = codec.split_history_key(key)[2]
+            txid = split_history_key(key)[2]
             if before[0] == key[:8] and txid <= before[1]:
                 yield self._finding("SOW-STO-053", "a later version has a lower txid", f"version of {_shown(key[:8])}")
             before = (key[:8], txid)
@@ -161,14 +162,14 @@ class Examination:
     def _currents(self, newest: dict[bytes, bytes]) -> Iterator[Finding]:
         """No version may be newer than the current record of its key."""
         for key, value in self.txn.cursor(self.databases.records).getmulti(sorted(newest)):
-            if newest[key] > codec.history_key_of(key, value):
+            if newest[key] > history_key_of(key, value):
                 message = "a version is newer than the current record"
                 yield self._finding("SOW-STO-053", message, f"version of {_shown(key)}")
 
     def _expiry(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         self.expiries += len(keys)
         self.expiry_sum += sum(map(xxh3_64_intdigest, keys))
-        if codec.damaged_entries(keys, values):
+        if damaged_entries(keys, values):
             yield self._finding("SOW-STO-052", "an entry of the expiry index does not match its checksum", "expiry")
 
     def _changes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
@@ -201,7 +202,7 @@ class Examination:
         ):
             if found != stated:
                 yield self._finding("SOW-STO-051", f"{found} {what} were found, the file says {stated}", "meta")
-        if self.digest % codec.DIGEST_MODULUS != meta.digest:
+        if self.digest % integrity.DIGEST_MODULUS != meta.digest:
             yield self._finding("SOW-STO-051", "the digest of what was read is not the one in the file", "meta")
         if meta.transaction != self.txn.id() and self.txn.id() > COMPACTED:
             yield self._finding("SOW-STO-054", lost_write(meta.transaction, self.txn.id()), "meta")

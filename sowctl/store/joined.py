@@ -15,7 +15,8 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from sowctl.checksum import crc32
-from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, JOINED_BYTES, KEY_SIZE, OVERHEAD, RESTART, Uncut
+from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, KEY_SIZE, OVERHEAD, Uncut
+from sowctl.store.integrity import JOINED_BYTES, RESTART
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 LINE = 64

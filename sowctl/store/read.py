@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import DamageError
-from sowctl.store import codec
+from sowctl.store import codec, integrity
 from sowctl.store.changes import changed_keys
 from sowctl.store.handle import Handle
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
@@ -134,7 +134,7 @@ class Reader:
         return data_file(self._path, self._handle.identity.data, self._handle.seam)
 
     def _verify(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        if damaged := codec.verify(keys, values):
+        if damaged := integrity.verify(keys, values):
             raise codec.damaged_record(keys[damaged[0]], str(self._path))
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
@@ -143,21 +143,21 @@ class Reader:
         Raises :class:`DamageError` with the key of the record. Nothing may be written in this transaction meanwhile.
         """
         for keys, values, _ in self.runs(start, stop, batch):
-            codec.refuse_short(keys, values)
+            integrity.refuse_short(keys, values)
             yield keys, values
 
     def runs(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Run]:
-        """What :meth:`scan` yields, with the bytes that were verified in one run (:func:`codec.sound_run`).
+        """What :meth:`scan` yields, with the bytes that were verified in one run (:func:`integrity.sound_run`).
 
         Whoever looks for something in values can first look whether it is in the run at all. The caller asks
-        :func:`codec.refuse_short` of the values that it takes apart: asking all of them costs a twentieth of a scan.
+        :func:`integrity.refuse_short` of the values that it takes apart; asking all costs a twentieth of a scan.
         """
         seen = 0
         with explained(self._path, "read the size of pages"):
             pages = self._txn.stat(self._handle.databases.records)
-        small = not pages["overflow_pages"] and batch * pages["psize"] <= codec.JOINED_BYTES
+        small = not pages["overflow_pages"] and batch * pages["psize"] <= integrity.JOINED_BYTES
         for keys, values in self._records().walk(start, stop, batch):
-            run = codec.sound_run(keys, values, small=small)
+            run = integrity.sound_run(keys, values, small=small)
             if run is None:
                 self._verify(keys, values)
             seen += len(keys)
@@ -168,7 +168,8 @@ class Reader:
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """Versions in the order of key, time, txid: 24-byte history keys and values, in verified batches.
 
-        ``start`` and ``stop`` may be SOW keys or whole history keys; :func:`codec.split_history_key` takes keys apart.
+        ``start`` and ``stop`` may be SOW keys or whole history keys;
+        :func:`~sowctl.store.keys.split_history_key` takes keys apart.
         """
         seen = 0
         for keys, values in self._history().walk(start, stop, batch):
@@ -179,21 +180,25 @@ class Reader:
             raise inconsistent(f"{seen} versions were found, {self.meta.versions} are counted", self._path)
 
     def _verify_versions(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        from sowctl.store.keys import history_key_of
+
         short = [key[:8] for key in keys]
         self._verify(short, values)
-        if list(map(codec.history_key_of, short, values)) != list(keys):
+        if list(map(history_key_of, short, values)) != list(keys):
             raise DamageError(
                 "SOW-STO-004", "the key and the value of a version disagree", place=str(self._path), hint=REBUILD
             )
 
     def versions(self, key: bytes) -> list[Version]:
         """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
+        from sowctl.store.keys import split_history_key
+
         following = (int.from_bytes(key, "big") + 1).to_bytes(9, "big")
         stop = None if following[0] else following[1:]
         found: list[Version] = []
         for keys, values in self._history().walk(key, stop, 256):
             self._verify_versions(keys, values)
-            found.extend((*codec.split_history_key(one)[1:], value) for one, value in zip(keys, values, strict=True))
+            found.extend((*split_history_key(one)[1:], value) for one, value in zip(keys, values, strict=True))
         return found
 
     def _ordered(self, database: Any, length: int, covered: int) -> Ordered:
@@ -210,9 +215,11 @@ class Reader:
 
     def expired(self, now: int) -> Iterator[bytes]:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
+        from sowctl.store.keys import damaged_entries
+
         stop = max(now + 1, 0).to_bytes(8, "big")
         for keys, values in self._expiry().walk(None, stop, 1000):
-            if codec.damaged_entries(keys, values):
+            if damaged_entries(keys, values):
                 message = "an entry of the expiry index is damaged: its checksum does not match"
                 raise DamageError("SOW-STO-052", message, place=str(self._path), hint=REBUILD)
             for key in keys:

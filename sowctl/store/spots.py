@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.seam import Seam
-from sowctl.store.codec import CRC_SIZE, verify
+from sowctl.store.codec import CRC_SIZE
+from sowctl.store.integrity import verify
 from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:

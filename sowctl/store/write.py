@@ -11,9 +11,10 @@ from operator import itemgetter, lt
 from typing import Any
 
 from sowctl.errors import DamageError
-from sowctl.store import codec
+from sowctl.store import codec, integrity
 from sowctl.store.changes import note_change
 from sowctl.store.handle import Handle
+from sowctl.store.keys import expiry_key, expiry_value, history_key_of
 from sowctl.store.meta import META_KEY, StoreMeta, encode_meta, encode_sequence, sequence_key
 from sowctl.store.read import Reader
 from sowctl.store.trouble import explained
@@ -41,7 +42,7 @@ def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]
     if not values or set(map(_EXPIRATION, values)) == _NO_EXPIRATION:
         return set()
     pairs = zip(map(codec.expiration_of, values), keys, strict=True)
-    return {codec.expiry_key(expiration, key) for expiration, key in pairs if expiration > 0}
+    return {expiry_key(expiration, key) for expiration, key in pairs if expiration > 0}
 
 
 def _replaced(keys: Sequence[bytes], olds: Mapping[bytes, bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
@@ -128,18 +129,18 @@ class WriteTxn(Reader):
             self._handle.seam.call("lmdb.put", self._remove, expiry, gone)
         if fresh := sorted(added - removed):
             cursor = self._txn.cursor(expiry)
-            self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, codec.expiry_value(key)) for key in fresh])
+            self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, expiry_value(key)) for key in fresh])
         meta = self._meta
-        digest = meta.digest + codec.digest_sum(keys, values) - codec.digest_sum(old_keys, old_values)
+        digest = meta.digest + integrity.digest_sum(keys, values) - integrity.digest_sum(old_keys, old_values)
         self._change(
             records=meta.records + len(keys) - len(old_keys),
             payload_bytes=meta.payload_bytes + payload_size(values) - payload_size(old_values),
-            digest=digest % codec.DIGEST_MODULUS,
+            digest=digest % integrity.DIGEST_MODULUS,
         )
 
     def put_versions(self, items: Iterable[tuple[bytes, bytes]]) -> None:
         """File versions: pairs of SOW key and value. Time and txid come from the value; the same ones are replaced."""
-        fresh = {codec.history_key_of(key, value): value for key, value in items}
+        fresh = {history_key_of(key, value): value for key, value in items}
         keys = sorted(fresh)
         values = [fresh[key] for key in keys]
         olds = self._old_versions(keys)
@@ -150,7 +151,7 @@ class WriteTxn(Reader):
 
     def append_versions(self, items: Sequence[tuple[bytes, bytes]]) -> None:
         """File versions that come after every version in the store, by key, time, txid. Raises ValueError otherwise."""
-        keys = [codec.history_key_of(key, value) for key, value in items]
+        keys = [history_key_of(key, value) for key, value in items]
         values = [value for _, value in items]
         with explained(self._path, "write versions"):
             cursor = self._txn.cursor(self._handle.databases.history)
@@ -161,7 +162,7 @@ class WriteTxn(Reader):
             self._account_versions(keys, values, {})
 
     def delete_versions(self, history_keys: Iterable[bytes]) -> int:
-        """Remove versions by their 24-byte keys (:func:`codec.history_key`); gives how many were there."""
+        """Remove versions by their 24-byte keys (:func:`~sowctl.store.keys.history_key`); gives how many were there."""
         olds = self._old_versions(sorted(set(history_keys)))
         with explained(self._path, "delete versions"):
             self._handle.seam.call("lmdb.put", self._remove, self._handle.databases.history, list(olds))
@@ -177,12 +178,12 @@ class WriteTxn(Reader):
     def _account_versions(self, keys: Sequence[bytes], values: Sequence[bytes], olds: dict[bytes, bytes]) -> None:
         meta = self._meta
         old_values = list(olds.values())
-        digest = meta.digest + codec.digest_sum([key[:8] for key in keys], values)
-        digest -= codec.digest_sum([key[:8] for key in olds], old_values)
+        digest = meta.digest + integrity.digest_sum([key[:8] for key in keys], values)
+        digest -= integrity.digest_sum([key[:8] for key in olds], old_values)
         self._change(
             versions=meta.versions + len(keys) - len(olds),
             version_bytes=meta.version_bytes + payload_size(values) - payload_size(old_values),
-            digest=digest % codec.DIGEST_MODULUS,
+            digest=digest % integrity.DIGEST_MODULUS,
         )
 
     def set_applied(self, lineage: bytes, txid: int) -> None:

@@ -16,7 +16,7 @@ from sowctl.expressions.environment import Environment
 from sowctl.expressions.nodes import Like
 from sowctl.expressions.parse import parse_filter
 from sowctl.messages.jsontype import JsonType
-from sowctl.store import codec
+from sowctl.store import codec, integrity
 from tests.support.instances import Lab, message
 
 WORDS = ("red", "axb(", "a.b(", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")
@@ -142,7 +142,7 @@ def test_no_spelling_of_a_word_is_missed(several: bool, word: str, batches: list
         texts = [other or spelled(word, ways[:3]) for other, ways in batch]
         keys, values = stored([f'{{"s":"{text}"}}'.encode() for text in texts])
         expected = {place for place, text in enumerate(texts) if json.loads(f'"{text}"') == word}
-        for run in (codec.sound_run(keys, values), None):
+        for run in (integrity.sound_run(keys, values), None):
             found = traces.shown(values, run)
             assert expected <= set(found)
             assert list(found) == sorted(set(found))
@@ -194,13 +194,13 @@ def test_looking_first_finds_what_decoding_finds(messages: list[bytes], text: st
     looking = matcher(seen=True)
     expected = list(matcher(seen=False).places(keys, values))
     assert list(looking.places(keys, values)) == expected
-    assert set(expected) <= set(looking.possible(values, codec.sound_run(keys, values)))
+    assert set(expected) <= set(looking.possible(values, integrity.sound_run(keys, values)))
 
 
 def test_escapes_that_cannot_spell_a_word_are_passed_over() -> None:
     traces = Traces([Word(b"x")])
     keys, values = stored([rb'{"s":"\u00e4\u20ac\n\/\\\"\u0019"}'] * 90 + [rb'{"s":"x"}', rb'{"s":"\u0078"}'])
-    assert traces.shown(values[:91], codec.sound_run(keys[:91], values[:91])) == [90]
+    assert traces.shown(values[:91], integrity.sound_run(keys[:91], values[:91])) == [90]
     assert traces.shown(values, None) == [90, 91]
 
 
@@ -209,7 +209,7 @@ def test_traces_in_headers_and_in_other_fields_match_nothing() -> None:
     payloads = [b'{"s":"EMEA"}', b'{"s":"APAC"}', b'{"t":"EMEA"}', b'{"s":"\\u0045MEA"}', b'{"s":1}'] + [b"{}"] * 20
     keys, values = stored(payloads, b'"EMEA"\\u')
     assert list(matcher.places(keys, values)) == [0, 3]
-    assert list(matcher.possible(values, codec.sound_run(keys, values))) == list(range(len(keys)))
+    assert list(matcher.possible(values, integrity.sound_run(keys, values))) == list(range(len(keys)))
 
 
 def test_looking_ends_where_it_spares_nothing() -> None:
@@ -217,7 +217,7 @@ def test_looking_ends_where_it_spares_nothing() -> None:
     traces = Traces([common, rare])
     keys, values = stored([b'{"s":"x","n":1}'] * 9 + [b"{}"])
     for _ in range(99):
-        assert traces.shown(values, codec.sound_run(keys, values)) == []
+        assert traces.shown(values, integrity.sound_run(keys, values)) == []
     with_x = stored([b'{"s":"x","n":9}'] * 9 + [b'{"n":9}'])
     assert list(traces.shown(with_x[1], None)) == list(range(9))
     assert list(traces.shown(with_x[1], None)) == list(range(10)), "nearly all records have the word"
@@ -232,5 +232,5 @@ def test_scarce_words_are_found_again(second: Trace) -> None:
     traces = Traces([Word(b"x"), second])
     keys, values = stored([b"{}"] * 9 + [b'{"s":"x","t":"y"}', b'{"s":"x"}'])
     for _ in range(2):
-        assert not traces.shown(values[:9], codec.sound_run(keys[:9], values[:9]))
-    assert traces.shown(values, codec.sound_run(keys, values)) == [9]
+        assert not traces.shown(values[:9], integrity.sound_run(keys[:9], values[:9]))
+    assert traces.shown(values, integrity.sound_run(keys, values)) == [9]

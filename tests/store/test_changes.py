@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
-from sowctl.store import changes, codec
+from sowctl.store import changes, integrity
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from sowctl.store.replace import build
@@ -170,7 +170,7 @@ def test_an_entry_is_not_a_record() -> None:
     for keys in (b"", key_of(0), key_of(0) + key_of(1)):
         key, value = changes.encode_entry(1, 2, 3, keys)
         assert changes.decode_entry(key, value) == (2, 3, keys)
-        assert codec.verify([key], [value]) == [0]
+        assert integrity.verify([key], [value]) == [0]
 
 
 def test_a_page_of_something_else_is_no_list(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from sowctl.findings import Level
 from sowctl.store import check, codec
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
+from sowctl.store.keys import expiry_key, expiry_value, history_key
 from sowctl.store.meta import META_KEY, encode_meta
 from tests.support.damage import truncate
 from tests.support.stores import batch, key_of, new_store, tamper, value_of
@@ -63,8 +64,8 @@ def test_a_sound_record_that_was_not_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "value"),
     [
-        (codec.expiry_key(50, key_of(4)), None),
-        (codec.expiry_key(51, key_of(4)), codec.expiry_value(codec.expiry_key(51, key_of(4)))),
+        (expiry_key(50, key_of(4)), None),
+        (expiry_key(51, key_of(4)), expiry_value(expiry_key(51, key_of(4)))),
     ],
 )
 def test_the_expiry_index_is_compared(tmp_path: Path, entry: bytes, value: bytes | None) -> None:
@@ -83,7 +84,7 @@ def test_versions_are_compared_with_their_keys_and_with_the_record(tmp_path: Pat
         assert ids(path) == []
         store.write(lambda txn: txn.put_versions([(key, value_of(key, 9, b"v"))]))
     assert ids(path) == ["SOW-STO-053"]
-    tamper(path, b"history", codec.history_key(key, 1, 1), value_of(key, 2, b"v"))
+    tamper(path, b"history", history_key(key, 1, 1), value_of(key, 2, b"v"))
     assert "SOW-STO-004" in ids(path)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
-from sowctl.store import codec
+from sowctl.store import codec, integrity
 
 keys = st.binary(min_size=8, max_size=8)
 u64 = st.integers(0, (1 << 64) - 1)
@@ -56,7 +56,7 @@ def test_plain_batches_are_the_same_bytes_as_single_records(
     columns = list(zip(*rows, strict=True)) or [()] * 6
     values = codec.encode_plain(*columns)
     assert values == [codec.encode(key, check, txid, at, end, 0, body) for key, check, txid, at, end, body in rows]
-    assert codec.verify([row[0] for row in rows], values) == []
+    assert integrity.verify([row[0] for row in rows], values) == []
 
 
 @given(keys, st.binary(max_size=100), part, st.data())
@@ -74,14 +74,14 @@ def test_no_single_bit_passes(key: bytes, payload: bytes, user: bytes | None, da
 def test_cut_values_are_refused(key: bytes, payload: bytes, kept: int) -> None:
     value = codec.encode(key, b"checkwrd", 1, 2, 3, 0, payload)
     cut = value[: min(kept, len(value) - 1)]
-    assert codec.verify([key], [cut]) == [0]
+    assert integrity.verify([key], [cut]) == [0]
     with pytest.raises(DamageError):
         codec.decode(key, cut)
 
 
 def test_a_value_of_nothing_but_a_right_checksum_is_refused() -> None:
     key = bytes(8)
-    assert codec.verify([key], [crc32(key).to_bytes(4, "little")]) == [0]
+    assert integrity.verify([key], [crc32(key).to_bytes(4, "little")]) == [0]
 
 
 @pytest.mark.parametrize(
@@ -118,75 +118,10 @@ def test_too_long_parts_are_refused() -> None:
         codec.encode(bytes(8), bytes(8), 1, 1, 0, 0, b"", b"x" * 40_000, b"x" * 40_000)
 
 
-def test_verify_names_the_damaged_ones() -> None:
-    names = [bytes([number]) * 8 for number in range(5)]
-    values = codec.encode_plain(names, [bytes(8)] * 5, range(5), [1] * 5, [0] * 5, [b"x"] * 5)
-    values[1], values[4] = values[2], values[4][:-1] + b"\0"
-    assert codec.verify(names, values) == [1, 4]
-
-
-@given(keys, i64, u64, i64, u64)
-def test_history_keys_sort_by_time_then_txid(key: bytes, time: int, txid: int, time2: int, txid2: int) -> None:
-    first, second = codec.history_key(key, time, txid), codec.history_key(key, time2, txid2)
-    assert (first < second) == ((time, txid) < (time2, txid2))
-    assert codec.split_history_key(first) == (key, time, txid)
-    assert codec.history_key_of(key, codec.encode(key, bytes(8), txid, time, 0, 8, b"")) == first
-
-
 @given(keys, st.binary(max_size=30), part, st.sampled_from([0, 8, 16, 24]), st.sampled_from([0, 8, 16, 24]))
 def test_flags_can_be_changed(key: bytes, payload: bytes, user: bytes | None, before: int, after: int) -> None:
     value = codec.encode(key, bytes(8), 1, 2, 3, before, payload, user)
     assert codec.with_flags(key, value, after) == codec.encode(key, bytes(8), 1, 2, 3, after, payload, user)
-
-
-@given(st.lists(st.tuples(keys, st.binary(max_size=20)), max_size=10))
-def test_digest_sum_is_the_sum_of_terms(rows: list[tuple[bytes, bytes]]) -> None:
-    assert codec.digest_sum([row[0] for row in rows], [row[1] for row in rows]) == sum(
-        codec.digest_term(key, value) for key, value in rows
-    )
-
-
-@given(st.lists(st.binary(max_size=300), min_size=2, max_size=12), st.data())
-def test_a_batch_names_its_damaged_values_alone(payloads: list[bytes], data: st.DataObject) -> None:
-    keys = [number.to_bytes(8, "big") for number in range(len(payloads))]
-    count = range(len(payloads))
-    values = codec.encode_plain(keys, [bytes(8)] * len(payloads), count, count, count, payloads)
-    assert codec.verify(keys, values) == []
-    chosen = sorted(data.draw(st.sets(st.sampled_from(list(count)), min_size=1)))
-    for place in chosen:
-        bit = data.draw(st.integers(0, 8 * len(values[place]) - 1))
-        raw = bytearray(values[place])
-        raw[bit // 8] ^= 1 << bit % 8
-        values[place] = bytes(raw)
-    assert codec.verify(keys, values) == chosen
-
-
-def test_a_run_is_of_sound_values_that_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = [bytes(7) + b"\1", bytes(7) + b"\2"]
-    values = codec.encode_plain(keys, [bytes(8)] * 2, (1, 2), (1, 2), (0, 0), (b"one", b"two"))
-    run = codec.sound_run(keys, values)
-    assert run is not None
-    assert all(value in run for value in values)
-    short = crc32(keys[0]).to_bytes(4, "little")
-    for others in (values[::-1], [short, values[1]], []):
-        assert codec.sound_run(keys[: len(others)], others) is None
-    monkeypatch.setattr(codec, "JOINED_BYTES", 60)
-    assert codec.sound_run(keys, values) is None
-    assert codec.verify(keys, values) == []
-
-
-def test_a_value_with_a_checksum_may_be_too_short_to_be_one() -> None:
-    keys = [bytes(7) + b"\1", bytes(7) + b"\2"]
-    whole = codec.encode(keys[1], bytes(8), 1, 2, 3, 0, b"")
-    values = [crc32(keys[0]).to_bytes(4, "little"), whole]
-    assert codec.sound_run(keys, values, small=True) is not None
-    assert codec.verify(keys, values) == [0]
-    with pytest.raises(DamageError) as raised:
-        codec.refuse_short(keys, values)
-    assert raised.value.code == "SOW-STO-001"
-    assert raised.value.facts["sow_key"] == 1
-    codec.refuse_short(keys[1:], [whole])
-    codec.refuse_short([], [])
 
 
 def test_payloads_behind_long_parts() -> None:
@@ -195,9 +130,3 @@ def test_payloads_behind_long_parts() -> None:
     values = [codec.encode(key, bytes(8), 1, 2, 3, 0, b"text", user) for key, user in zip(keys, parts, strict=True)]
     assert values[1][2:4] == b"\0\1"
     assert codec.payloads(values) == codec.payloads(values[1:2]) * 3 == [b"text"] * 3
-
-
-def test_values_that_changed_places_are_damaged() -> None:
-    keys = [bytes(7) + b"\1", bytes(7) + b"\2"]
-    values = codec.encode_plain(keys, [bytes(8)] * 2, (1, 2), (1, 2), (0, 0), (b"one", b"two"))
-    assert codec.verify(keys, values[::-1]) == [0, 1]

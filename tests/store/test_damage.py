@@ -20,6 +20,7 @@ from sowctl.findings import Finding
 from sowctl.store import codec
 from sowctl.store.env import Store, create_store
 from sowctl.store.examine import examine
+from sowctl.store.keys import expiry_key
 from sowctl.store.read import Snapshot
 from sowctl.store.write import WriteTxn
 from tests.support.damage import copy_flipped
@@ -266,7 +267,7 @@ def test_no_key_is_added_beside_those_of_another_kind(tmp_path: Path, write: boo
     raw = path.read_bytes()
     leaves = pages_of_kind(raw, 2)
     [one] = [at for at in leaves if key_of(0) + value_of(key_of(0), 1, b"")[:20] in raw[at : at + 4096]]
-    [two] = [at for at in leaves if codec.expiry_key(START, key_of(0)) in raw[at : at + 4096]]
+    [two] = [at for at in leaves if expiry_key(START, key_of(0)) in raw[at : at + 4096]]
     path.write_bytes(exchanged(raw, one, two))
     for key in (bytes(8), b"\0\7" + bytes(6)):
         assert searched(path, key, write) == REPORTED

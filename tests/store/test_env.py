@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError, MissingError, RefusedError, StorageError, VersionError
 from sowctl.seam import Seam
-from sowctl.store import codec
+from sowctl.store import codec, integrity
 from sowctl.store.env import Store, create_store
+from sowctl.store.keys import history_key, history_key_of
 from sowctl.store.meta import META_KEY, Definition
 from sowctl.store.write import WriteTxn
 from tests.support.stores import (
@@ -150,7 +151,7 @@ def test_reading(tmp_path: Path) -> None:
 
 def test_a_scan_refuses_values_that_are_too_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = new_store(tmp_path / "x.sow", 30)
-    monkeypatch.setattr(codec, "OVERHEAD", 300)
+    monkeypatch.setattr(integrity, "OVERHEAD", 300)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         with pytest.raises(DamageError, match="record 0 is damaged"):
             list(snapshot.scan())
@@ -164,7 +165,7 @@ def test_values_are_copied_where_they_are_not_too_large_together(
     with Store.open(path, write=True) as store:
         store.write(lambda txn: txn.put(*batch(range(20, 22), 2, size=100_000)))
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        monkeypatch.setattr(codec, "JOINED_BYTES", 10 * 4096)
+        monkeypatch.setattr(integrity, "JOINED_BYTES", 10 * 4096)
         runs = list(snapshot.runs(batch=10))
         assert [len(keys) for keys, _, _ in runs] == [10, 10, 10]
         assert [run is not None for _, _, run in runs] == [True, True, False]
@@ -276,8 +277,8 @@ def test_versions_of_a_key(tmp_path: Path) -> None:
             assert [(time, txid) for time, txid, _ in snapshot.versions(one)] == [(START + n, n) for n in (3, 4, 5)]
             assert [codec.decode(two, value).tombstone for _, _, value in snapshot.versions(two)] == [True]
             assert snapshot.versions(key_of(2)) == []
-            assert sum(len(keys) for keys, _ in snapshot.scan_history(one, codec.history_key(one, START + 5, 0))) == 2
-        assert store.write(lambda txn: txn.delete_versions([codec.history_key(one, START + 4, 4)])) == 1
+            assert sum(len(keys) for keys, _ in snapshot.scan_history(one, history_key(one, START + 5, 0))) == 2
+        assert store.write(lambda txn: txn.delete_versions([history_key(one, START + 4, 4)])) == 1
         assert (store.meta().versions, store.meta().version_bytes) == (3, 4)
 
 
@@ -313,10 +314,10 @@ def test_counts_digest_and_expiry_kept_equal_those_computed(
             assert txn.delete(keys) == {key: records.pop(key) for key in keys if key in records}
         elif kind == "version":
             txn.put_versions(list(zip(keys, values, strict=True)))
-            versions.update((codec.history_key_of(key, value), value) for key, value in zip(keys, values, strict=True))
+            versions.update((history_key_of(key, value), value) for key, value in zip(keys, values, strict=True))
         else:
             gone = [name for name in versions if name[:8] in keys]
-            assert txn.delete_versions([*gone, codec.history_key(bytes(8), 1, 1)]) == len(gone)
+            assert txn.delete_versions([*gone, history_key(bytes(8), 1, 1)]) == len(gone)
             for name in gone:
                 del versions[name]
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
-from sowctl.store import codec
+from sowctl.store import codec, integrity
 from sowctl.store import read as store_read
 from sowctl.store import spots as store_spots
 from sowctl.store.env import Store
@@ -91,7 +91,7 @@ def test_optional_parts_and_large_values_are_left_to_others(tmp_path: Path) -> N
         known, spots = contents(snapshot), spots_of(snapshot)
         assert gathered(path, list(known), spots) is None
         assert snapshot.get_at(list(known), spots) == (list(known), list(known.values()))
-    path = new_store(tmp_path / "large.sow", 3, size=codec.JOINED_BYTES // 2)
+    path = new_store(tmp_path / "large.sow", 3, size=integrity.JOINED_BYTES // 2)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         known, spots = contents(snapshot), spots_of(snapshot)
         assert gathered(path, list(known), spots) is None

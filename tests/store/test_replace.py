@@ -11,7 +11,7 @@ import pytest
 
 from sowctl.errors import LockedError, RefusedError
 from sowctl.seam import SEAM
-from sowctl.store import codec
+from sowctl.store import integrity
 from sowctl.store.env import Store
 from sowctl.store.locks import Files, WriterLock
 from sowctl.store.replace import Builder, build
@@ -171,7 +171,7 @@ def test_a_replaced_store_is_read_while_another_holds_its_writer_lock(tmp_path: 
 WORKER = """
 import sys
 from sowctl.store.env import Store
-from sowctl.store import codec
+from sowctl.store import codec, integrity
 from tests.support.stores import batch, key_of, value_of
 path, name = sys.argv[1], int(sys.argv[2])
 with Store.open(path, write=True, lock_wait=30, durable=False) as store:
@@ -273,7 +273,7 @@ def test_killed_at_every_step_of_replacing_while_others_have_it_open(tmp_path: P
         records, _, meta = contents(path)
         assert len(records) == count + 1
         assert {key_of(200), key_of(300)} <= set(records)
-        assert meta.digest == sum(codec.digest_term(*pair) for pair in records.items()) % codec.DIGEST_MODULUS
+        assert meta.digest == sum(integrity.digest_term(*pair) for pair in records.items()) % integrity.DIGEST_MODULUS
     assert outcomes == {5, 10}
 
 

@@ -10,7 +10,7 @@ import lmdb
 from hypothesis import strategies as st
 
 from sowctl.seam import SEAM, Seam
-from sowctl.store import codec
+from sowctl.store import codec, integrity
 from sowctl.store.env import Store, create_store
 from sowctl.store.meta import META_KEY, Definition, StoreMeta, decode_meta, encode_meta
 from sowctl.store.write import WriteTxn
@@ -81,9 +81,9 @@ def contents(path: Path) -> Contents:
 def recomputed_digest(path: Path) -> int:
     """The digest as the sum over what a reader sees."""
     records, versions, _ = contents(path)
-    terms = [codec.digest_term(key, value) for key, value in records.items()]
-    terms += [codec.digest_term(key[:8], value) for key, value in versions.items()]
-    return sum(terms) % codec.DIGEST_MODULUS
+    terms = [integrity.digest_term(key, value) for key, value in records.items()]
+    terms += [integrity.digest_term(key[:8], value) for key, value in versions.items()]
+    return sum(terms) % integrity.DIGEST_MODULUS
 
 
 def tamper(path: Path, database: bytes, key: bytes, value: bytes | None) -> None:

@@ -1,0 +1,69 @@
+"""Whether many values are as they were written: checksums in runs, and the digest of a store (``sow-store(5)``).
+
+Called by everybody who reads or writes records in numbers: scans, transactions, the check, the digests of ``info`` and
+``replay``. The bytes themselves are packed and unpacked by :mod:`sowctl.store.codec` alone. Ruled by "How to read" and
+"Digest".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import add
+
+from xxhash import xxh3_128_intdigest
+
+from sowctl.checksum import crc32
+from sowctl.store.codec import OVERHEAD, RESIDUE, damaged_record, is_sound
+
+RESTART = bytes.fromhex("81d59d4c")
+"""Four bytes after which a CRC-32 that stood at :data:`RESIDUE` is 0 again, as before the first byte."""
+JOINED_BYTES = 4 << 20
+"""Values of up to so many bytes together are verified in one run."""
+DIGEST_MODULUS = 1 << 128
+
+
+def sound_run(keys: Sequence[bytes], values: Sequence[bytes], *, small: bool = False) -> bytes | None:
+    """Keys and ``values`` in one run of bytes, if that shows all of them to be sound. Every value stands in it whole.
+
+    One checksum runs over all of it: behind every sound value stands :data:`RESTART`, which takes the register from
+    where such a value leaves it (:data:`RESIDUE`) to where a checksum begins, so that at the end nothing is left. Wrong
+    bits in several values cannot cancel out: the polynomial is irreducible. None says nothing: a value may be damaged,
+    or they are too large to be copied; :func:`verify` tells.
+
+    ``small``: the caller knows that they are not too large, and asks :func:`refuse_short` of those that matter.
+    """
+    if not small:
+        sizes = set(map(len, values))
+        if min(sizes, default=0) < OVERHEAD:
+            return None
+        if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
+            return None
+    parts = [RESTART] * (3 * len(values))
+    parts[0::3], parts[1::3] = keys, values
+    run = b"".join(parts)
+    return run if crc32(run) == 0 else None
+
+
+def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+    """Indexes of the damaged among ``values``; ``keys`` are 8-byte SOW keys in the same order."""
+    if not values or sound_run(keys, values) is not None:
+        return []
+    if set(map(crc32, values, map(crc32, keys))) == {RESIDUE} and min(map(len, values)) >= OVERHEAD:
+        return []
+    return [index for index, (key, value) in enumerate(zip(keys, values, strict=True)) if not is_sound(key, value)]
+
+
+def refuse_short(keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    """Raise :class:`DamageError` SOW-STO-001 if one of ``values`` has a checksum, but less than a value must have."""
+    if min(map(len, values), default=OVERHEAD) < OVERHEAD:
+        raise damaged_record(next(key for key, value in zip(keys, values, strict=True) if len(value) < OVERHEAD))
+
+
+def digest_term(key: bytes, value: bytes) -> int:
+    """What one record or version adds to the store's digest: xxh3-128 over key and value."""
+    return int(xxh3_128_intdigest(key + value))
+
+
+def digest_sum(keys: Iterable[bytes], values: Iterable[bytes]) -> int:
+    """The sum of :func:`digest_term` over many, not yet reduced modulo 2**128."""
+    return sum(map(xxh3_128_intdigest, map(add, keys, values)))
