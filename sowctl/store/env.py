@@ -16,9 +16,10 @@ import lmdb
 from sowctl.errors import DamageError, LockedError, RefusedError, SowError, StorageError
 from sowctl.plain import replace
 from sowctl.seam import SEAM, Seam
-from sowctl.store.handle import DEFAULT_MAP, Handle, Mode, current_identity, open_handle
+from sowctl.store.handle import Handle, current_identity
 from sowctl.store.locks import Files, WriterLock
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
+from sowctl.store.opening import DEFAULT_MAP, Mode, open_handle
 from sowctl.store.read import Snapshot
 from sowctl.store.sharing import close_idle, let_go, share
 from sowctl.store.trouble import explained, missing, translate

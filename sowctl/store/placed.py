@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import compress
 from typing import Any
 
-from sowctl.store.handle import RECORDS
+from sowctl.store.opening import RECORDS
 from sowctl.store.read import Found
 from sowctl.store.spots import DataFile, Spots, values_at
 

@@ -18,9 +18,10 @@ import lmdb
 
 from sowctl.errors import RefusedError
 from sowctl.seam import Seam
-from sowctl.store.handle import DEFAULT_MAP, MAX_DATABASES, Handle, Identity, create_databases
+from sowctl.store.handle import Handle, Identity
 from sowctl.store.locks import FILE_MODE, Files, Gate, WriterLock, record_inode
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
+from sowctl.store.opening import DEFAULT_MAP, MAX_DATABASES, create_databases
 from sowctl.store.trouble import explained
 from sowctl.store.write import WriteTxn
 

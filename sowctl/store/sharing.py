@@ -15,8 +15,9 @@ from _thread import RLock
 from pathlib import Path
 
 from sowctl.seam import Seam
-from sowctl.store.handle import Handle, Mode, current_identity, open_handle
+from sowctl.store.handle import Handle, current_identity
 from sowctl.store.locks import Files
+from sowctl.store.opening import Mode, open_handle
 from sowctl.store.pages import inspect
 
 MOST_IDLE = 16

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.errors import DamageError, MissingError, RefusedError, StorageError, VersionError
+from sowctl.errors import DamageError, RefusedError, VersionError
 from sowctl.seam import Seam
 from sowctl.store import codec, integrity
 from sowctl.store.env import Store, create_store
@@ -60,14 +60,6 @@ def test_creating_never_replaces(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.new-*"))
 
 
-def test_missing_store_makes_no_files(tmp_path: Path) -> None:
-    for write in (False, True):
-        with pytest.raises(MissingError) as raised:
-            Store.open(tmp_path / "x.sow", write=write)
-        assert (raised.value.code, raised.value.exit_status) == ("SOW-STO-020", 10)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -88,25 +80,6 @@ def test_another_definition_may_read_but_not_write(tmp_path: Path, other: Defini
     assert str(other) in raised.value.message
     with Store.open(path, write=False, definition=other) as store:
         assert store.definition == DEFINITION
-
-
-def test_garbage_is_not_a_store(tmp_path: Path) -> None:
-    path = tmp_path / "x.sow"
-    for content in (b"", b"x", b"garbage" * 5000, bytes(20_000)):
-        path.write_bytes(content)
-        with pytest.raises(DamageError) as raised:
-            Store.open(path, write=False)
-        assert raised.value.code == "SOW-STO-021"
-
-
-def test_another_lmdb_file_is_not_a_store(tmp_path: Path) -> None:
-    path = tmp_path / "x.sow"
-    with lmdb.open(str(path), subdir=False) as env, env.begin(write=True) as txn:
-        txn.put(b"a", b"b")
-    for write in (False, True):
-        with pytest.raises(DamageError) as raised:
-            Store.open(path, write=write)
-        assert raised.value.code == "SOW-STO-010"
 
 
 def test_newer_format_is_named(tmp_path: Path) -> None:
@@ -403,23 +376,6 @@ def test_little_address_space_is_enough_for_a_small_store_and_named_for_a_large_
     assert contents(path)[2].records == 100
 
 
-def test_a_handle_does_not_survive_a_fork(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "x.sow", 3)
-    with Store.open(path, write=True) as store:
-        pid = os.fork()
-        if pid == 0:
-            codes = []
-            for action in (store.snapshot, lambda: store.write(lambda txn: None)):
-                try:
-                    action()
-                except RefusedError as error:
-                    codes.append(error.code)
-            os._exit(0 if codes == ["SOW-STO-027"] * 2 else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        store.write(lambda txn: txn.put(*batch(range(4), 2)))
-        assert store.meta().records == 4
-
-
 def test_threads_read_while_one_writes(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 50)
     problems: list[BaseException] = []
@@ -444,56 +400,6 @@ def test_threads_read_while_one_writes(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert problems == []
-
-
-def test_a_copy_is_read_without_locks_from_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
-    new_store(tmp_path / "x.sow", 4)
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    shutil.copy(tmp_path / "x.sow", copy / "x.sow")
-    with Store.open(copy / "x.sow", write=False, no_lock=True) as store:
-        assert store.meta().records == 4
-    assert [entry.name for entry in copy.iterdir()] == ["x.sow"]
-    with pytest.raises(ValueError, match="without locks"):
-        Store.open(copy / "x.sow", write=True, no_lock=True)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may everything")
-def test_no_permission_is_said(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "x.sow", 4)
-    path.chmod(0)
-    with pytest.raises(StorageError) as raised:
-        Store.open(path, write=False)
-    assert raised.value.code == "SOW-STO-041"
-
-
-def test_a_file_whose_unwritten_end_is_free_is_sound(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "x.sow", 4)
-    shorter = 0
-    for txid in range(2, 6):
-
-        def come_and_go(txn: WriteTxn, txid: int = txid) -> None:
-            keys, values = batch(range(300, 320), txid, size=5000)
-            txn.put(keys, values)
-            txn.delete(keys)
-
-        with Store.open(path, write=True, durable=False) as store:
-            store.write(come_and_go)
-            needed = lmdb_pages(store)
-        shorter += path.stat().st_size < needed
-        assert len(contents(path)[0]) == contents(path)[2].records == 4
-    assert shorter > 0
-    with path.open("r+b") as file:
-        file.truncate(3 * 4096)
-    with pytest.raises(DamageError) as raised:
-        Store.open(path, write=False)
-    assert raised.value.code == "SOW-STO-022"
-
-
-def lmdb_pages(store: Store) -> int:
-    """The file size that LMDB's last page would need."""
-    env = store._current().env
-    return (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])
 
 
 def test_readers_are_listed(tmp_path: Path) -> None:

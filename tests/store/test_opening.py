@@ -1,0 +1,96 @@
+"""Opening a store: what is none, what is damaged, what may not be read, and without locks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from sowctl.errors import DamageError, MissingError, StorageError
+from sowctl.store.env import Store
+from sowctl.store.write import WriteTxn
+from tests.support.stores import (
+    batch,
+    contents,
+    new_store,
+)
+
+
+def test_missing_store_makes_no_files(tmp_path: Path) -> None:
+    for write in (False, True):
+        with pytest.raises(MissingError) as raised:
+            Store.open(tmp_path / "x.sow", write=write)
+        assert (raised.value.code, raised.value.exit_status) == ("SOW-STO-020", 10)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_garbage_is_not_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "x.sow"
+    for content in (b"", b"x", b"garbage" * 5000, bytes(20_000)):
+        path.write_bytes(content)
+        with pytest.raises(DamageError) as raised:
+            Store.open(path, write=False)
+        assert raised.value.code == "SOW-STO-021"
+
+
+def test_another_lmdb_file_is_not_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "x.sow"
+    with lmdb.open(str(path), subdir=False) as env, env.begin(write=True) as txn:
+        txn.put(b"a", b"b")
+    for write in (False, True):
+        with pytest.raises(DamageError) as raised:
+            Store.open(path, write=write)
+        assert raised.value.code == "SOW-STO-010"
+
+
+def test_a_copy_is_read_without_locks_from_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    new_store(tmp_path / "x.sow", 4)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copy(tmp_path / "x.sow", copy / "x.sow")
+    with Store.open(copy / "x.sow", write=False, no_lock=True) as store:
+        assert store.meta().records == 4
+    assert [entry.name for entry in copy.iterdir()] == ["x.sow"]
+    with pytest.raises(ValueError, match="without locks"):
+        Store.open(copy / "x.sow", write=True, no_lock=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may everything")
+def test_no_permission_is_said(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 4)
+    path.chmod(0)
+    with pytest.raises(StorageError) as raised:
+        Store.open(path, write=False)
+    assert raised.value.code == "SOW-STO-041"
+
+
+def test_a_file_whose_unwritten_end_is_free_is_sound(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 4)
+    shorter = 0
+    for txid in range(2, 6):
+
+        def come_and_go(txn: WriteTxn, txid: int = txid) -> None:
+            keys, values = batch(range(300, 320), txid, size=5000)
+            txn.put(keys, values)
+            txn.delete(keys)
+
+        with Store.open(path, write=True, durable=False) as store:
+            store.write(come_and_go)
+            needed = lmdb_pages(store)
+        shorter += path.stat().st_size < needed
+        assert len(contents(path)[0]) == contents(path)[2].records == 4
+    assert shorter > 0
+    with path.open("r+b") as file:
+        file.truncate(3 * 4096)
+    with pytest.raises(DamageError) as raised:
+        Store.open(path, write=False)
+    assert raised.value.code == "SOW-STO-022"
+
+
+def lmdb_pages(store: Store) -> int:
+    """The file size that LMDB's last page would need."""
+    env = store._current().env
+    return (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])
