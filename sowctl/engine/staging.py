@@ -37,7 +37,7 @@ from sowctl.engine.segments import (
 )
 from sowctl.errors import MissingError, StorageError, UsageError
 from sowctl.identity.keys import key_bytes
-from sowctl.store.replace import make_directories
+from sowctl.store.unfinished import make_directories
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:

@@ -6,12 +6,9 @@ builder that dies leaves a file that the next one removes.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import lmdb
@@ -23,12 +20,11 @@ from sowctl.store.locks import FILE_MODE, Files, Gate, WriterLock, record_inode
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
 from sowctl.store.opening import DEFAULT_MAP, MAX_DATABASES, create_databases
 from sowctl.store.trouble import explained
+from sowctl.store.unfinished import make_directories, remove_stale, sync_directory, temporary_file
 from sowctl.store.write import WriteTxn
 
-DIRECTORY_MODE = 0o750
 FLUSH_BYTES = 16 << 20
 """Records are gathered up to this size and then appended in one transaction."""
-_numbers = count()
 
 
 class Builder:
@@ -47,7 +43,7 @@ class Builder:
         with explained(files.path, "build a store"):
             make_directories(files.directory, seam)
             remove_stale(files)
-            self.path, self._guard = _temporary(files, seam)
+            self.path, self._guard = temporary_file(files, seam)
             try:
                 self._handle = self._open(meta)
             except BaseException:
@@ -212,58 +208,3 @@ def build(
         yield builder
     finally:
         builder.discard()
-
-
-def _temporary(files: Files, seam: Seam) -> tuple[Path, int]:
-    """A new file of a name of its own, locked for as long as its builder lives."""
-    while True:
-        path = files.path.with_name(f"{files.path.name}.new-{os.getpid()}-{next(_numbers)}")
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            fd = seam.call("file.open", os.open, path, flags, FILE_MODE)
-        except FileExistsError:
-            continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            if os.fstat(fd).st_nlink:
-                return path, fd
-        except BaseException:
-            os.close(fd)
-            path.unlink(missing_ok=True)
-            raise
-        os.close(fd)
-
-
-def remove_stale(files: Files) -> None:
-    """Remove stores under construction whose builder is gone."""
-    start = f"{files.path.name}.new-"
-    for path in [entry for entry in files.directory.iterdir() if entry.name.startswith(start)]:
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
-        except OSError:
-            pass
-        finally:
-            os.close(fd)
-
-
-def make_directories(directory: Path, seam: Seam) -> None:
-    """Make the directory and the missing ones above it, each synced into the one that holds it."""
-    if directory.is_dir():
-        return
-    make_directories(directory.parent, seam)
-    directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-    sync_directory(directory.parent, seam)
-
-
-def sync_directory(directory: Path, seam: Seam) -> None:
-    """Make names in a directory durable."""
-    fd = seam.call("file.open", os.open, directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        seam.call("dir.sync", os.fsync, fd)
-    finally:
-        os.close(fd)

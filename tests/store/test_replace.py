@@ -83,24 +83,6 @@ def test_new_does_not_replace(tmp_path: Path) -> None:
     assert len(contents(path)[0]) == 3
 
 
-def test_a_builder_that_is_gone_is_cleared_away_and_a_living_one_is_not(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "x.sow", 3)
-    pid = os.fork()
-    if pid == 0:
-        with build(path, DEFINITION, seam=KillAt(1, points=["lmdb.sync"]), now=START) as builder:
-            builder.append(*batch(range(50), 2))
-            builder.finish()
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
-    (stale,) = tmp_path.glob("*.new-*")
-    with build(path, DEFINITION, seam=SEAM, now=START) as living:
-        assert not stale.exists()
-        with build(path, DEFINITION, seam=SEAM, now=START):
-            assert living.path.exists()
-        living.put_in_place()
-    assert not list(tmp_path.glob("*.new-*"))
-
-
 def test_the_mode_of_the_file_is_kept(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 3)
     path.chmod(0o664)
