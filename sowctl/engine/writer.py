@@ -21,7 +21,7 @@ from sowctl.engine.timeline import retention
 from sowctl.errors import RefusedError
 from sowctl.plain import replace
 from sowctl.store.codec import expiration_of
-from sowctl.store.env import Store, create_store
+from sowctl.store.env import Store
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -236,6 +236,8 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
     config.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     ref = config.name, config.message_type
     if journal is None or journal.topic_state(ref).last_txid == 0:
+        from sowctl.store.replace import create_store
+
         try:
             create_store(
                 config.file,

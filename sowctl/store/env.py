@@ -1,4 +1,4 @@
-"""A store as a whole: creating, opening, snapshots, write transactions (``sow-store(5)``, "How to write").
+"""A store as a whole: opening, snapshots, write transactions (``sow-store(5)``, "How to write").
 
 The engine and commands that take a bare path call this. Nothing here knows keys, messages or journals.
 """
@@ -6,53 +6,26 @@ The engine and commands that take a bare path call this. Nothing here knows keys
 from __future__ import annotations
 
 import os
-from _thread import RLock  # threading's own; that module takes 0.5 ms of a start
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import lmdb
 
-from sowctl.errors import DamageError, LockedError, RefusedError, SowError, StorageError
-from sowctl.plain import replace
+from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.seam import SEAM, Seam
-from sowctl.store.handle import Handle, current_identity
+from sowctl.store.current import Current
+from sowctl.store.handle import Handle
 from sowctl.store.locks import Files, WriterLock
-from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
-from sowctl.store.opening import DEFAULT_MAP, Mode, open_handle
+from sowctl.store.meta import Definition, StoreMeta
+from sowctl.store.opening import DEFAULT_MAP, Mode
 from sowctl.store.read import Snapshot
-from sowctl.store.sharing import close_idle, let_go, share
-from sowctl.store.trouble import explained, missing, translate
+from sowctl.store.trouble import explained, given_up, translate
 
 if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 T = TypeVar("T")
-
-
-__all__ = ["Snapshot", "Store", "create_store"]
-
-
-def create_store(
-    path: str | os.PathLike[str],
-    definition: Definition,
-    *,
-    seam: Seam = SEAM,
-    now: int,
-    lineage: bytes = NO_LINEAGE,
-    applied: int = 0,
-    lock: WriterLock | None = None,
-    lock_wait: float = 0.0,
-    command: str = "sowctl",
-) -> None:
-    """Make an empty store, complete or not at all; missing directories are made.
-
-    Raises RefusedError SOW-STO-025 when it exists, LockedError, StorageError.
-    """
-    from sowctl.store.replace import build
-
-    with build(path, definition, seam=seam, now=now, lineage=lineage, applied=applied, command=command) as builder:
-        builder.put_in_place(lock=lock, wait=lock_wait, new=True)
 
 
 class Store:
@@ -63,10 +36,8 @@ class Store:
         self.lock = WriterLock(files, seam, command)
         self._mode = mode
         self._seam = seam
-        self._mutex = RLock()
         self._failure: StorageError | None = None
-        self._handle: Handle | None = self._open_handle(mode.lock_wait)
-        self._closed = False
+        self._current = Current(files, self.lock, mode, seam)
         try:
             with self.snapshot() as snapshot:
                 self._definition = snapshot.meta.definition
@@ -129,65 +100,11 @@ class Store:
 
     def close(self) -> None:
         """Close the file as soon as its last snapshot ends."""
-        with self._mutex:
-            self._closed = True
-            handle, self._handle = self._handle, None
-            if handle is not None:
-                let_go(handle)
-
-    def _current(self, *, writing: bool = False) -> Handle:
-        """The handle of the file that the path shows; a replaced file is opened anew. To write, hold the lock."""
-        if self._closed:
-            raise ValueError("the store is closed")
-        handle = self._handle
-        if handle is not None:
-            handle.check_process()
-            now = current_identity(self.files, self._mode.no_lock)
-            if not handle.retired and (now is None or now == handle.identity):
-                if handle.writable or not writing:
-                    return handle
-                if handle.users:
-                    raise self._blocked()
-            self._handle = None
-            let_go(handle)
-        handle = self._handle = self._open_again(writing)
-        return handle
-
-    def _open_again(self, writing: bool) -> Handle:
-        """Readers of a replaced store do not wait for its writer: they open it read-only, a write opens it anew."""
-        if not writing and self._mode.write:
-            try:
-                return self._open_handle(0.0)
-            except LockedError:
-                close_idle(self.files.path)
-                return open_handle(self.files, replace(self._mode, write=False), self._seam)
-        return self._open_handle(self._mode.lock_wait)
-
-    def _open_handle(self, wait: float) -> Handle:
-        if not self._mode.write:
-            return share(self.files, self._mode, self._seam)
-        if not self.files.path.exists():
-            raise missing(self.files.path)
-        with self.lock.held(wait):
-            close_idle(self.files.path)
-            return open_handle(self.files, self._mode, self._seam)
-
-    def _blocked(self) -> RefusedError:
-        return RefusedError(
-            "SOW-STO-028",
-            "the store must be opened anew while a snapshot of this process is open",
-            place=self.path,
-            hint="read the result to its end, or close it, before writing",
-        )
-
-    def _begin_read(self) -> tuple[Handle, Any]:
-        with self._mutex:
-            handle = self._current()
-            return handle, handle.begin_reading()
+        self._current.close()
 
     def snapshot(self) -> Snapshot:
         """Begin a read transaction; use it in a ``with`` statement. Raises as :meth:`open` does."""
-        return Snapshot(self._begin_read)
+        return Snapshot(self._current.begin_reading)
 
     def meta(self) -> StoreMeta:
         """Definition and state as of now."""
@@ -227,7 +144,7 @@ class Store:
 
     def _with_room(self, pending: int, grow: int) -> Handle:
         """The current handle with its map raised; ``grow`` is the size without which it cannot go on, 0 is none."""
-        with self._mutex:
+        with self._current.mutex:
             handle = self._open_for_writing()
             size = self.file_size()
             target = max(DEFAULT_MAP, 2 * size, size + 4 * pending, grow)
@@ -242,8 +159,8 @@ class Store:
             return self._open_for_writing()
 
     def _open_for_writing(self) -> Handle:
-        before = self._handle
-        handle = self._current(writing=True)
+        before = self._current.handle
+        handle = self._current.open(writing=True)
         if handle is not before:
             with self.snapshot() as snapshot:
                 found = snapshot.meta.definition
@@ -282,27 +199,12 @@ class Store:
         The kernel marks pages clean whose write-back failed, so a second sync would lie; only a fresh start helps.
         """
         cause = translate(problem, self.files.path, action)
-        self._handle = None
-        let_go(handle)
+        self._current.drop(handle)
         if handle.users:
             state, stored = "what the file holds was not looked at: a snapshot is open", None
         else:
             state, stored = self._look(before)
-        damaged = isinstance(cause, DamageError)
-        kind: type[SowError] = DamageError if damaged else StorageError
-        error = kind(
-            cause.code if isinstance(cause, kind) else "SOW-STO-042",
-            f"{cause.message}; {state}",
-            place=self.path,
-            hint=cause.hint,
-            transaction_stored=stored,
-        )
-        self._failure = StorageError(
-            "SOW-STO-044",
-            f"this handle failed before and writes no more: {error.message}",
-            place=self.path,
-            hint=cause.hint if damaged else "find out why the disk failed, then start again",
-        )
+        error, self._failure = given_up(cause, self.files.path, state, stored)
         return error
 
     def _look(self, before: int) -> tuple[str, bool | None]:
@@ -310,7 +212,7 @@ class Store:
             with self.snapshot() as snapshot:
                 for _ in snapshot.scan():
                     pass
-            stored = self._current().last_txnid() > before
+            stored = self._current.open().last_txnid() > before
         except SowError as trouble:
             return f"and reading the file again failed: {trouble.message}", None
         return ("the transaction is in the file" if stored else "the file holds the state before it"), stored
@@ -320,7 +222,7 @@ class Store:
 
         Raises StorageError; the store writes no more then.
         """
-        with self.writer_lock(), self._mutex:
+        with self.writer_lock(), self._current.mutex:
             if self._failure is not None:
                 raise self._failure
             handle = self._open_for_writing()
@@ -331,8 +233,8 @@ class Store:
 
     def readers(self) -> str:
         """LMDB's table of reader slots, as text; dead readers are cleared first."""
-        with self._mutex, explained(self.files.path, "list readers"):
-            handle = self._current()
+        with self._current.mutex, explained(self.files.path, "list readers"):
+            handle = self._current.open()
             handle.env.reader_check()
             return str(handle.env.readers())
 

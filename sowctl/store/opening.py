@@ -1,7 +1,7 @@
 """Opening the LMDB environment of a store: through its gate, with its sub-databases (``sow-store(5)``).
 
-Called by ``env``, ``sharing``, ``examine`` and ``replace``. An interrupted replacement is completed on the way; what an
-open environment is and may do is in :mod:`sowctl.store.handle`.
+Called by ``current``, ``sharing``, ``examine`` and ``replace``. An interrupted replacement is completed on the way;
+what an open environment is and may do is in :mod:`sowctl.store.handle`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 import lmdb
 
 from sowctl.errors import RefusedError
-from sowctl.seam import Seam
+from sowctl.seam import SEAM, Seam
 from sowctl.store.handle import Handle, Identity
 from sowctl.store.locks import FILE_MODE, Files, Gate, WriterLock, record_inode
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
@@ -208,3 +208,23 @@ def build(
         yield builder
     finally:
         builder.discard()
+
+
+def create_store(
+    path: str | os.PathLike[str],
+    definition: Definition,
+    *,
+    seam: Seam = SEAM,
+    now: int,
+    lineage: bytes = NO_LINEAGE,
+    applied: int = 0,
+    lock: WriterLock | None = None,
+    lock_wait: float = 0.0,
+    command: str = "sowctl",
+) -> None:
+    """Make an empty store, complete or not at all; missing directories are made.
+
+    Raises RefusedError SOW-STO-025 when it exists, LockedError, StorageError.
+    """
+    with build(path, definition, seam=seam, now=now, lineage=lineage, applied=applied, command=command) as builder:
+        builder.put_in_place(lock=lock, wait=lock_wait, new=True)

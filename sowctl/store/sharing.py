@@ -5,7 +5,7 @@ Where the program says that more questions follow (:func:`keep`), the last reade
 next one: opening it and mapping its pages anew costs more than a small query. Nobody has to know: it is closed for
 whoever wants to write, and before the process forks, since LMDB's locks do not come along.
 
-Called by ``env``; whoever writes has an environment of his own. :class:`~sowctl.engine.instance.Instance` keeps.
+Called by ``current``; whoever writes has an environment of his own. :class:`~sowctl.engine.instance.Instance` keeps.
 """
 
 from __future__ import annotations

@@ -90,6 +90,29 @@ def damaged_page(problem: Exception, path: Path) -> DamageError:
     return DamageError("SOW-STO-023", f"LMDB met a damaged page: {_reason(problem)}", place=str(path), hint=REBUILD)
 
 
+def given_up(cause: SowError, path: Path, state: str, stored: bool | None) -> tuple[SowError, StorageError]:
+    """The error for a commit or sync that failed because of ``cause``, and the one for whoever writes after it.
+
+    ``state`` are words for what the file holds now; ``stored``: whether that includes the transaction, None unknown.
+    """
+    damaged = isinstance(cause, DamageError)
+    kind: type[SowError] = DamageError if damaged else StorageError
+    error = kind(
+        cause.code if isinstance(cause, kind) else "SOW-STO-042",
+        f"{cause.message}; {state}",
+        place=str(path),
+        hint=cause.hint,
+        transaction_stored=stored,
+    )
+    later = StorageError(
+        "SOW-STO-044",
+        f"this handle failed before and writes no more: {error.message}",
+        place=str(path),
+        hint=cause.hint if damaged else "find out why the disk failed, then start again",
+    )
+    return error, later
+
+
 def disk_is_full(path: Path) -> bool:
     """Whether the file system of ``path`` has practically no room. LMDB reports a full disk as an I/O error."""
     try:

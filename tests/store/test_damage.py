@@ -18,10 +18,11 @@ import pytest
 from sowctl.errors import SowError
 from sowctl.findings import Finding
 from sowctl.store import codec
-from sowctl.store.env import Store, create_store
+from sowctl.store.env import Store
 from sowctl.store.examine import examine
 from sowctl.store.keys import expiry_key
 from sowctl.store.read import Snapshot
+from sowctl.store.replace import create_store
 from sowctl.store.write import WriteTxn
 from tests.support.damage import copy_flipped
 from tests.support.stores import DEFINITION, START, batch, key_of, new_store, value_of

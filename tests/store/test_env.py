@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from sowctl.errors import DamageError, RefusedError, VersionError
 from sowctl.seam import Seam
 from sowctl.store import codec, integrity
-from sowctl.store.env import Store, create_store
+from sowctl.store.env import Store
 from sowctl.store.keys import history_key, history_key_of
 from sowctl.store.meta import META_KEY, Definition
+from sowctl.store.replace import create_store
 from sowctl.store.write import WriteTxn
 from tests.support.stores import (
     DEFINITION,
@@ -49,15 +50,6 @@ def test_a_new_store_is_empty_and_knows_whose_it_is(tmp_path: Path) -> None:
         "orders.json.sow-lock",
         "orders.json.sow-writer",
     ]
-
-
-def test_creating_never_replaces(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "x.sow", 3)
-    with pytest.raises(RefusedError) as raised:
-        create_store(path, DEFINITION, now=START)
-    assert raised.value.code == "SOW-STO-025"
-    assert len(contents(path)[0]) == 3
-    assert not list(tmp_path.glob("*.new-*"))
 
 
 @pytest.mark.parametrize(

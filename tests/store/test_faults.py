@@ -13,8 +13,8 @@ import pytest
 from sowctl.errors import DamageError, MissingError, StorageError
 from sowctl.seam import P, R, Seam
 from sowctl.store.check import check_store
-from sowctl.store.env import Store, create_store
-from sowctl.store.replace import build
+from sowctl.store.env import Store
+from sowctl.store.replace import build, create_store
 from sowctl.store.write import WriteTxn
 from tests.support.faults import CountingSeam, FailAt, KillAt
 from tests.support.stores import (

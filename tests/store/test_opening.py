@@ -92,5 +92,5 @@ def test_a_file_whose_unwritten_end_is_free_is_sound(tmp_path: Path) -> None:
 
 def lmdb_pages(store: Store) -> int:
     """The file size that LMDB's last page would need."""
-    env = store._current().env
+    env = store._current.open().env
     return (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])

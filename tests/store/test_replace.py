@@ -14,7 +14,7 @@ from sowctl.seam import SEAM
 from sowctl.store import integrity
 from sowctl.store.env import Store
 from sowctl.store.locks import Files, WriterLock
-from sowctl.store.replace import Builder, build
+from sowctl.store.replace import Builder, build, create_store
 from tests.support.faults import CountingSeam, KillAt
 from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, recomputed_digest, value_of
 
@@ -276,3 +276,12 @@ def test_a_file_renamed_over_the_store_by_hand_is_noticed(tmp_path: Path) -> Non
         store.write(lambda txn: txn.put(*batch(range(18, 25), 3)))
         assert store.meta().records == 25
     assert len(contents(path)[0]) == 25
+
+
+def test_creating_never_replaces(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    with pytest.raises(RefusedError) as raised:
+        create_store(path, DEFINITION, now=START)
+    assert raised.value.code == "SOW-STO-025"
+    assert len(contents(path)[0]) == 3
+    assert not list(tmp_path.glob("*.new-*"))

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from sowctl.seam import SEAM, Seam
 from sowctl.store import codec, integrity
-from sowctl.store.env import Store, create_store
+from sowctl.store.env import Store
 from sowctl.store.meta import META_KEY, Definition, StoreMeta, decode_meta, encode_meta
+from sowctl.store.replace import create_store
 from sowctl.store.write import WriteTxn
 
 DEFINITION = Definition("instance", "orders", "json", "fields", ("/id",), "orders")
