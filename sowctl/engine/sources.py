@@ -20,7 +20,8 @@ from sowctl.plain import replace
 from sowctl.store.env import Store
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import StoreMeta
-from sowctl.store.read import Run, Snapshot
+from sowctl.store.read import Run
+from sowctl.store.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig

@@ -19,7 +19,7 @@ from sowctl.store.handle import Handle
 from sowctl.store.locks import Files, WriterLock
 from sowctl.store.meta import Definition, StoreMeta
 from sowctl.store.opening import DEFAULT_MAP, Mode
-from sowctl.store.read import Snapshot
+from sowctl.store.snapshot import Snapshot
 from sowctl.store.trouble import explained, given_up, translate
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import add
+from pathlib import Path
 
 from xxhash import xxh3_128_intdigest
 
@@ -51,6 +52,12 @@ def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
     if set(map(crc32, values, map(crc32, keys))) == {RESIDUE} and min(map(len, values)) >= OVERHEAD:
         return []
     return [index for index, (key, value) in enumerate(zip(keys, values, strict=True)) if not is_sound(key, value)]
+
+
+def refuse_damaged(keys: Sequence[bytes], values: Sequence[bytes], path: Path) -> None:
+    """Raise :class:`DamageError` SOW-STO-001 with the key of the first damaged one among ``values``."""
+    if damaged := verify(keys, values):
+        raise damaged_record(keys[damaged[0]], str(path))
 
 
 def refuse_short(keys: Sequence[bytes], values: Sequence[bytes]) -> None:

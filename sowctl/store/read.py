@@ -7,26 +7,26 @@ checksum of every value, the order of keys in scans, the counts at their end.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store.changes import changed_keys
 from sowctl.store.handle import Handle
+from sowctl.store.integrity import refuse_damaged
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
 from sowctl.store.ordered import Batch, Ordered, inconsistent
 from sowctl.store.trouble import REBUILD, explained
 
 if TYPE_CHECKING:
+    from sowctl.store.history import Version
     from sowctl.store.spots import DataFile, Spots
 
 Found = tuple[list[bytes], Sequence[bytes]]
 """The same, where values need not be a list."""
 Run = tuple[list[bytes], list[bytes], bytes | None]
 """Keys, values, and the bytes in which all of them stand, where there are such."""
-Version = tuple[int, int, bytes]
-"""Time, txid, value."""
 MANY = 1000
 """So many keys are searched for together, in a process that has numpy."""
 COMPACTED = 1
@@ -94,7 +94,7 @@ class Reader:
         with explained(self._path, "read records"):
             cursor = self._txn.cursor(databases.records)
             found: dict[bytes, bytes] = dict(cursor.getmulti(keys))
-            self._verify(list(found), list(found.values()))
+            refuse_damaged(list(found), list(found.values()), self._path)
             if len(found) < len(keys) and self.meta.records:
                 self._records().verify_absence([key for key in keys if key not in found])
         return found
@@ -133,10 +133,6 @@ class Reader:
 
         return data_file(self._path, self._handle.identity.data, self._handle.seam)
 
-    def _verify(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        if damaged := integrity.verify(keys, values):
-            raise codec.damaged_record(keys[damaged[0]], str(self._path))
-
     def scan(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """Records in key order from ``start`` (inclusive) to ``stop`` (exclusive), in verified batches.
 
@@ -159,7 +155,7 @@ class Reader:
         for keys, values in self._records().walk(start, stop, batch):
             run = integrity.sound_run(keys, values, small=small)
             if run is None:
-                self._verify(keys, values)
+                refuse_damaged(keys, values, self._path)
             seen += len(keys)
             yield keys, values, run
         if start is None and stop is None and seen != self.meta.records:
@@ -171,35 +167,15 @@ class Reader:
         ``start`` and ``stop`` may be SOW keys or whole history keys;
         :func:`~sowctl.store.keys.split_history_key` takes keys apart.
         """
-        seen = 0
-        for keys, values in self._history().walk(start, stop, batch):
-            self._verify_versions(keys, values)
-            seen += len(keys)
-            yield keys, values
-        if start is None and stop is None and seen != self.meta.versions:
-            raise inconsistent(f"{seen} versions were found, {self.meta.versions} are counted", self._path)
+        from sowctl.store.history import scan
 
-    def _verify_versions(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        from sowctl.store.keys import history_key_of
-
-        short = [key[:8] for key in keys]
-        self._verify(short, values)
-        if list(map(history_key_of, short, values)) != list(keys):
-            raise DamageError(
-                "SOW-STO-004", "the key and the value of a version disagree", place=str(self._path), hint=REBUILD
-            )
+        yield from scan(self._history(), self._path, self.meta.versions, start, stop, batch)
 
     def versions(self, key: bytes) -> list[Version]:
         """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
-        from sowctl.store.keys import split_history_key
+        from sowctl.store.history import versions
 
-        following = (int.from_bytes(key, "big") + 1).to_bytes(9, "big")
-        stop = None if following[0] else following[1:]
-        found: list[Version] = []
-        for keys, values in self._history().walk(key, stop, 256):
-            self._verify_versions(keys, values)
-            found.extend((*split_history_key(one)[1:], value) for one, value in zip(keys, values, strict=True))
-        return found
+        return versions(self._history(), self._path, key)
 
     def _ordered(self, database: Any, length: int, covered: int) -> Ordered:
         return Ordered(self._txn, database, length, covered, self._path, again=self.SEARCHES_AGAIN)
@@ -210,20 +186,12 @@ class Reader:
     def _history(self) -> Ordered:
         return self._ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE, codec.KEY_SIZE)
 
-    def _expiry(self) -> Ordered:
-        return self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
-
     def expired(self, now: int) -> Iterator[bytes]:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
-        from sowctl.store.keys import damaged_entries
+        from sowctl.store.history import expired
 
-        stop = max(now + 1, 0).to_bytes(8, "big")
-        for keys, values in self._expiry().walk(None, stop, 1000):
-            if damaged_entries(keys, values):
-                message = "an entry of the expiry index is damaged: its checksum does not match"
-                raise DamageError("SOW-STO-052", message, place=str(self._path), hint=REBUILD)
-            for key in keys:
-                yield key[8:]
+        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
+        yield from expired(entries, self._path, now)
 
     def expiry_count(self) -> int:
         """How many records have an expiration."""
@@ -257,41 +225,3 @@ class Reader:
         if len(found) != self.meta.sequences:
             raise inconsistent(f"{len(found)} sequences were found, {self.meta.sequences} are counted", self._path)
         return found
-
-
-class Snapshot(Reader):
-    """A read transaction: one state of the store for as long as it is open. Close it soon: it keeps old pages alive.
-
-    ``opener`` begins a read transaction in the store's current file and counts it in the handle's users.
-    """
-
-    def __init__(self, opener: Callable[[], tuple[Handle, Any]]) -> None:
-        self._opener = opener
-        self._begin()
-
-    def _begin(self) -> None:
-        handle, txn = self._opener()
-        self._open = True
-        try:
-            super().__init__(handle, txn)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Snapshot:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def renew(self) -> None:
-        """Go on to the newest state: end the transaction and begin another one, in a replaced file if need be."""
-        self.close()
-        self._begin()
-
-    def close(self) -> None:
-        """End the transaction and free its reader slot; iterators of this snapshot end with it."""
-        if self._open:
-            self._open = False
-            self._txn.abort()
-            self._handle.release()

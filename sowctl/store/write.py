@@ -170,9 +170,11 @@ class WriteTxn(Reader):
         return len(olds)
 
     def _old_versions(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        from sowctl.store.history import verify_versions
+
         with explained(self._path, "read versions"):
             found = dict(self._txn.cursor(self._handle.databases.history).getmulti(keys))
-        self._verify_versions(list(found), list(found.values()))
+        verify_versions(list(found), list(found.values()), self._path)
         return found
 
     def _account_versions(self, keys: Sequence[bytes], values: Sequence[bytes], olds: dict[bytes, bytes]) -> None:

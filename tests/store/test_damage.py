@@ -21,8 +21,8 @@ from sowctl.store import codec
 from sowctl.store.env import Store
 from sowctl.store.examine import examine
 from sowctl.store.keys import expiry_key
-from sowctl.store.read import Snapshot
 from sowctl.store.replace import create_store
+from sowctl.store.snapshot import Snapshot
 from sowctl.store.write import WriteTxn
 from tests.support.damage import copy_flipped
 from tests.support.stores import DEFINITION, START, batch, key_of, new_store, value_of

@@ -143,19 +143,6 @@ def test_a_store_opened_to_read_does_not_write(tmp_path: Path) -> None:
     assert raised.value.code == "SOW-STO-026"
 
 
-def test_a_snapshot_stays_and_renews(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "x.sow", 5)
-    with Store.open(path, write=True) as store, store.snapshot() as snapshot:
-        store.write(lambda txn: txn.put(*batch(range(3, 8), 2)))
-        assert snapshot.count == 5
-        assert len(next(snapshot.scan())[0]) == 5
-        snapshot.renew()
-        assert snapshot.count == 8
-        record = snapshot.get(key_of(4))
-        assert record is not None
-        assert record.txid == 2
-
-
 def test_what_the_function_raises_undoes_everything(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 5)
     before = contents(path)
@@ -211,40 +198,6 @@ def test_position_sequences_and_marks_are_part_of_the_transaction(tmp_path: Path
         with store.snapshot() as snapshot:
             assert snapshot.sequences() == {7: 12, (1 << 64) - 1: 11}
             assert (snapshot.sequence(7), snapshot.sequence(8)) == (12, None)
-
-
-def test_the_expiry_index_follows_the_records(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "x.sow")
-    with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put(*batch(range(3), 1, expiration=100)))
-        store.write(lambda txn: txn.put(*batch(range(3, 5), 1, expiration=50)))
-        store.write(lambda txn: txn.put(*batch(range(5, 9), 1)))
-        with store.snapshot() as snapshot:
-            assert list(snapshot.expired(49)) == []
-            assert list(snapshot.expired(50)) == [key_of(3), key_of(4)]
-            assert list(snapshot.expired(100)) == [key_of(number) for number in (3, 4, 0, 1, 2)]
-            assert snapshot.expiry_count() == 5
-        store.write(lambda txn: txn.put(*batch(range(2), 2, expiration=200)))
-        store.write(lambda txn: txn.put(*batch(range(2, 4), 2)))
-        assert set(store.write(lambda txn: txn.delete([key_of(0), key_of(77)]))) == {key_of(0)}
-        with store.snapshot() as snapshot:
-            assert list(snapshot.expired(1000)) == [key_of(4), key_of(1)]
-
-
-def test_versions_of_a_key(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "x.sow")
-    one, two = key_of(1), b"\xff" * 8
-    items = [(one, value_of(one, txid, b"v%d" % txid)) for txid in (5, 3, 4)]
-    items += [(two, value_of(two, 9, b"", flags=codec.TOMBSTONE))]
-    with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put_versions(items))
-        with store.snapshot() as snapshot:
-            assert [(time, txid) for time, txid, _ in snapshot.versions(one)] == [(START + n, n) for n in (3, 4, 5)]
-            assert [codec.decode(two, value).tombstone for _, _, value in snapshot.versions(two)] == [True]
-            assert snapshot.versions(key_of(2)) == []
-            assert sum(len(keys) for keys, _ in snapshot.scan_history(one, history_key(one, START + 5, 0))) == 2
-        assert store.write(lambda txn: txn.delete_versions([history_key(one, START + 4, 4)])) == 1
-        assert (store.meta().versions, store.meta().version_bytes) == (3, 4)
 
 
 operations = st.lists(

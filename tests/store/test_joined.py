@@ -20,7 +20,7 @@ from sowctl.store import read as store_read
 from sowctl.store import spots as store_spots
 from sowctl.store.env import Store
 from sowctl.store.joined import Joined, gather
-from sowctl.store.read import Snapshot
+from sowctl.store.snapshot import Snapshot
 from sowctl.store.spots import Spots
 from sowctl.store.tree import Astray, search
 from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store

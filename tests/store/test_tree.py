@@ -15,7 +15,7 @@ from sowctl.errors import DamageError
 from sowctl.seam import SEAM
 from sowctl.store import spots as store_spots
 from sowctl.store.env import Store
-from sowctl.store.read import Snapshot
+from sowctl.store.snapshot import Snapshot
 from sowctl.store.spots import DataFile, Spots, data_file, values_at
 from sowctl.store.tree import Astray, locate
 from tests.support.stores import STEPS, apply_steps, key_of, new_store
