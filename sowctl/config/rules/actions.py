@@ -11,7 +11,8 @@ from sowctl.config.elements.modules import ACTION_MODULES, INVENTED, MISSPELLED,
 from sowctl.config.kinds import read_value
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import QUEUES, Survey
+from sowctl.config.rules.subjects import QUEUES
+from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant, nearest
 from sowctl.config.structure import odd_interval
 from sowctl.findings import Level

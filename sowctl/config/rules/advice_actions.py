@@ -12,7 +12,8 @@ from sowctl.config.model import file_of
 from sowctl.config.rules.globs import covers
 from sowctl.config.rules.measures import affordable
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Step, Survey, is_transient
+from sowctl.config.rules.subjects import Step, is_transient
+from sowctl.config.rules.survey import Survey
 
 SAFE_VARIABLES = frozenset(
     {"AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP", "AMPS_MINIDUMP_PATH", "AMPS_REASON"}

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from sowctl.config.document import VARIABLE, Node
 from sowctl.config.rules.measures import switch
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import BUILT_IN_TYPES, Survey, is_transient, replicates
+from sowctl.config.rules.subjects import BUILT_IN_TYPES, is_transient, replicates
+from sowctl.config.rules.survey import Survey
 
 _SECRET = r"(?i)password|passwd|passphrase|secret|api_?-?key|access_?-?key|auth\w*_?-?token|^token$|credential"
 _NOT_SECRET = r"(?i)(file|path|directory|dir|uri|url|name|variable|env|length|policy|expiration|timeout|interval)$"

@@ -8,7 +8,8 @@ from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.measures import affordable, interval, interval_text, size, size_text
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey, replicates
+from sowctl.config.rules.subjects import replicates
+from sowctl.config.rules.survey import Survey
 
 SHARE = 5
 """A limit above a fifth of memory is much."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from sowctl.config.document import Node
 from sowctl.config.rules.measures import HOUR, interval, interval_text
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Step, Survey
+from sowctl.config.rules.subjects import Step
+from sowctl.config.rules.survey import Survey
 
 BY_HAND = frozenset({"amps-action-on-admin", "amps-action-on-signal"})
 NOT_OFTEN = 6 * HOUR

@@ -8,7 +8,8 @@ from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.measures import DAY, HOUR, SECOND, affordable, count, interval, interval_text
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Entry, Survey, is_transient
+from sowctl.config.rules.subjects import Entry, is_transient
+from sowctl.config.rules.survey import Survey
 
 SHORT_LIVED = HOUR
 """Records that expire within this time are taken for a cache that may be lost."""

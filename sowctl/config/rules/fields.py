@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey, is_transient
+from sowctl.config.rules.subjects import is_transient
+from sowctl.config.rules.survey import Survey
 
 NOT_ENRICHED = frozenset({"binary", "protobuf", "struct"})
 

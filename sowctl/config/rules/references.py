@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import BUILT_IN_TYPES, TYPE_MODULES, Survey, file_of_library, replicates
+from sowctl.config.rules.subjects import BUILT_IN_TYPES, TYPE_MODULES, file_of_library, replicates
+from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import nearest
 
 PROTOCOLS = frozenset({"amps", "json", "websocket", "fix-session", "fix", "nvfix", "soap", "xml"})

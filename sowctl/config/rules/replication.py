@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import QUEUES, Survey
+from sowctl.config.rules.subjects import QUEUES
+from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 
 

@@ -9,7 +9,8 @@ from sowctl.config.document import Node
 from sowctl.config.includes import REFERENCE_VERSION
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey, is_transient
+from sowctl.config.rules.subjects import is_transient
+from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 from sowctl.findings import Level
 

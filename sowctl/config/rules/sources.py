@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Entry, Survey, is_transient
+from sowctl.config.rules.subjects import Entry, is_transient
+from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import nearest
 from sowctl.tuples import NamedTuple
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import TYPE_MODULES, Survey, replicates
+from sowctl.config.rules.subjects import TYPE_MODULES, replicates
+from sowctl.config.rules.survey import Survey
 from sowctl.config.rules.transport import LEGACY
 
 INSECURE = frozenset({"SSLv2", "SSLv3", "TLSv1"})

@@ -5,86 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sowctl.config.document import Node
 from sowctl.config.matching import any_search, is_pattern, topic_matches
+from sowctl.config.rules.subjects import KINDS, MEMBERS, QUEUES, Entry, Step, added_functions, known_types
 from sowctl.config.spelling import meant
 from sowctl.errors import ConfigError
-from sowctl.messages.types import DEFINED_TYPES, MESSAGE_TYPES
-from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.config.rules.facts import Facts
     from sowctl.expressions.functions.signature import Function
-
-KINDS = {
-    "Topic": "Topic",
-    "TopicDefinition": "Topic",
-    "View": "View",
-    "ViewDefinition": "View",
-    "ConflatedTopic": "ConflatedTopic",
-    "ReplicaDefinition": "ConflatedTopic",
-    "Queue": "Queue",
-    "QueueDefinition": "Queue",
-    "LocalQueue": "LocalQueue",
-    "GroupLocalQueue": "GroupLocalQueue",
-}
-QUEUES = frozenset({"Queue", "LocalQueue", "GroupLocalQueue"})
-BUILT_IN_TYPES = frozenset(MESSAGE_TYPES)
-TYPE_MODULES = BUILT_IN_TYPES.union(DEFINED_TYPES)
-_SUBJECTS = {
-    "MessageType": ("MessageTypes", "MessageType"),
-    "Transport": ("Transports", "Transport"),
-    "Protocol": ("Protocols", "Protocol"),
-    "Module": ("Modules", "Module"),
-    "Function": ("UserDefinedFunctions", "Function"),
-    "Target": ("Logging", "Target"),
-    "Action": ("Actions", "Action"),
-    "Destination": ("Replication", "Destination"),
-}
-
-
-class Entry(NamedTuple):
-    """A SOW entry under its present kind, whatever spelling it has."""
-
-    kind: str
-    name: str
-    type: str
-    node: Node
-    number: int
-
-    @property
-    def label(self) -> str:
-        return f"{self.kind} '{self.name}'"
-
-
-class Step(NamedTuple):
-    """One On, If or Do of an action that names a module, and the Options element, if there is one."""
-
-    action: Node
-    node: Node
-    module: str
-    options: Node | None
-
-    def option(self, name: str) -> Node | None:
-        """The option of this name."""
-        return None if self.options is None else self.options.find(name)
-
-
-def is_transient(topic: Node) -> bool:
-    """Whether a topic has no store of its own."""
-    return (topic.value("Durability", "Duration") or "").lower() == "transient"
-
-
-def replicates(transport: Node) -> bool:
-    """Whether other instances connect to a transport, rather than clients."""
-    return (transport.value("Type") or "").lower().startswith("amps-replication")
-
-
-def file_of_library(module: Node) -> str:
-    """The name of the file that a module loads, wherever it lies."""
-    return (module.value("Library") or "").rpartition("/")[2]
 
 
 class Survey:
@@ -113,8 +44,8 @@ class Survey:
             return (entry.node for entry in self.entries)
         if subject == "Queues":
             return (entry.node for entry in self.entries if entry.kind in QUEUES)
-        if subject in _SUBJECTS:
-            return self.children(*_SUBJECTS[subject])
+        if subject in MEMBERS:
+            return self.children(*MEMBERS[subject])
         if subject in KINDS:
             return (entry.node for entry in self.entries if entry.kind == subject)
         return self.top.all(subject)
@@ -282,13 +213,7 @@ class Survey:
     @cached_property
     def types(self) -> dict[str, str]:
         """Message types that can be named, and the module behind each."""
-        known = {name: name for name in BUILT_IN_TYPES}
-        for node in self.children("MessageTypes", "MessageType"):
-            if name := node.value("Name"):
-                retired = node.value("Type") or ""
-                own = retired if retired in TYPE_MODULES else known.get(name, name)
-                known[name] = node.value("Module") or own
-        return known
+        return known_types(self.nodes("MessageType"))
 
     def parts(self, name: str) -> int:
         """How many parts a composite message type has; 0 for any other."""
@@ -303,23 +228,7 @@ class Survey:
     @cached_property
     def functions(self) -> dict[str, Function]:
         """The functions that the file's modules add to the language, by upper-case name, for checking only."""
-        from sowctl.expressions.functions.legacy import LEGACY, LIBRARY
-        from sowctl.expressions.functions.signature import function
-
-        added = {
-            "VALUE_LOOKUP": function(
-                "VALUE_LOOKUP", _uncallable, "scalar scalar ...", "scalar", "", deterministic=False, lookup=True
-            )
-        }
-        if any(LIBRARY in file_of_library(node) for node in self.nodes("Module")):
-            added |= {one.name: one for one in LEGACY}
-        for node in self.nodes("Function"):
-            name, count = (node.value("Name") or "").upper(), node.value("ParameterCount") or ""
-            variadic = not (count.isascii() and count.isdigit() and len(count) < 4)
-            kinds = "scalar? ..." if variadic else " ".join(["scalar"] * int(count))
-            if name:
-                added[name] = function(name, _uncallable, kinds, "scalar", "")
-        return added
+        return added_functions(self.nodes("Module"), self.nodes("Function"))
 
 
 def _usable(pattern: str) -> bool:
@@ -328,7 +237,3 @@ def _usable(pattern: str) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def _uncallable(*arguments: Any) -> Any:
-    raise NotImplementedError("a function of a module is known by its name only")

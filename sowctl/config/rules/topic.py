@@ -9,7 +9,8 @@ from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import QUEUES, Entry, Survey
+from sowctl.config.rules.subjects import QUEUES, Entry
+from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 from sowctl.values.units import parse_interval
 

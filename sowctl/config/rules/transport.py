@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.survey import Survey, replicates
+from sowctl.config.rules.subjects import replicates
+from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 
 LEGACY = frozenset({"fix", "nvfix", "soap", "xml"})

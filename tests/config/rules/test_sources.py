@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.config.document import Node, Source
 from sowctl.config.rules.sources import circles
-from sowctl.config.rules.survey import Entry
+from sowctl.config.rules.subjects import Entry
 from sowctl.config.validate import validate
 from sowctl.findings import Place
 
