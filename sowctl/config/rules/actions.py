@@ -1,4 +1,8 @@
-"""Rules of Actions: known modules, their options, and what they refer to."""
+"""Rules of Actions: known modules, and the options that these must or may have.
+
+Run from :mod:`sowctl.config.rules.table`; what an action refers to is ruled in
+:mod:`sowctl.config.rules.targets`. Ruled by ``sow-config(5)``, actions.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,14 @@ from sowctl.config.document import Node
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.modules import ACTION_MODULES, INVENTED, MISSPELLED, Module
 from sowctl.config.kinds import read_value
-from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import QUEUES
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant, nearest
 from sowctl.config.structure import odd_interval
 from sowctl.findings import Level
 
 
-def _steps(action: Node) -> Iterator[tuple[Node, Node, Module | None]]:
+def steps(action: Node) -> Iterator[tuple[Node, Node, Module | None]]:
     """The On, If and Do of an action with their Module element and its row, if the module is known."""
     for step in action.all("On", "If", "Do"):
         module = step.find("Module")
@@ -33,7 +35,7 @@ def unknown_module(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``amps-action-do-delete-old-journal-files``.
     Instead: the module that removes journals is amps-action-do-remove-journal.
     """
-    for step, module, known in _steps(node):
+    for step, module, known in steps(node):
         if known is None and module.text not in survey.modules and module.text not in MISSPELLED:
             names = ACTION_MODULES[step.tag]
             other = [tag for tag, table in ACTION_MODULES.items() if module.text in table]
@@ -49,7 +51,7 @@ def misspelled_module(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``amps-action-do-remove-journals``.
     Instead: ``amps-action-do-remove-journal``.
     """
-    for _, module, known in _steps(node):
+    for _, module, known in steps(node):
         if known is None and module.text in MISSPELLED:
             real = MISSPELLED[module.text]
             yield Problem(module, f"'{module.text}' is a common misspelling of {real}", f"write {real}")
@@ -62,7 +64,7 @@ def option_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``amps-action-do-delete-sow`` without Filter.
     Instead: add the option to Options; to delete everything write ``<Filter>1=1</Filter>``.
     """
-    for step, module, known in _steps(node):
+    for step, module, known in steps(node):
         options = step.find("Options")
         if options is None and meant(step, "Options"):
             continue
@@ -80,7 +82,7 @@ def unknown_option(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``<Crontab>0 2 * * *</Crontab>`` for amps-action-on-schedule.
     Instead: write an option that the module has; sow-config(5) lists them.
     """
-    for step, module, known in _steps(node):
+    for step, module, known in steps(node):
         options = step.find("Options")
         if known is None or options is None:
             continue
@@ -114,7 +116,7 @@ def _values(action: Node, kinds: tuple[str, ...]) -> Iterator[Problem]:
 
 def _options(action: Node) -> Iterator[tuple[Node, str]]:
     """The options of known modules with their kinds; those with variables of the running action are left out."""
-    for step, _, known in _steps(action):
+    for step, _, known in steps(action):
         options = step.find("Options")
         for option in options.children if options is not None and known is not None else ():
             kind = known.options.get(option.tag, "") if known is not None else ""
@@ -185,7 +187,7 @@ def event_or_variable(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``amps-action-do-execute-event`` without Options.
     Instead: give exactly one of the two.
     """
-    for step, module, _ in _steps(node):
+    for step, module, _ in steps(node):
         options = step.find("Options")
         given = 0 if options is None else sum(options.find(name) is not None for name in ("Event", "EventVariable"))
         if module.text == "amps-action-do-execute-event" and given != 1:
@@ -201,115 +203,10 @@ def topic_and_type(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``<Topic>orders</Topic>`` alone.
     Instead: give both or neither.
     """
-    for step, module, _ in _steps(node):
+    for step, module, _ in steps(node):
         options = step.find("Options")
         if module.text != "amps-action-do-compact-sow" or options is None:
             continue
         if (options.find("Topic") is None) != (options.find("MessageType") is None):
             message = "compact-sow takes Topic and MessageType together or neither"
             yield Problem(options, message, "add the other, or remove this one")
-
-
-def archive_without_directory(node: Node, survey: Survey) -> Iterator[Problem]:
-    """What: archive-journal, and TransactionLog has no JournalArchiveDirectory.
-
-    Why: there is nowhere to move the journals to.
-    Example: ``amps-action-do-archive-journal`` alone.
-    Instead: add JournalArchiveDirectory to TransactionLog.
-    """
-    archives = any(log.find("JournalArchiveDirectory") is not None for log in survey.nodes("TransactionLog"))
-    for _, module, _ in _steps(node):
-        if module.text == "amps-action-do-archive-journal" and not archives:
-            message = "archive-journal action without JournalArchiveDirectory"
-            yield Problem(module, message, "add <JournalArchiveDirectory> to TransactionLog")
-
-
-def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
-    """What: an action on a topic or transport that is not defined; an error where it must be a topic of SOW.
-
-    Why: it does nothing, or fails each time it runs.
-    Example: delete-sow on ``order`` where the topic is ``orders``.
-    Instead: write the name as it is defined.
-    """
-    transports = {other.value("Name") for other in survey.nodes("Transport")}
-    for step, module, _ in _steps(node):
-        options = step.find("Options")
-        if options is None:
-            continue
-        topic, transport = options.find("Topic"), options.find("Transport")
-        needed = module.text.endswith("-sow") or module.text in _OF_ENTRIES
-        kind = options.value("MessageType")
-        known = kind is None or survey.typed(kind)
-        if topic is not None and known and _fixed(topic.text, survey) and not survey.named(topic.text, kind):
-            message = f"action refers to undefined Topic '{topic.text}'"
-            if needed:
-                level = Level.ERROR if module.text.endswith("-sow") else Level.WARNING
-                yield Problem(topic, message, "define it in SOW", level=level)
-            elif module.text in _OF_MESSAGES and not _heard_of(topic.text, kind, survey):
-                yield Problem(topic, message, "write the name as it is defined, or ignore this where it is ad hoc")
-        if transport is not None and "{{" not in transport.text and transport.text not in transports:
-            message = f"action refers to undefined Transport '{transport.text}'"
-            yield Problem(transport, message, "name a Transport")
-
-
-_OF_ENTRIES = frozenset(
-    {
-        "amps-action-on-oof-message",
-        "amps-action-on-sow-expire-message",
-        "amps-action-on-sow-delete-message",
-        "amps-action-on-message-condition-timeout",
-        "amps-action-on-alert",
-    }
-)
-"""Modules whose topic is an entry of SOW to be of any use."""
-_OF_MESSAGES = frozenset(
-    {
-        "amps-action-on-publish-message",
-        "amps-action-on-deliver-message",
-        "amps-action-on-subscribe",
-        "amps-action-on-unsubscribe",
-        "amps-action-do-publish-message",
-    }
-)
-"""Modules whose topic may be one that nothing defines."""
-
-
-def _heard_of(name: str, kind: str | None, survey: Survey) -> bool:
-    """Whether something but an entry of SOW knows a topic: the journal, a Pattern, or the server itself."""
-    patterns = (entry.node.value("Pattern") for entry in survey.entries if entry.kind == "Topic")
-    server = name.startswith("/AMPS/")
-    return server or survey.journalled(name, kind) or any(survey.search(found, name) for found in patterns if found)
-
-
-def _fixed(name: str, survey: Survey) -> bool:
-    return bool(name) and "{{" not in name and not (survey.regex_topics and is_pattern(name))
-
-
-_LEASING = {
-    "amps-action-on-publish-message": "Topic",
-    "amps-action-on-oof-message": "Topic",
-    "amps-action-on-message-condition-timeout": "Topic",
-    "amps-action-on-alert": "Topic",
-    "amps-action-on-message-affinity": "DataTopic",
-}
-"""Modules that subscribe to a topic, and the option that names it."""
-
-
-def monitors_queue(node: Node, survey: Survey) -> Iterator[Problem]:
-    """What: an action that watches the messages of a queue.
-
-    Why: it subscribes; a subscription leases messages, and the action never acknowledges them.
-    Example: ``amps-action-on-publish-message`` with the name of a Queue as Topic.
-    Instead: watch the topic below the queue.
-    """
-    for step, module, _ in _steps(node):
-        options = step.find("Options")
-        topic = options.find(_LEASING[module.text]) if options is not None and module.text in _LEASING else None
-        if topic is None or options is None:
-            continue
-        for entry in survey.named(topic.text, options.value("MessageType")):
-            if entry.kind in QUEUES:
-                below = entry.node.value("UnderlyingTopic")
-                hint = f"watch {below}, the topic below it" if below else "watch the topic below it"
-                yield Problem(topic, f"{module.text} monitors a queue, '{topic.text}'", hint)
-                break

@@ -193,7 +193,7 @@ _FIELDS: tuple[Rule, ...] = (
         also=_E,
     ),
     Rule(
-        "F031", _E, "archive-without-directory", "Actions/Action/Do", (("Action", "actions.archive_without_directory"),)
+        "F031", _E, "archive-without-directory", "Actions/Action/Do", (("Action", "targets.archive_without_directory"),)
     ),
     Rule("F032", _E, "version-needed", "RequiredMinimumVersion", (("AMPSConfig", "service.version_needed"),), also=_W),
     Rule("F034", _E, "join-and-text", "SOW/View/UnderlyingTopic", (("View", "derived.join_and_text"),)),
@@ -229,7 +229,7 @@ _REFERENCES: tuple[Rule, ...] = (
     Rule("R008", _E, "queue-not-journaled", "SOW/Queue", (("Queues", "queue.not_journalled"),)),
     Rule("R009", _E, "queue-journaled-otherwise", "SOW/Queue", (("Queues", "queue.journalled_otherwise"),)),
     Rule("R010", _E, "not-a-websocket", "Admin/SQLTransport", (("Admin", "service.sql_transport"),)),
-    Rule("R011", _W, "undefined-action-target", "Actions/Action", (("Action", "actions.undefined_target"),), also=_E),
+    Rule("R011", _W, "undefined-action-target", "Actions/Action", (("Action", "targets.undefined_target"),), also=_E),
     Rule("R012", _E, "port-used-twice", "InetAddr", (("AMPSConfig", "transport.port_used_twice"),)),
     Rule("R013", _E, "duplicate-name", "Name", (("AMPSConfig", "references.duplicate_names"),)),
     Rule(
@@ -246,7 +246,7 @@ _REFERENCES: tuple[Rule, ...] = (
     Rule("R017", _E, "undefined-join-source", "SOW/View/UnderlyingTopic", (("View", "sources.undefined_join_source"),)),
     Rule("R018", _E, "unreachable-field", "SOW/View", (("View", "derived.unreachable_field"),)),
     Rule("R019", _W, "reserved-name", "SOW", (("Entries", "topic.reserved_name"),)),
-    Rule("R022", _W, "queue-monitored", "Actions/Action/On", (("Action", "actions.monitors_queue"),)),
+    Rule("R022", _W, "queue-monitored", "Actions/Action/On", (("Action", "targets.monitors_queue"),)),
     Rule("R023", _W, "pattern-not-journaled", "SOW/Topic", (("Topic", "topic.pattern_not_journalled"),)),
     Rule("R024", _E, "two-purposes", "FileName", (("AMPSConfig", "service.two_purposes"),)),
     Rule("R025", _W, "replication-to-itself", "Replication/Destination/Name", (("Destination", "replication.itself"),)),

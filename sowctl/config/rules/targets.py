@@ -1,0 +1,122 @@
+"""Rules of what actions refer to: topics, transports, queues and directories that must be there.
+
+Run from :mod:`sowctl.config.rules.table`; which modules and options an action may have is ruled in
+:mod:`sowctl.config.rules.actions`. Ruled by ``sow-config(5)``, actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sowctl.config.document import Node
+from sowctl.config.matching import is_pattern
+from sowctl.config.rules.actions import steps
+from sowctl.config.rules.rule import Problem
+from sowctl.config.rules.subjects import QUEUES
+from sowctl.config.rules.survey import Survey
+from sowctl.findings import Level
+
+
+def archive_without_directory(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: archive-journal, and TransactionLog has no JournalArchiveDirectory.
+
+    Why: there is nowhere to move the journals to.
+    Example: ``amps-action-do-archive-journal`` alone.
+    Instead: add JournalArchiveDirectory to TransactionLog.
+    """
+    archives = any(log.find("JournalArchiveDirectory") is not None for log in survey.nodes("TransactionLog"))
+    for _, module, _ in steps(node):
+        if module.text == "amps-action-do-archive-journal" and not archives:
+            message = "archive-journal action without JournalArchiveDirectory"
+            yield Problem(module, message, "add <JournalArchiveDirectory> to TransactionLog")
+
+
+def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an action on a topic or transport that is not defined; an error where it must be a topic of SOW.
+
+    Why: it does nothing, or fails each time it runs.
+    Example: delete-sow on ``order`` where the topic is ``orders``.
+    Instead: write the name as it is defined.
+    """
+    transports = {other.value("Name") for other in survey.nodes("Transport")}
+    for step, module, _ in steps(node):
+        options = step.find("Options")
+        if options is None:
+            continue
+        topic, transport = options.find("Topic"), options.find("Transport")
+        needed = module.text.endswith("-sow") or module.text in _OF_ENTRIES
+        kind = options.value("MessageType")
+        known = kind is None or survey.typed(kind)
+        if topic is not None and known and _fixed(topic.text, survey) and not survey.named(topic.text, kind):
+            message = f"action refers to undefined Topic '{topic.text}'"
+            if needed:
+                level = Level.ERROR if module.text.endswith("-sow") else Level.WARNING
+                yield Problem(topic, message, "define it in SOW", level=level)
+            elif module.text in _OF_MESSAGES and not _heard_of(topic.text, kind, survey):
+                yield Problem(topic, message, "write the name as it is defined, or ignore this where it is ad hoc")
+        if transport is not None and "{{" not in transport.text and transport.text not in transports:
+            message = f"action refers to undefined Transport '{transport.text}'"
+            yield Problem(transport, message, "name a Transport")
+
+
+_OF_ENTRIES = frozenset(
+    {
+        "amps-action-on-oof-message",
+        "amps-action-on-sow-expire-message",
+        "amps-action-on-sow-delete-message",
+        "amps-action-on-message-condition-timeout",
+        "amps-action-on-alert",
+    }
+)
+"""Modules whose topic is an entry of SOW to be of any use."""
+_OF_MESSAGES = frozenset(
+    {
+        "amps-action-on-publish-message",
+        "amps-action-on-deliver-message",
+        "amps-action-on-subscribe",
+        "amps-action-on-unsubscribe",
+        "amps-action-do-publish-message",
+    }
+)
+"""Modules whose topic may be one that nothing defines."""
+
+
+def _heard_of(name: str, kind: str | None, survey: Survey) -> bool:
+    """Whether something but an entry of SOW knows a topic: the journal, a Pattern, or the server itself."""
+    patterns = (entry.node.value("Pattern") for entry in survey.entries if entry.kind == "Topic")
+    server = name.startswith("/AMPS/")
+    return server or survey.journalled(name, kind) or any(survey.search(found, name) for found in patterns if found)
+
+
+def _fixed(name: str, survey: Survey) -> bool:
+    return bool(name) and "{{" not in name and not (survey.regex_topics and is_pattern(name))
+
+
+_LEASING = {
+    "amps-action-on-publish-message": "Topic",
+    "amps-action-on-oof-message": "Topic",
+    "amps-action-on-message-condition-timeout": "Topic",
+    "amps-action-on-alert": "Topic",
+    "amps-action-on-message-affinity": "DataTopic",
+}
+"""Modules that subscribe to a topic, and the option that names it."""
+
+
+def monitors_queue(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an action that watches the messages of a queue.
+
+    Why: it subscribes; a subscription leases messages, and the action never acknowledges them.
+    Example: ``amps-action-on-publish-message`` with the name of a Queue as Topic.
+    Instead: watch the topic below the queue.
+    """
+    for step, module, _ in steps(node):
+        options = step.find("Options")
+        topic = options.find(_LEASING[module.text]) if options is not None and module.text in _LEASING else None
+        if topic is None or options is None:
+            continue
+        for entry in survey.named(topic.text, options.value("MessageType")):
+            if entry.kind in QUEUES:
+                below = entry.node.value("UnderlyingTopic")
+                hint = f"watch {below}, the topic below it" if below else "watch the topic below it"
+                yield Problem(topic, f"{module.text} monitors a queue, '{topic.text}'", hint)
+                break
