@@ -1,8 +1,10 @@
-"""Reading a journal without a lock and without changing a byte (``sow-journal(5)``, "Reading")."""
+"""Reading a journal without a lock and without changing a byte (``sow-journal(5)``, "Reading").
+
+What other rooms ask a journal; how its blocks are found is in :mod:`sowctl.journal.scan`.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -10,11 +12,11 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Damage, FileInfo, Position, TailReport, TopicState
-from sowctl.journal.files import JournalFile, Ref, list_numbers
+from sowctl.journal.files import list_numbers
 from sowctl.journal.folder import Folder
 from sowctl.journal.format import Topic
-from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
-from sowctl.journal.walk import Walker, lost_end
+from sowctl.journal.scan import Scan
+from sowctl.journal.state import NO_TOPIC, JournalState
 from sowctl.seam import SEAM, Seam
 
 if TYPE_CHECKING:
@@ -24,19 +26,16 @@ if TYPE_CHECKING:
 class Journal:
     """An instance's journal as it is when asked; many may read while one writes. Not for several threads at once.
 
-    ``lineage`` 16 bytes. ``tail_report``: what the last complete read skipped at the end, None where nothing was.
+    ``lineage`` 16 bytes.
     """
 
     def __init__(self, directory: Path, instance: str, seam: Seam, acknowledged: int) -> None:
         """Use :meth:`open`."""
         self.directory = directory
         self.instance = instance
-        self.acknowledged = acknowledged
-        self.tail_report: TailReport | None = None
         self._folder = Folder(directory, instance, seam)
-        self._state: JournalState | None = None
-        self._asked = False
         self.lineage = self._folder.last().header.lineage
+        self._scan = Scan(self._folder, self.lineage, acknowledged)
 
     @classmethod
     def exists(cls, directory: Path, instance: str) -> bool:
@@ -50,6 +49,11 @@ class Journal:
         Raises MissingError ``SOW-JRN-001`` where there is no file, and what the header of the last file deserves.
         """
         return cls(directory, instance, seam, acknowledged)
+
+    @property
+    def tail_report(self) -> TailReport | None:
+        """What the last complete read skipped at the end, None where nothing was."""
+        return self._scan.tail_report
 
     @property
     def first_txid(self) -> int:
@@ -94,26 +98,11 @@ class Journal:
 
     def state(self) -> JournalState:
         """All of the above up to the present end, brought up to date; not to be changed by the caller."""
-        self._folder.look()
-        state = self._known()
-        if state is None or state.end.number != self._folder.numbers[-1]:
-            # The checkpoint of the last file knows at least what the topics file of an earlier one does.
-            state = self._state = self._folder.checkpoint(self._folder.numbers[-1])
-        for walker, group in self._groups(state.end, resync=False):
-            if isinstance(group, list):
-                place = Position(walker.file.number, group[0].offset, group[0].header.group - 1)
-                if not group[-1].header.is_abort:
-                    for ref in group:
-                        state.absorb(place, ref.names())
-                state.advance(Position(place.number, walker.offset, walker.last_txid), walker.last_block)
-            elif walker.file.number != state.end.number:
-                state.advance(Position(walker.file.number, walker.offset, walker.last_txid), (0, 0))
-        return state
+        return self._scan.state()
 
     def forget(self) -> None:
         """Drop what is known of the end; the next question finds out again."""
-        self._state = None
-        self._asked = False
+        self._scan.forget()
 
     @overload
     def blocks(
@@ -151,7 +140,7 @@ class Journal:
         ``after``. Raises DamageError (exit 5) with file, offset and txids; with ``resync`` yields a :class:`Damage` in
         its place and goes on behind it.
         """
-        for item in self._refs(after, topic, start, resync):
+        for item in self._scan.refs(after, topic, start, resync):
             if isinstance(item, Damage):
                 yield item
                 continue
@@ -174,14 +163,14 @@ class Journal:
         ``until``; to be read apart. Only headers are read. Raises DamageError as :meth:`blocks`."""
         from sowctl.journal.stretch import planned
 
-        return planned(self._refs(after, None, None, False), after, until, size)
+        return planned(self._scan.refs(after, None, None, False), after, until, size)
 
     def places(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
         """The place before each group that has happened and has a txid above ``after``, none above ``until``.
 
         Nothing but headers is read, the last group's bodies aside. Raises DamageError (exit 5) as :meth:`blocks`.
         """
-        for item in self._refs(after, None, None, resync=False):
+        for item in self._scan.refs(after, None, None, resync=False):
             assert not isinstance(item, Damage)
             header = item.header
             if until is not None and header.group > until:
@@ -200,128 +189,3 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _refs(self, after: int, topic: Topic | None, start: Position | None, resync: bool) -> Iterator[Ref | Damage]:
-        """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
-        self._folder.look()
-        try:
-            at = self._place(after, topic, start)
-        except DamageError:
-            if not resync:
-                raise
-            at = Position(self._folder.numbers[0], -1, 0)
-        for _, item in self._groups(at, resync):
-            if isinstance(item, Damage):
-                yield item
-            elif item is not None and not item[-1].header.is_abort:
-                yield from item
-
-    def _groups(self, at: Position, resync: bool) -> Iterator[tuple[Walker, list[Ref] | Damage | None]]:
-        """Every group from ``at`` to the end, aborted ones too; None stands for the start of a file.
-
-        An offset below zero means the first block of that file.
-        """
-        last_txid = at.txid
-        for number in range(at.number, self._folder.numbers[-1] + 1):
-            try:
-                file = self._folder.open(number)
-            except DamageError as error:
-                if not resync:
-                    raise
-                path = self._folder.path(number)
-                lost = Damage(path, 0, path.stat().st_size, last_txid + 1, None, error)
-                yield Walker(self._folder.last(), 0, last_txid, is_last=False), lost
-                continue
-            try:
-                offset = at.offset if number == at.number else -1
-                if number == at.number and offset < 0:
-                    last_txid = file.header.first_txid - 1
-                walker = self._walker(file, offset, last_txid, resync)
-                yield walker, None
-                if offset < 0 and file.header.first_txid != last_txid + 1:
-                    gap = _file_gap(file, last_txid)
-                    if not resync:
-                        raise gap.error
-                    yield walker, gap
-                for item in walker.groups():
-                    yield walker, item
-                last_txid = walker.last_txid
-                if number == self._folder.numbers[-1]:
-                    yield from self._end_of(walker, resync)
-            finally:
-                self._folder.release(file)
-
-    def _walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool) -> Walker:
-        """A walker from ``offset``, or where that is below zero from the file's first block."""
-        is_last = file.number == self._folder.numbers[-1]
-        if offset < 0:
-            offset, last_txid = file.header.blocks_offset, file.header.first_txid - 1
-        return Walker(file, offset, last_txid, is_last=is_last, acknowledged=self.acknowledged, resync=resync)
-
-    def _end_of(self, walker: Walker, resync: bool) -> Iterator[tuple[Walker, Damage]]:
-        """What there is to say at the end of the last file."""
-        self.tail_report = walker.tail
-        if walker.tail is None and self.acknowledged > walker.last_txid:
-            error = lost_end(walker.file, walker.offset, walker.last_txid, self.acknowledged)
-            if not resync:
-                raise error
-            first = walker.last_txid + 1
-            yield walker, Damage(walker.file.path, walker.offset, 0, first, self.acknowledged, error)
-
-    def _place(self, after: int, topic: Topic | None, start: Position | None) -> Position:
-        """Where to begin so that nothing above ``after`` is missed: a place between groups."""
-        known = self._known()
-        if start is not None:
-            if self._state is not None and self._state.end == start:
-                return start
-            if self._folder.is_group_start(start):
-                return start
-            after = max(after, start.txid)
-        if known is not None:
-            latest = known.topics.get(topic, NO_TOPIC).last_txid if topic is not None else known.end.txid
-            if latest <= after:
-                return known.end
-        number = self._folder.number_of(after + 1)
-        if known is not None and number == known.end.number:
-            index = bisect_right(known.marks, (after, 1 << 63)) - 1
-            if index >= 0:
-                mark = Position(number, known.marks[index][1], known.marks[index][0])
-                if self._folder.is_group_start(mark):
-                    return mark
-        return Position(number, -1, 0)
-
-    def _known(self) -> JournalState | None:
-        """What an earlier question found out, else what the topics file says, if it is to be believed."""
-        if self._state is None and not self._asked:
-            self._asked = True
-            told = load(self.directory, self.instance, self.lineage)
-            if told is not None and told.end.number in self._folder.numbers:
-                self._believe(told)
-        return self._state
-
-    def _believe(self, told: JournalState) -> None:
-        """Take over what the topics file tells if its last block stands where it says.
-
-        What it counts in had been synced, so it is a witness too: a body that is wrong there is damage, not a tear.
-        """
-        file = self._folder.open(told.end.number)
-        file.size = file.current_size()  # the topics file may have been written after the look at the directory
-        ref = witness(told, file)
-        if ref is not None:
-            self.acknowledged = max(self.acknowledged, told.end.txid)
-            self._state = told if ref.is_whole() else None
-        self._folder.release(file)
-
-
-def _file_gap(file: JournalFile, last_txid: int) -> Damage:
-    first = file.header.first_txid
-    error = DamageError(
-        "SOW-JRN-011",
-        f"the file should start with txid {last_txid + 1}, but starts with {first}",
-        place=str(file.path),
-        hint="the end of the file before it was lost: restore that file from a copy",
-        offset=0,
-        first_txid=last_txid + 1,
-        last_txid=first - 1,
-    )
-    return Damage(file.path, 0, 0, last_txid + 1, first - 1, error)
