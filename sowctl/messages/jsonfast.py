@@ -8,8 +8,8 @@ Three ways, each payload goes the first that is provably exact for it:
 3. *exact*: :mod:`sowctl.messages.jsonexact`; for everything else, and for every refusal.
 
 msgspec is as strict as the JSON grammar, and stricter in what the exact reader accepts beyond it (lone surrogates,
-numbers above a double); such payloads end in the third way. It is laxer in three things, looked after here: UTF-8 in
-what it skips, duplicate members (:mod:`sowctl.messages.jsonplan`), and nesting.
+numbers above a double); such payloads end in the third way. It is laxer in three things: UTF-8 in what it skips and
+nesting, looked after by :mod:`sowctl.messages.jsonbatch`, and duplicate members (:mod:`sowctl.messages.jsonplan`).
 """
 
 from __future__ import annotations
@@ -18,124 +18,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.jsonexact import is_deep
+from sowctl.messages.jsonbatch import FAILURES, Batch, Column, Members, decode_each, suspects
 from sowctl.messages.jsonplan import Field, Plan
-from sowctl.messages.jsonshape import flatten, holders, members_named
+from sowctl.messages.jsonshape import holders
 from sowctl.values.fields import Number, Refusal
 
 T = TypeVar("T")
-Column = list[Any]
-_FAILURES = (ValueError, RecursionError)
-_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def number(text: str) -> Number:
     """A number with point or exponent, and its text."""
     return Number(float(text), text.encode())
-
-
-class Batch:
-    """Payloads with what was found out about them: their Structs, and which must be read otherwise.
-
-    ``escaped``: some payload may spell a wanted name with an escape, so that the sums over the batch prove nothing.
-    """
-
-    __slots__ = ("escaped", "exact", "joined", "kinds", "payloads", "structs", "tree")
-
-    def __init__(self, payloads: Sequence[bytes], joined: bytes) -> None:
-        self.payloads = payloads
-        self.joined = joined
-        self.structs: list[Any] = []
-        self.exact: set[int] = set()
-        self.tree: set[int] = set()
-        self.escaped = False
-        self.kinds: dict[int, set[type]] = {}
-        """The types in a column, under the identity of its list."""
-
-    def kinds_of(self, column: Column) -> set[type]:
-        """The types in a column of the batch; whoever changes its types must not ask again."""
-        found = self.kinds.get(id(column))
-        if found is None:
-            found = self.kinds[id(column)] = set(map(type, column))
-        return found
-
-
-def suspects(payloads: Sequence[bytes], joined: bytes, max_message: int, max_depth: int) -> set[int]:
-    """The payloads that msgspec must not judge: too large, too deep, or not UTF-8."""
-    found: set[int] = set()
-    longest = max(map(len, payloads), default=0)
-    if longest > min(max_message, 2 * max_depth):
-        found.update(i for i, p in enumerate(payloads) if len(p) > max_message or is_deep(p, max_depth))
-    if not joined.isascii() and not _is_utf8(joined):
-        found.update(i for i, p in enumerate(payloads) if not _is_utf8(p))
-    return found
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def unreadable(payloads: Sequence[bytes], max_message: int, max_depth: int = MAX_DEPTH) -> set[int]:
-    """The payloads that are not surely acceptable; the exact reader decides."""
-    found = suspects(payloads, b"\n".join(payloads), max_message, max_depth)
-    try:
-        for _ in map(_decode_raw, payloads):
-            pass
-    except _FAILURES:
-        _decode_each(_decode_raw, payloads, found, None)
-    return found
-
-
-def _decode_each(decode: Callable[[bytes], T], payloads: Sequence[bytes], failed: set[int], blank: T) -> list[T]:
-    """Every payload decoded, ``blank`` where that failed, which ``failed`` notes."""
-    results = []
-    for index, payload in enumerate(payloads):
-        try:
-            results.append(decode(payload))
-        except _FAILURES:
-            results.append(blank)
-            failed.add(index)
-    return results
-
-
-class Members:
-    """What one field was found to be in each payload, and how often it was found.
-
-    A value is that of the one member in the one object, UNSET if there is none, or a list of the values found in
-    several objects, which means the same as an array of them would.
-    """
-
-    __slots__ = ("counts", "values")
-
-    def __init__(self, values: Column) -> None:
-        self.values = values
-        self.counts: dict[int, int] = {}
-        """How many objects had the member, by payload, where that does not follow from the value."""
-
-    def enter(self, index: int, container: object, name: str) -> None:
-        """Find the member ``name`` of all objects that ``container``, part of payload ``index``, consists of."""
-        values, count = members_named(flatten(container) if type(container) is list else [container], name)
-        self.values[index] = values if count else UNSET
-        self.counts[index] = count
-
-    def count(self, index: int) -> int:
-        """How many objects of one payload had the member."""
-        return self.counts.get(index, self.values[index] is not UNSET)
-
-    def total(self, kinds: set[type]) -> int:
-        """How many objects of all payloads had it; ``kinds`` are the types of the values."""
-        values = self.values
-        total = len(values)
-        if UnsetType in kinds:
-            total = sum([value is not UNSET for value in values])
-        return total + sum([count - (values[index] is not UNSET) for index, count in self.counts.items()])
 
 
 class FastReader(Generic[T]):
@@ -188,8 +83,8 @@ class FastReader(Generic[T]):
             self._find_escaped_names(batch)
         try:
             batch.structs = list(map(self._decode, payloads))
-        except _FAILURES:
-            batch.structs = _decode_each(self._decode, payloads, batch.exact, self._blank)
+        except FAILURES:
+            batch.structs = decode_each(self._decode, payloads, batch.exact, self._blank)
         columns = self._all_columns(batch)
         self._find_duplicates(batch, columns)
         passing = self._columns([columns[leaf].values for leaf in self.plan.leaves], batch)
@@ -262,13 +157,13 @@ class FastReader(Generic[T]):
         """
         masked = [batch.payloads[index].replace(needle, mask, 1) for index in doubtful]
         failed: set[int] = set()
-        structs = _decode_each(self._decode, masked, failed, None)
+        structs = decode_each(self._decode, masked, failed, None)
         return [index for at, index in enumerate(doubtful) if at in failed or field.get(structs[at]) is not UNSET]
 
     def _read_tree(self, payload: bytes) -> T | None:
         try:
             tree = self._decode_tree(payload)
-        except _FAILURES:
+        except FAILURES:
             return None
         found = holders(tree, self.plan.names)
         for needle, token, count in zip(self.plan.needles, self.plan.tokens, found, strict=True):

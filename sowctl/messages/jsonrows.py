@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import UNSET, UnsetType
 
 from sowctl.messages.base import KeyTexts
-from sowctl.messages.jsonfast import Batch, Column, FastReader
+from sowctl.messages.jsonbatch import Batch, Column
+from sowctl.messages.jsonfast import FastReader
 from sowctl.messages.jsonplan import make_plan
 from sowctl.messages.jsonshape import BEYOND, LOWEST, key_text, resolve, slot_value, value_list
 from sowctl.values.fields import Number, Refusal, Row, Slot, Values

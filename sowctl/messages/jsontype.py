@@ -111,7 +111,7 @@ class JsonType:
         """The payloads that are not acceptable JSON."""
         doubtful: Sequence[int] = range(len(payloads))
         if self.fast:
-            from sowctl.messages.jsonfast import unreadable
+            from sowctl.messages.jsonbatch import unreadable
 
             doubtful = sorted(unreadable(payloads, self.max_message, self.max_depth))
         results = [self._read(index, payloads[index]) for index in doubtful]
