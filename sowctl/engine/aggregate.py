@@ -44,7 +44,7 @@ class Aggregation:
         environment: Environment,
         functions: Mapping[str, Function],
     ) -> None:
-        from sowctl.expressions.projection import compile_projection
+        from sowctl.expressions.view import compile_projection
 
         if len(projection.encode("utf-8", "surrogateescape")) > MOST_TEXT:
             raise UsageError("SOW-QRY-014", f"the projection is longer than {MOST_TEXT:,} bytes")

@@ -23,9 +23,10 @@ from sowctl.expressions.functions import AGGREGATES
 from sowctl.expressions.joining import left_join, source_of
 from sowctl.expressions.joins import JoinSide, parse_join
 from sowctl.expressions.parse import parse_field, parse_grouping, parse_order_by, parse_projection
-from sowctl.expressions.projection import Projection, compile_projection
+from sowctl.expressions.projection import Projection
 from sowctl.expressions.select import parse_select
 from sowctl.expressions.trees import walk
+from sowctl.expressions.view import compile_projection
 from sowctl.messages.types import get_type
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Row, Slot, Values

@@ -17,7 +17,8 @@ from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.joining import left_join, plan
 from sowctl.expressions.joins import JoinSide, parse_join
-from sowctl.expressions.projection import Group, compile_projection
+from sowctl.expressions.projection import Group
+from sowctl.expressions.view import compile_projection
 from sowctl.values.fields import Number, Values
 from sowctl.values.paths import parse_path
 from tests.support import jsonslots
@@ -147,25 +148,6 @@ def test_headers_of_the_last_message() -> None:
     assert program.uses_header
     headers = [Header(topic="a", last_updated=9_000_000), Header(topic="b", last_updated=1_000_000)]
     assert program.project([(1,), (1,)], ENV, headers) == [["b", 9.0]]
-
-
-def test_a_join_needs_qualified_fields() -> None:
-    program = compile_projection("[A]./x, SUM([B]./x) AS /s", "[A]./x", joined=True)
-    assert (program.sources, program.destinations) == ((("A",), ("B",)), (("x",), ("s",)))
-    for projection, grouping in (("[A]./x, /y", "[A]./x"), ("[A]./x", "/x"), ("SUM(/y) AS /s", "[A]./x")):
-        with pytest.raises(ExpressionError) as caught:
-            compile_projection(projection, grouping, joined=True)
-        assert caught.value.code == "SOW-EXP-023"
-
-
-def test_fields_of_several_texts_share_one_set_of_destinations() -> None:
-    program = compile_projection(["/a", "SUM(/b) AS /s, 1 AS /c"], ["/a", "/b"])
-    assert program.destinations == (("a",), ("s",), ("c",))
-    with pytest.raises(ExpressionError, match="two fields"):
-        compile_projection(["/a", "1 AS /a"], "/a")
-    for grouping in ("", []):
-        with pytest.raises(ExpressionError):
-            compile_projection("/a", grouping)
 
 
 # constructed fields ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ from sowctl.engine.reading import Matcher, environment_of, headers_of
 from sowctl.errors import InputError, UsageError
 from sowctl.expressions.joining import Step, plan, source_of
 from sowctl.expressions.joins import Join, JoinSide, parse_join
-from sowctl.expressions.projection import Group, GroupKey, Projection, compile_projection
+from sowctl.expressions.projection import Group, GroupKey, Projection
+from sowctl.expressions.view import compile_projection
 from sowctl.identity.keys import batch_digester
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.folding import read_pairs, write_pairs

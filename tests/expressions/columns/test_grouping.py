@@ -13,7 +13,8 @@ from sowctl.expressions.columns import Column
 from sowctl.expressions.columns.build import column_of
 from sowctl.expressions.columns.grouping import ColumnBatch, add_columns
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.projection import Group, GroupKey, Projection, compile_projection
+from sowctl.expressions.projection import Group, GroupKey, Projection
+from sowctl.expressions.view import compile_projection
 from sowctl.values.compare import numeric_reading
 from sowctl.values.fields import Number, Row, SlotValue, Values
 from tests.expressions.alike import same

@@ -17,7 +17,7 @@ from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.joining import left_join
 from sowctl.expressions.joins import parse_join
-from sowctl.expressions.projection import compile_projection
+from sowctl.expressions.view import compile_projection
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.view import AdHoc, view
