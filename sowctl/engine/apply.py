@@ -13,7 +13,6 @@ from sowctl.engine.overlay import Overlay
 from sowctl.engine.timeline import extend, value_of, version_of
 from sowctl.plain import dataclass
 from sowctl.store.codec import expiration_of, stamps
-from sowctl.store.keys import history_key_of
 
 if TYPE_CHECKING:
     from sowctl.store.env import Store
@@ -104,6 +103,8 @@ def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
 
 
 def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention) -> int:
+    from sowctl.store.keys import history_key_of
+
     updates: dict[bytes, list[bytes]] = {}
     for key, value in overlay.changes or ():
         if stamps(value)[0] > applied:
