@@ -16,17 +16,7 @@ from sowctl.journal.ending import TOPICS_EVERY
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import topics_path
 from tests.support.faults import CountingSeam, FailAt
-from tests.support.journals import (
-    INSTANCE,
-    NO_SYNC,
-    TRADES,
-    contents,
-    group,
-    open_writer,
-    publish,
-    sequences,
-    texts,
-)
+from tests.support.journals import INSTANCE, NO_SYNC, TRADES, contents, group, open_writer, publish, sequences, texts
 
 
 def problems(directory: Path) -> list[str]:

@@ -7,10 +7,7 @@ from pathlib import Path
 
 from sowctl.errors import RefusedError
 from sowctl.store.env import Store
-from tests.support.stores import (
-    batch,
-    new_store,
-)
+from tests.support.stores import batch, new_store
 
 
 def test_a_handle_does_not_survive_a_fork(tmp_path: Path) -> None:

@@ -7,13 +7,7 @@ from pathlib import Path
 from sowctl.store import codec
 from sowctl.store.env import Store
 from sowctl.store.keys import history_key
-from tests.support.stores import (
-    START,
-    batch,
-    key_of,
-    new_store,
-    value_of,
-)
+from tests.support.stores import START, batch, key_of, new_store, value_of
 
 
 def test_the_expiry_index_follows_the_records(tmp_path: Path) -> None:

@@ -12,11 +12,7 @@ import pytest
 from sowctl.errors import DamageError, MissingError, StorageError
 from sowctl.store.env import Store
 from sowctl.store.write import WriteTxn
-from tests.support.stores import (
-    batch,
-    contents,
-    new_store,
-)
+from tests.support.stores import batch, contents, new_store
 
 
 def test_missing_store_makes_no_files(tmp_path: Path) -> None:

@@ -5,11 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sowctl.store.env import Store
-from tests.support.stores import (
-    batch,
-    key_of,
-    new_store,
-)
+from tests.support.stores import batch, key_of, new_store
 
 
 def test_a_snapshot_stays_and_renews(tmp_path: Path) -> None:
