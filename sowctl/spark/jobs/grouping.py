@@ -22,7 +22,7 @@ from sowctl.expressions.joins import Join, JoinSide, parse_join
 from sowctl.expressions.projection import Group, GroupKey, Projection, compile_projection
 from sowctl.identity.keys import batch_digester
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.folding import read_pairs, write_pairs
+from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.store.codec import encode, payloads, stamps
 from sowctl.tuples import NamedTuple

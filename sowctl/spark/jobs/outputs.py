@@ -18,7 +18,7 @@ from sowctl.engine.records import batch_of
 from sowctl.errors import RefusedError, UsageError
 from sowctl.output.ndjson import json_values
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.folding import read_pairs, write_pairs
+from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, describe, frame_of, run
 from sowctl.store.codec import HEADER_SIZE, payloads, stamps
 from sowctl.store.replace import build

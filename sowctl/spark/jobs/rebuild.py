@@ -18,7 +18,8 @@ from sowctl.engine.rebuild import Range, Rebuilt, append_sorted, assemble
 from sowctl.engine.replay import replay
 from sowctl.engine.staging import staging
 from sowctl.errors import UsageError
-from sowctl.spark.jobs.folding import FoldResult, fold, read_pairs
+from sowctl.spark.jobs.folding import FoldResult, fold
+from sowctl.spark.jobs.pairfiles import read_pairs
 from sowctl.spark.jobs.report import JobReport
 
 if TYPE_CHECKING:
