@@ -15,9 +15,11 @@ from sowctl.engine.staging import staging
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.stretch import Stretch
 from sowctl.output.ndjson import json_values
-from sowctl.spark.jobs.outputs import Output, Written, name_of, write_frame, write_records, write_store
+from sowctl.spark.jobs.datasets import name_of, write_frame, write_records
+from sowctl.spark.jobs.outputs import Output, Written
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.state import parts_of
+from sowctl.spark.jobs.storefile import write_store
 from sowctl.spark.jobs.tasks import frame_of
 from sowctl.spark.origin import Origin
 from sowctl.values.paths import parse_path
