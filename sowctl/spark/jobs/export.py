@@ -206,7 +206,8 @@ def _columns(spark: SparkSession, origin: Origin, entries: Entries, output: Outp
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
-    from sowctl.spark.journalreader import JournalQuery, JournalReader
+    from sowctl.spark.journalbatches import JournalQuery
+    from sowctl.spark.journalreader import JournalReader
     from sowctl.spark.pushdown import Range
     from sowctl.spark.schema import JOURNAL_COLUMNS, ddl
 
