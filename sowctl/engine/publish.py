@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from sowctl.breaks import breakable, unbroken
-from sowctl.engine.commit import Entries, group_of, into_overlay, settle
+from sowctl.engine.commit import group_of, into_overlay
 from sowctl.engine.intake import Batch, Source, batches, joined
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.publishers import Publisher
@@ -21,6 +21,7 @@ from sowctl.engine.refusals import Refusals
 from sowctl.engine.reports import PublishReport, Rejected, TopicCounts
 from sowctl.engine.routing import Router, Share
 from sowctl.engine.session import WriteSession
+from sowctl.engine.settling import Entries, settle
 from sowctl.errors import SowError, UsageError
 from sowctl.plain import dataclass
 from sowctl.store.meta import NO_LINEAGE
