@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.folding import Range, append_sorted
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.positions import open_log
-from sowctl.engine.rebuild import Range, Rebuilt, append_sorted, assemble
+from sowctl.engine.rebuild import Rebuilt, assemble
 from sowctl.engine.replay import replay
 from sowctl.engine.staging import staging
 from sowctl.errors import UsageError
