@@ -2,7 +2,7 @@
 
 The columns of all segments are read once per bucket, so memory holds one bucket's columns and one byte per message,
 whatever the run brings. The rules are those of :mod:`sowctl.engine.settling`; called by :mod:`sowctl.engine.staged`
-only.
+and what it starts.
 """
 
 from __future__ import annotations
