@@ -16,7 +16,8 @@ from sowctl.identity.keys import batch_digester
 from sowctl.store.codec import all_stamps, encode, payloads
 
 if TYPE_CHECKING:
-    from sowctl.engine.access import Columns, Stamped
+    from sowctl.engine.memocolumns import Columns
+    from sowctl.engine.memorows import Stamped
     from sowctl.engine.reading import Matcher
     from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.scanning import Scan
