@@ -18,7 +18,7 @@ from sowctl.messages.framing import framed
 from sowctl.output.display import display
 
 if TYPE_CHECKING:
-    from sowctl.engine.publish import Acknowledged
+    from sowctl.engine.commit import Acknowledged
     from sowctl.engine.reports import Rejected
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing import FrameReader

@@ -1,6 +1,7 @@
 """The entries of one batch into journal and overlay, under the locks: the heart of publish.
 
-What :mod:`sowctl.engine.settling` has left of a batch is one group. Called by :mod:`sowctl.engine.publish`. Ruled by
+What :mod:`sowctl.engine.settling` has left of a batch is one group: appended, synced, and with that acknowledged. Of a
+topic without a journal it is a transaction of its store. Called by :mod:`sowctl.engine.publish`. Ruled by
 ``sow-journal(5)``, Txids and groups, and ``sow-store(5)``, Records.
 """
 
@@ -8,15 +9,98 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from sowctl.engine.settling import Entries
 from sowctl.journal.format import NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
+from sowctl.plain import dataclass
 from sowctl.store.codec import encode, encode_plain
+from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
+    from sowctl.engine.intake import Batch
     from sowctl.engine.publishers import Publisher
+    from sowctl.engine.reports import Rejected
+    from sowctl.engine.session import WriteSession
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input."""
+
+    payloads: list[bytes]
+    first_txid: int
+    last_txid: int
+    batch: Batch
+
+    @property
+    def end(self) -> int:
+        """The input offset behind the batch, in bytes."""
+        return self.batch.end
+
+
+@dataclass(slots=True)
+class Flight:
+    """A batch that was appended and is being synced: the locks held for it, and what becomes true when it lands."""
+
+    locks: ExitStack
+    synced: Future[None] | None
+    batch: Batch
+    parts: list[Entries]
+    rejected: list[Rejected]
+    written: list[tuple[list[bytes], int]]
+
+
+def write(
+    session: WriteSession, pool: Executor, parts: list[Entries], publisher: Publisher | None, now: int
+) -> tuple[Future[None] | None, list[tuple[list[bytes], int]]]:
+    """Write the entries of a batch; ``pool`` syncs the journal. A dry run puts them into the overlays alone.
+
+    Returns the sync to wait for, None if there is none, and the messages that were written, with the first txid of
+    each group or transaction. Raises what journals and stores raise.
+    """
+    if session.dry_run:
+        for part in parts:
+            if len(part):
+                into_overlay(part, range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part)))
+        return None, []
+    synced, written = None, []
+    logged = [part for part in parts if part.writer.journalled and len(part)]
+    if logged:
+        written.append(_append(session, logged, publisher, now))
+        synced = pool.submit(session.journal.sync)
+    alone = [part for part in parts if not part.writer.journalled and len(part)]
+    written += [_write_alone(part, publisher) for part in alone]
+    return synced, written
+
+
+def _append(
+    session: WriteSession, parts: list[Entries], publisher: Publisher | None, now: int
+) -> tuple[list[bytes], int]:
+    """One group in the journal, then the overlays; returns its messages and its first txid."""
+    group, ranks = group_of(parts, publisher)
+    with session.noting():
+        first, _ = session.journal.append(group, now)
+        for part, rank in zip(parts, ranks, strict=True):
+            whole = isinstance(rank, range)
+            into_overlay(part, range(first, first + len(rank)) if whole else [first + r for r in rank])
+    return group.payloads, first
+
+
+def _write_alone(part: Entries, publisher: Publisher | None) -> tuple[list[bytes], int]:
+    """One synced transaction in the store of a topic without a journal."""
+    first = part.writer.last_txid + 1
+    into_overlay(part, range(first, first + len(part)))
+    sequences = None
+    if publisher is not None:
+        sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
+    if part.chains is not None:
+        part.chains.save()  # before the records: what the file knows beyond the store's position does not count
+    part.writer.apply(NO_LINEAGE, part.writer.last_txid, sequences)
+    return part.payloads, first
 
 
 def group_of(parts: list[Entries], publisher: Publisher | None) -> tuple[Group, list[Sequence[int]]]:

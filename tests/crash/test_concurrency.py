@@ -18,11 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.engine.commit import Acknowledged
 from sowctl.engine.instance import Instance
 from sowctl.engine.intake import Listed
 from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import Acknowledged, publish
+from sowctl.engine.publish import publish
 from sowctl.engine.replay import replay
 from sowctl.errors import LockedError
 from sowctl.messages.framing import FrameReader

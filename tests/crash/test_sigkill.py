@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.check import check
+from sowctl.engine.commit import Acknowledged
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import Acknowledged, publish
+from sowctl.engine.publish import publish
 from sowctl.errors import SowError
 from sowctl.findings import Level
 from sowctl.messages.framing import FrameReader
