@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.segments import DELETE, HAS_TIME, OPERATION, Columns
+from sowctl.engine.segmentblock import DELETE, HAS_TIME, OPERATION, Columns
 from sowctl.engine.settling import too_old
 from sowctl.engine.statuses import collision
 from sowctl.store.codec import CHECK, payloads

@@ -17,7 +17,7 @@ from sowctl.engine.finishing import finish
 from sowctl.engine.lifetime import is_expired
 from sowctl.engine.prepare import Prepared
 from sowctl.engine.reports import Rejected
-from sowctl.engine.segments import (
+from sowctl.engine.segmentblock import (
     DELETE,
     DELTA,
     EXPIRES_AT,
@@ -26,12 +26,9 @@ from sowctl.engine.segments import (
     OPERATION,
     PUBLISH,
     Columns,
-    Order,
     Rows,
-    SegmentInfo,
-    SegmentReader,
-    SegmentWriter,
 )
+from sowctl.engine.segments import Order, SegmentInfo, SegmentReader, SegmentWriter
 from sowctl.store.codec import encode
 from sowctl.tuples import NamedTuple
 

@@ -19,7 +19,8 @@ from sowctl.engine.merging import Finishing, deletions_of_rest, in_order
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.prepare import Preparer
 from sowctl.engine.reports import CommitReport, Rejected
-from sowctl.engine.segments import Columns, SegmentInfo, SegmentReader
+from sowctl.engine.segmentblock import Columns
+from sowctl.engine.segments import SegmentInfo, SegmentReader
 from sowctl.engine.session import WriteSession
 from sowctl.engine.stagedentries import Chunk, chunks, fold, group_of
 from sowctl.errors import InputError, LimitError

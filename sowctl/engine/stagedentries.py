@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine import fates as fate
 from sowctl.engine.buckets import words
 from sowctl.engine.overlay import Overlay, tombstone
-from sowctl.engine.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION, Columns
+from sowctl.engine.segmentblock import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION, Columns
 from sowctl.journal.format import DELETE as DELETED_ENTRY
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_USER_KEY, INSERTED, NO_PUBLISHER
 from sowctl.journal.format import PUBLISH as PUBLISHED_ENTRY

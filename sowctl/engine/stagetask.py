@@ -17,7 +17,7 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.prepare import Prepared, Preparer
 from sowctl.engine.rejects import reject_line
 from sowctl.engine.reports import Rejected
-from sowctl.engine.segments import (
+from sowctl.engine.segmentblock import (
     DELETE,
     DELTA,
     EXPIRES_AT,
@@ -27,9 +27,8 @@ from sowctl.engine.segments import (
     HAS_USER_KEY,
     PUBLISH,
     Rows,
-    SegmentInfo,
-    SegmentWriter,
 )
+from sowctl.engine.segments import SegmentInfo, SegmentWriter
 from sowctl.engine.staging import OPERATIONS, Plan, Staged
 from sowctl.identity.keys import key_bytes
 from sowctl.values.fields import Refusal

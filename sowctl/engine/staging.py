@@ -21,7 +21,8 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.prepare import Preparer
 from sowctl.engine.reports import Rejected
-from sowctl.engine.segments import DELETE, DELTA, PUBLISH, SegmentInfo
+from sowctl.engine.segmentblock import DELETE, DELTA, PUBLISH
+from sowctl.engine.segments import SegmentInfo
 from sowctl.errors import MissingError, StorageError, UsageError
 from sowctl.store.replace import make_directories
 
