@@ -15,7 +15,9 @@ from sowctl.engine.folding import Range, fold
 from sowctl.engine.history import Retention
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import definition_of
+from sowctl.engine.reports import ReplayReport
 from sowctl.engine.timeline import retention
+from sowctl.store.codec import DIGEST_MODULUS
 from sowctl.store.replace import Builder, build
 
 if TYPE_CHECKING:
@@ -37,6 +39,19 @@ class Rebuilt:
     versions: int
     applied: int
     digest: int
+
+    def report(self, action: str, **facts: object) -> ReplayReport:
+        """What a replay says of it; ``facts`` are further fields of the report."""
+        return ReplayReport.of(
+            self.topic,
+            action,
+            entries=self.entries,
+            records=self.records,
+            versions=self.versions,
+            applied=self.applied,
+            digest=f"{self.digest % DIGEST_MODULUS:032x}",
+            **facts,
+        )
 
 
 def rebuild(
