@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.engine import fates as fate
 from sowctl.engine.apply import into_store, remove_expired
-from sowctl.engine.merging import Finishing, deletions_of_rest, in_order
+from sowctl.engine.merging import deletions_of_rest, in_order
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.prepare import Preparer
 from sowctl.engine.reports import CommitReport, Rejected
@@ -120,6 +120,8 @@ class _Commit:
 
     def _decide(self, writer: TopicWriter) -> None:
         if self.deltas or self.preparer.enrichment is not None:
+            from sowctl.engine.stagedfinishing import Finishing
+
             finishing = Finishing(self.directory, writer, self.preparer, self.now, self.sources)
             self.segments = finishing.finish(self.segments)
             for rejected in finishing.refused:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine import fates, merging, staged
+from sowctl.engine import fates, staged, stagedfinishing
 from sowctl.engine.moments import Place, find_place
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
@@ -58,7 +58,7 @@ def test_equals_a_publish(tmp_path: Path, topic: str) -> None:
 @pytest.mark.parametrize("delta", [False, True])
 def test_finishes_as_a_publish_does(tmp_path: Path, delta: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Preprocessing, enrichment with the record before, deltas: over stored records and within the run."""
-    monkeypatch.setattr(merging, "BUCKET_BYTES", 30)
+    monkeypatch.setattr(stagedfinishing, "BUCKET_BYTES", 30)
     rounds = [
         [[message(id=1, n=1), message(id=2, n=5), message(id=1, n=2)], [message(id=2, x=1), message(id=3)]],
         [[message(id=1, n=9)], [message(id=1, x=1), message(id=4, n="word"), message(id=1, n=3)]],
@@ -105,7 +105,7 @@ def test_any_operations_in_any_split(
     with pytest.MonkeyPatch.context() as patch, staging(instance, instance.topic(topic).config) as area:
         if small:
             patch.setattr(staged, "BUCKET_BYTES", 40)
-            patch.setattr(merging, "BUCKET_BYTES", 40)
+            patch.setattr(stagedfinishing, "BUCKET_BYTES", 40)
             patch.setattr(fates, "decide", lambda *args: DECIDE(*args, bucket=4))
         plan = area.plan(SKIP)
         done = []
