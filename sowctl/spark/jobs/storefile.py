@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.instance import Instance
 from sowctl.engine.folding import append_sorted
+from sowctl.engine.instance import Instance
 from sowctl.spark.jobs.outputs import Output, Part, Written
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, run
