@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
@@ -18,8 +18,9 @@ from sowctl.messages.framing import framed
 from sowctl.output.display import display
 
 if TYPE_CHECKING:
-    from sowctl.engine.publish import Acknowledged
+    from sowctl.engine.commit import Acknowledged
     from sowctl.engine.reports import Rejected
+    from sowctl.messages.base import MessageType
     from sowctl.messages.framing import FrameReader
 
 _EVERY = 0.2
@@ -88,6 +89,11 @@ class Publishing:
         elif self.skips:
             place = f"{refused.source}:{refused.line}"
             self.invocation.warn(f"[{refused.code}] {display(place)}: {display(refused.message)}")
+
+    def warn_of_replacing(self, kinds: Iterable[MessageType]) -> None:
+        """Say which of these types cannot be merged, so that their deltas took the place of records."""
+        for name in sorted(kind.name for kind in kinds if not kind.mergeable):
+            self.invocation.warn(f"{name} messages cannot be merged: each delta took the place of its record")
 
     def report(self, report: object, summary: str | None) -> None:
         """The report at the end."""

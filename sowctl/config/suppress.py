@@ -24,6 +24,8 @@ _PIECE = re.compile(
 )
 _DIRECTIVE = re.compile(rf"(?s){OPENING}([a-z]+)\b(.*)")
 _FORM = "write <!-- sowctl: ignore RULE, RULE -->"
+_ELSEWHERE = "what to assume counts in the main file only, and this is an included one"
+_MOVE = "move the comment into the file that lint was asked about"
 _WORDS = re.compile(r"(?s)(.*?)(?:\bbecause\b.*)?")
 
 
@@ -41,12 +43,13 @@ class Suppression(NamedTuple):
 def apply(findings: Iterable[Finding], sources: Iterable[Source], active: frozenset[str]) -> Iterator[Finding]:
     """The findings that no comment switches off, and what is to be said about the comments.
 
-    ``active`` are the ids of the rules that were asked for: a comment about another rule is neither used nor unused.
+    The first of ``sources`` is the main file, the only one that can say what to assume. ``active`` are the ids of the
+    rules that were asked for: a comment about another rule is neither used nor unused.
     """
     suppressions: list[Suppression] = []
-    for source in {source.file: source for source in sources}.values():
+    for number, source in enumerate({source.file: source for source in sources}.values()):
         if "sowctl" in source.text:
-            for found in _read(source):
+            for found in _read(source, main=number == 0):
                 if isinstance(found, Finding):
                     if found.id in active:
                         yield found
@@ -74,7 +77,7 @@ def _covers(suppression: Suppression, finding: Finding) -> bool:
     return suppression.first <= (place.line or 1, place.column or 1) <= suppression.last
 
 
-def _read(source: Source) -> Iterator[Suppression | Finding]:
+def _read(source: Source, *, main: bool) -> Iterator[Suppression | Finding]:
     """The suppressions of one file, and the findings about words that name no rule."""
     reach: list[tuple[int, list[tuple[int, str]]]] = []
     waiting: list[tuple[int, str]] = []
@@ -86,8 +89,8 @@ def _read(source: Source) -> Iterator[Suppression | Finding]:
             if words is not None and words[1] == "ignore":
                 waiting.append((start, words[2]))
             elif words is not None and words[1] == "assume":
-                for message in faults(words[2]):
-                    yield _at(source, start, UNKNOWN_WORD, Level.WARNING, message, FORM)
+                for message in faults(words[2]) if main else [_ELSEWHERE]:
+                    yield _at(source, start, UNKNOWN_WORD, Level.WARNING, message, FORM if main else _MOVE)
             elif words is not None:
                 message = f"'{words[1]}' is not known in a comment for sowctl"
                 yield _at(source, start, UNKNOWN_WORD, Level.WARNING, message, _FORM)

@@ -6,32 +6,27 @@ records that changed since it was built always are.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from sowctl.engine.memos import Memos, open_memos
 from sowctl.errors import SowError
 from sowctl.memo import places as p
 from sowctl.memo.format import BadMemo
-from sowctl.store.codec import all_stamps, payloads
 from sowctl.tuples import NamedTuple
-from sowctl.values.fields import Row, Slot, SlotValue
+from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
     from sowctl.engine.conditions import Asked
     from sowctl.engine.instance import Instance
+    from sowctl.engine.memocolumns import Columns
+    from sowctl.engine.memorows import Stamped
     from sowctl.engine.reading import Matcher
     from sowctl.engine.sources import CurrentSource, Matched, Pairs
     from sowctl.expressions.actions import OrderKey
     from sowctl.memo.column import Hits
 
-Columns: TypeAlias = "tuple[dict[Slot, Any], Any, Any]"
-"""Columns by slot, txids, times."""
-Stamped: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
-"""Rows, and txid and time of their records."""
-_ROWS = 10_000
 _LOOKED_UP = 400
 """Records looked up at a time: what is made of so many stays in the processor's cache."""
 _GAIN = 8
@@ -110,8 +105,10 @@ class Found:
         column = self._memos.columns.get(order_slot(key))
         if column is None or self.residual or (self._left is not None and len(self._left) <= wanted):
             return None
+        from sowctl.engine.ranking import holds_number
+
         changed = self._changed()
-        if not column.numeric and _holds_number(self._matcher, key, changed):
+        if not column.numeric and holds_number(self._matcher.type, key, changed.values()):
             return None  # then Strings are read as numbers, too
         allowed = None if self._places is None else set(self._places)
         keys, values = list(changed), list(changed.values())
@@ -138,50 +135,22 @@ class Found:
 
     def rows(self, slots: Sequence[Slot]) -> Iterator[Stamped] | None:
         """The fields of the records that match, in key order, with their stamps; None where indexes do not know."""
-        columns = [self._memos.columns.get(slot) for slot in slots]
-        if self.residual or self.source.hides or None in columns:
+        columns = [column for slot in slots if (column := self._memos.columns.get(slot)) is not None]
+        if self.residual or self.source.hides or len(columns) < len(slots):
             return None
-        try:
-            stamped = self._memos.stamps()
-            values = [column.values() for column in columns if column is not None]
-        except BadMemo:
-            return None
-        places: Sequence[int] = range(self._memos.records) if self._places is None else self._places
-        if not self._memos.changed:
-            return _gathered(values, stamped, places)
-        keys, fresh = self.source.lookup(sorted(self._memos.changed))
-        chosen = self._matcher.places(keys, fresh)
-        keys, fresh = [keys[place] for place in chosen], [fresh[place] for place in chosen]
-        rows, refused = self._matcher.type.extractor(slots)(payloads(fresh))
-        if refused:
-            return None
-        gone = self._memos.changed_places()
-        places = [place for place in places if place not in gone]
-        stops = [bisect_left(places, self._memos.rank(key)) for key in keys]
-        changed = zip(stops, rows, all_stamps(fresh), strict=True)
-        return _woven(_gathered(values, stamped, places), list(changed))
+        from sowctl.engine.memorows import rows_of
+
+        return rows_of(self._memos, columns, self._places, slots, self.source, self._matcher)
 
     def columns(self, slots: Sequence[Slot]) -> Columns | None:
         """The same on columns, where there are enough records for that: columns by slot, txids, times."""
         left = self._memos.records if self._left is None else len(self._left)
         numpy = p.numpy_for(left * _GAIN)
-        memos = [self._memos.columns.get(slot) for slot in slots]
         if numpy is None or self.residual or self.source.hides or self._memos.changed:
             return None
-        from sowctl.engine.memocolumns import column_from
+        from sowctl.engine.memocolumns import columns_of
 
-        places = self._places
-        chosen = None if places is None else numpy.array(places, numpy.int64)
-        try:
-            txids, times = self._memos.stamp_columns(numpy)
-            found = {
-                slot: column_from(memo, chosen) for slot, memo in zip(slots, memos, strict=True) if memo is not None
-            }
-        except BadMemo:
-            return None
-        if len(found) < len(memos):
-            return None
-        return found, *((txids, times) if chosen is None else (txids[chosen], times[chosen]))
+        return columns_of(self._memos, self._places, slots)
 
     def _changed(self) -> dict[bytes, bytes]:
         """The records that changed since the indexes were built, if they match; in key order."""
@@ -201,48 +170,9 @@ class Found:
                 yield keys, values
 
 
-def _gathered(
-    columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], places: Sequence[int]
-) -> Iterator[Stamped]:
-    """Rows and stamps at some places."""
-    for start in range(0, len(places), _ROWS):
-        part = places[start : start + _ROWS]
-        if isinstance(part, range):
-            chosen = [column[part.start : part.stop] for column in columns]
-            times = stamped[part.start : part.stop]
-        else:
-            chosen = [[column[place] for place in part] for column in columns]
-            times = [stamped[place] for place in part]
-        yield list(zip(*chosen, strict=True)) if chosen else [()] * len(part), times
-
-
-def _woven(parts: Iterator[Stamped], more: list[tuple[int, Row, tuple[int, int]]]) -> Iterator[Stamped]:
-    """Rows with others between them; each of ``more`` stands before the row of its number."""
-    at = 0
-    more.reverse()
-    for rows, times in parts:
-        while more and more[-1][0] <= at + len(rows):
-            stop, row, stamp = more.pop()
-            yield rows[: stop - at], times[: stop - at]
-            yield [row], [stamp]
-            rows, times, at = rows[stop - at :], times[stop - at :], stop
-        yield rows, times
-        at += len(rows)
-    for _, row, stamp in reversed(more):
-        yield [row], [stamp]
-
-
 def order_slot(key: OrderKey) -> Slot:
     """The field by which an order sorts."""
     return Slot(key.path, text=key.text)
-
-
-def _holds_number(matcher: Matcher, key: OrderKey, records: dict[bytes, bytes]) -> bool:
-    from sowctl.values.order import holds_numbers
-
-    extract = matcher.type.extractor((order_slot(key),))
-    rows, _ = extract(payloads(records.values()))
-    return holds_numbers([row[0] for row in rows])
 
 
 def find(

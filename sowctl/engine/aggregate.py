@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.reading import headers_of
 from sowctl.errors import InputError, UsageError
@@ -16,8 +16,12 @@ from sowctl.identity.keys import batch_digester
 from sowctl.store.codec import all_stamps, encode, payloads
 
 if TYPE_CHECKING:
-    from sowctl.engine.access import Columns, Stamped
-    from sowctl.engine.sources import Matched, Pairs
+    from sowctl.engine.memocolumns import Columns
+    from sowctl.engine.memorows import Stamped
+    from sowctl.engine.reading import Matcher
+    from sowctl.engine.reports import QueryStatistics
+    from sowctl.engine.scanning import Scan
+    from sowctl.engine.sources import CurrentSource, Matched, Pairs, Source
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
     from sowctl.expressions.projection import Group, GroupKey
@@ -60,6 +64,18 @@ class Aggregation:
     def slots(self) -> tuple[Slot, ...]:
         """The fields of a record that it reads, if they are all it reads."""
         return () if self.program.uses_header else self.program.slots
+
+    def over(
+        self, source: Source, matcher: Matcher, scan: Scan, size: int, numbers: QueryStatistics
+    ) -> Iterator[Pairs]:
+        """What :meth:`results` gives of the records that match, from indexes alone where these know the fields."""
+        way, slots = scan.found, self.slots
+        columns = way.columns(slots) if way is not None and slots else None
+        rows = way.rows(slots) if way is not None and slots and columns is None else None
+        if way is None or (rows is None and columns is None):
+            return self.results(scan.matching(matcher, size, numbers))
+        numbers.examined, numbers.matched = cast("CurrentSource", source).visible_records(), way.count() or 0
+        return self.results((), rows or (), columns)
 
     def results(
         self, found: Iterable[Matched], known: Iterable[Stamped] = (), columns: Columns | None = None

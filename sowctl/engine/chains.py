@@ -12,21 +12,18 @@ written before the store's transaction; what it holds beyond the store's positio
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.chainfile import Block, append, read
+from sowctl.engine.chainoptions import ChainOptions, file_of_chains
 from sowctl.engine.keys import MISSING, Keys
 from sowctl.engine.overlay import values_of
 from sowctl.engine.positions import open_log
-from sowctl.errors import DamageError, MissingError, SowError
+from sowctl.errors import DamageError, MissingError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.messages.base import KeyTexts
 from sowctl.store.codec import CHECK, TOMBSTONE, payloads
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
-from sowctl.values.paths import Path as FieldPath
-from sowctl.values.paths import parse_path
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -40,44 +37,6 @@ NO_LINEAGE = bytes(16)
 NOBODY = bytes(16)
 """Stands for the digest of a message that gets none."""
 _SCAN = 1000
-
-
-class ChainOptions(NamedTuple):
-    """``primary`` and the secondary fields as paths, the file (None: beside the store), whether to verify it."""
-
-    primary: FieldPath
-    secondary: tuple[FieldPath, ...]
-    file_name: str | None
-    validation: bool
-
-
-def chain_options(topic: TopicConfig, options: Sequence[tuple[str, str]]) -> ChainOptions:
-    """The options of the generator: Primary (or the first Key), Secondary (or further Keys), FileName, Validation.
-
-    Raises ConfigError ``SOW-ENG-052``.
-    """
-    from sowctl.engine.generators import option_error
-
-    primary = [text for tag, text in options if tag == "Primary"]
-    secondary = [text for tag, text in options if tag == "Secondary"]
-    keys = [text for tag, text in options if tag == "Key"]
-    if not primary and keys:
-        primary, keys = keys[:1], keys[1:]
-    secondary = secondary + keys
-    unknown = [tag for tag, _ in options if tag not in ("Primary", "Secondary", "Key", "FileName", "Validation")]
-    if unknown:
-        raise option_error(topic, f"it has no option {unknown[0]}; it has Primary Secondary Key FileName Validation")
-    if len(primary) != 1 or not secondary:
-        raise option_error(topic, "it needs one Primary (or first Key) and at least one Secondary (or further Key)")
-    values = {tag: text for tag, text in options if tag in ("FileName", "Validation")}
-    validation = values.get("Validation", "false").lower()
-    if validation not in ("true", "false", "enabled", "disabled"):
-        raise option_error(topic, f"Validation is true or false, not {validation!r}")
-    try:
-        paths = [parse_path(text) for text in primary + secondary]
-    except SowError as error:
-        raise option_error(topic, error.message) from error
-    return ChainOptions(paths[0], tuple(paths[1:]), values.get("FileName"), validation in ("true", "enabled"))
 
 
 class ChainedKeys:
@@ -107,7 +66,7 @@ class Chains:
         self._prefix = prefix(topic.key_domain)
         self._texts = kind.key_texts((options.primary,))
         self._identity = (topic.name, topic.message_type, str(options.primary), *map(str, options.secondary))
-        self.path = _file(instance, topic, options)
+        self.path = file_of_chains(instance, topic, options)
         self._position = 0
         self._lineage = NO_LINEAGE
         self._end = -1
@@ -270,12 +229,3 @@ class Chains:
                         if self._topic.journalled
                         else "put an empty file in its place: chains start over from the records alone",
                     )
-
-
-def _file(instance: Instance, topic: TopicConfig, options: ChainOptions) -> Path | None:
-    """Where the chains are kept: the option FileName as a topic's FileName, else beside the store."""
-    if options.file_name and instance.config is not None:
-        from sowctl.config.model import file_of
-
-        return instance.config.root / file_of(options.file_name, topic.name, topic.message_type)
-    return topic.file.with_name(topic.file.name + ".chains") if topic.file is not None else None

@@ -10,11 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sowctl.engine.asof import VersionsSource
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.history import prune
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.reading import open_now, open_source
+from sowctl.engine.retained import VersionsSource
 from sowctl.engine.sources import CurrentSource
 from sowctl.engine.targets import Target
 from sowctl.engine.timeline import retention, value_of

@@ -85,8 +85,8 @@ def _count(instance: Instance, topic: TopicConfig, now: int) -> int:
 
 def _count_old(instance: Instance, topic: TopicConfig, now: int) -> int:
     """How many versions no query can reach."""
-    from sowctl.engine.asof import VersionsSource
     from sowctl.engine.pruning import BATCH, count_unreachable
+    from sowctl.engine.retained import VersionsSource
 
     rule = retention(topic.history)
     assert rule is not None

@@ -1,7 +1,8 @@
 """What becomes of each message of a staged run: found out by buckets of the key space, before anything is written.
 
 The columns of all segments are read once per bucket, so memory holds one bucket's columns and one byte per message,
-whatever the run brings. The rules are those of :mod:`sowctl.engine.commit`; called by :mod:`sowctl.engine.staged` only.
+whatever the run brings. The rules are those of :mod:`sowctl.engine.settling`; called by :mod:`sowctl.engine.staged`
+and what it starts.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.commit import collision, too_old
-from sowctl.engine.segments import DELETE, HAS_TIME, OPERATION, Columns
+from sowctl.engine.segmentblock import DELETE, HAS_TIME, OPERATION, Columns
+from sowctl.engine.settling import too_old
+from sowctl.engine.statuses import collision
 from sowctl.store.codec import CHECK, payloads
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What a publish makes of the stored record: enrichment with the record as it was, then the merge of deltas.
 
-Called by :func:`sowctl.engine.commit.settle` under the locks, for topics with Enrichment and batches with deltas; all
+Called by :func:`sowctl.engine.settling.settle` under the locks, for topics with Enrichment and batches with deltas; all
 others pass by. Messages of one batch that have the same key see one another, as if each had been published alone: the
 first message of every key makes a round, then the second, and so on. Ruled by ``semantics`` 1.3 and 1.7.
 """
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sowctl.engine.commit import NO_RECORD, collision
 from sowctl.engine.lifetime import is_expired
+from sowctl.engine.settling import NO_RECORD
+from sowctl.engine.statuses import collision
 from sowctl.errors import SowError
 from sowctl.store.codec import CHECK, CORRELATION, decode, payloads
 from sowctl.tuples import NamedTuple

@@ -101,7 +101,8 @@ def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) ->
         generator = _made(topic, factory, options)
         return GeneratedKeys(topic, kind, generator, _paths(topic, generator.fields))
     if module is not None and is_library(module, CHAINING):
-        from sowctl.engine.chains import ChainedKeys, chain_options
+        from sowctl.engine.chainoptions import chain_options
+        from sowctl.engine.chains import ChainedKeys
 
         return ChainedKeys(instance, topic, kind, chain_options(topic, options))
     raise ConfigError(

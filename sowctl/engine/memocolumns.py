@@ -1,8 +1,13 @@
-"""Memo indexes as columns of the columnar evaluator. Whoever imports this loads numpy."""
+"""Memo indexes as columns of the columnar evaluator. Whoever imports this loads numpy.
+
+Called by :class:`sowctl.engine.access.Found` for aggregated queries over many records; those over few take rows
+(:mod:`sowctl.engine.memorows`). Ruled by ``semantics`` 3.4.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -10,6 +15,28 @@ from sowctl.expressions.columns import Column, Kind
 from sowctl.expressions.columns.build import column_of
 from sowctl.memo.column import DOUBLES, INTEGER, INTEGERS, NULL, Numbers, Strings
 from sowctl.memo.column import Column as Memo
+from sowctl.memo.format import BadMemo
+from sowctl.values.fields import Slot
+
+if TYPE_CHECKING:
+    from sowctl.engine.memos import Memos
+
+Columns: TypeAlias = "tuple[dict[Slot, Any], Any, Any]"
+"""Columns by slot, txids, times."""
+
+
+def columns_of(memos: Memos, places: Sequence[int] | None, slots: Sequence[Slot]) -> Columns | None:
+    """The fields at ``places`` (None: all) with the stamps of their records; None where indexes do not know them."""
+    known = {slot: memo for slot in slots if (memo := memos.columns.get(slot)) is not None}
+    if len(known) < len(slots):
+        return None
+    chosen = None if places is None else np.array(places, np.int64)
+    try:
+        txids, times = memos.stamp_columns(np)
+        found = {slot: column_from(memo, chosen) for slot, memo in known.items()}
+    except BadMemo:
+        return None
+    return found, *((txids, times) if chosen is None else (txids[chosen], times[chosen]))
 
 
 def column_from(memo: Memo, places: Any) -> Column:

@@ -7,11 +7,16 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from sowctl.engine.sources import CurrentSource
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
+    from sowctl.engine.reading import Matcher
+    from sowctl.engine.scanning import Scan
+    from sowctl.engine.sources import Source
     from sowctl.engine.targets import Target
 
 
@@ -80,6 +85,38 @@ def explain(
             )
             for plan, numbers in zip(plans, result.statistics, strict=True)
         ]
+
+
+def plan_of(source: Source, matcher: Matcher, scan: Scan | None, options: QueryOptions, wanted: int | None) -> Plan:
+    """How a query reads one topic; ``scan`` None where its records are looked up by key.
+
+    ``wanted`` is how many records at the most are read in an order by fields, None for all.
+    """
+    read = getattr(source, "base", source)  # of logical topics, all that their store holds
+    records = read.visible_records() if isinstance(read, CurrentSource) else 0
+    order = _order_in_words(scan, options, wanted)
+    plan = Plan(source.topic, source.message_type, "scan", records, records, order=order)
+    if isinstance(read, CurrentSource) and read.overlay is not None:
+        plan = replace(plan, behind=len(read.overlay.current))
+    if scan is None:
+        plan = replace(plan, access="key lookup", estimated=len(options.sow_keys or ()))
+    elif scan.found is not None:
+        steps = tuple(PlanStep(step.condition, step.matched) for step in scan.found.steps)
+        residual, estimated = tuple(scan.found.residual), scan.found.candidates
+        plan = replace(plan, access=scan.found.access, steps=steps, residual=residual, estimated=estimated)
+    if scan is None or scan.found is None:
+        conditions = matcher.conditions()
+        plan = replace(plan, residual=conditions, processes=scan.jobs if scan is not None else 1)
+    return plan
+
+
+def _order_in_words(scan: Scan | None, options: QueryOptions, wanted: int | None) -> str:
+    if options.order_by is None:
+        return "by time" if options.by_time else "by SOW key"
+    if wanted is None:
+        return "sorted"
+    by_index = scan is not None and scan.found is not None and scan.found.ranked
+    return f"the first {wanted:,}" + (" by index" if by_index else " of all that match")
 
 
 def plan_lines(plan: Plan) -> list[str]:

@@ -3,7 +3,7 @@
 A batch stays in columns all the way. Only what a message brings itself (an envelope, a time field) makes a column of
 Python values; otherwise a column is one value for all. Nothing here asks where messages come from or what the topic
 holds; what depends on that (keys of chains, enrichment, delta merge) follows under the locks, in
-:func:`sowctl.engine.commit.settle`.
+:func:`sowctl.engine.settling.settle`.
 """
 
 from __future__ import annotations

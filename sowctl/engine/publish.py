@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from sowctl.breaks import breakable, unbroken
-from sowctl.engine.commit import Entries, group_of, into_overlay, settle
+from sowctl.engine.commit import Acknowledged, Flight, write
 from sowctl.engine.intake import Batch, Source, batches, joined
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publishers import Publisher
 from sowctl.engine.refusals import Refusals
 from sowctl.engine.reports import PublishReport, Rejected, TopicCounts
 from sowctl.engine.routing import Router, Share
 from sowctl.engine.session import WriteSession
+from sowctl.engine.settling import Entries, settle
 from sowctl.errors import SowError, UsageError
-from sowctl.plain import dataclass
-from sowctl.store.meta import NO_LINEAGE
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -31,33 +29,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LINGER = 0.1
 DEFAULTS = PublishOptions()
-
-
-@dataclass(slots=True)
-class Acknowledged:
-    """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input."""
-
-    payloads: list[bytes]
-    first_txid: int
-    last_txid: int
-    batch: Batch
-
-    @property
-    def end(self) -> int:
-        """The input offset behind the batch, in bytes."""
-        return self.batch.end
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A batch that was appended and is being synced: the locks held for it, and what becomes true when it lands."""
-
-    locks: ExitStack
-    synced: Future[None] | None
-    batch: Batch
-    parts: list[Entries]
-    rejected: list[Rejected]
-    written: list[tuple[list[bytes], int]]
 
 
 def publish(
@@ -118,7 +89,7 @@ class _Run:
         self.refusals = Refusals(options, self.report, on_reject)
         self.on_acknowledged = on_acknowledged
         self.counts: dict[tuple[str, str], TopicCounts] = {}
-        self.flight: _Flight | None = None
+        self.flight: Flight | None = None
         self.landed: tuple[Batch, list[Rejected]] | None = None
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
         log = instance.log
@@ -221,7 +192,7 @@ class _Run:
             self.report.end = self.refusals.end_of(batch, rejected)
             self.report.last_line = batch.last_line
 
-    def account(self, flight: _Flight) -> None:
+    def account(self, flight: Flight) -> None:
         """Count a batch that is durable, and tell who asked."""
         batch, report = flight.batch, self.report
         report.blank += batch.blank
@@ -259,41 +230,8 @@ class _Run:
             late = self.refusals.of(batch, refusals)
             self.refusals.cut(batch, parts, late)
             rejected = sorted(rejected + late, key=lambda one: one.offset)
-            synced, written = None, []
-            if session.dry_run:
-                for part in parts:
-                    if len(part):
-                        into_overlay(part, range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part)))
-            else:
-                logged = [part for part in parts if part.writer.journalled and len(part)]
-                if logged:
-                    written.append(self.append(logged, publisher, now))
-                    synced = self.pool.submit(session.journal.sync)
-                alone = [part for part in parts if not part.writer.journalled and len(part)]
-                written += [self.write_alone(part, publisher) for part in alone]
-            self.flight = _Flight(locks.pop_all(), synced, batch, parts, rejected, written)
-
-    def append(self, parts: list[Entries], publisher: Publisher | None, now: int) -> tuple[list[bytes], int]:
-        """One group in the journal, then the overlays; returns its messages and its first txid."""
-        group, ranks = group_of(parts, publisher)
-        with self.session.noting():
-            first, _ = self.session.journal.append(group, now)
-            for part, rank in zip(parts, ranks, strict=True):
-                whole = isinstance(rank, range)
-                into_overlay(part, range(first, first + len(rank)) if whole else [first + r for r in rank])
-        return group.payloads, first
-
-    def write_alone(self, part: Entries, publisher: Publisher | None) -> tuple[list[bytes], int]:
-        """One synced transaction in the store of a topic without a journal."""
-        first = part.writer.last_txid + 1
-        into_overlay(part, range(first, first + len(part)))
-        sequences = None
-        if publisher is not None:
-            sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
-        if part.chains is not None:
-            part.chains.save()  # before the records: what the file knows beyond the store's position does not count
-        part.writer.apply(NO_LINEAGE, part.writer.last_txid, sequences)
-        return part.payloads, first
+            synced, written = write(session, self.pool, parts, publisher, now)
+            self.flight = Flight(locks.pop_all(), synced, batch, parts, rejected, written)
 
     def close(self) -> None:
         """Let go of everything; what was acknowledged is safe."""

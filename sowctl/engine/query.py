@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.options import QueryOptions
@@ -21,13 +20,11 @@ from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.scanning import Scan, filtered, scanning
 from sowctl.engine.sources import CurrentSource, Matched, Pairs, Source, alone
 from sowctl.engine.targets import Target, with_records
-from sowctl.plain import replace
 
 if TYPE_CHECKING:
     from sowctl.engine.aggregate import Aggregation
     from sowctl.engine.instance import Instance
     from sowctl.engine.plans import Plan
-    from sowctl.engine.sorting import Sorter
     from sowctl.expressions.actions import OrderKey
     from sowctl.values.fields import Slot
 
@@ -129,35 +126,10 @@ class _Run:
 
     def plans(self) -> list[Plan]:
         """How each topic is read."""
-        from sowctl.engine.plans import Plan, PlanStep
+        from sowctl.engine.plans import plan_of
 
-        found = []
         with closing(self._scans()) as scans:  # type: ignore[type-var]
-            for source, matcher, scan, _ in scans:
-                read = getattr(source, "base", source)  # of logical topics, all that their store holds
-                records = read.visible_records() if isinstance(read, CurrentSource) else 0
-                plan = Plan(source.topic, source.message_type, "scan", records, records, order=self._ordering(scan))
-                if isinstance(read, CurrentSource) and read.overlay is not None:
-                    plan = replace(plan, behind=len(read.overlay.current))
-                if scan is None:
-                    plan = replace(plan, access="key lookup", estimated=len(self._options.sow_keys or ()))
-                elif scan.found is not None:
-                    steps = tuple(PlanStep(step.condition, step.matched) for step in scan.found.steps)
-                    residual, estimated = tuple(scan.found.residual), scan.found.candidates
-                    plan = replace(plan, access=scan.found.access, steps=steps, residual=residual, estimated=estimated)
-                if scan is None or scan.found is None:
-                    conditions = matcher.conditions()
-                    plan = replace(plan, residual=conditions, processes=scan.jobs if scan is not None else 1)
-                found.append(plan)
-        return found
-
-    def _ordering(self, scan: Scan | None) -> str:
-        if not self._order:
-            return "by time" if self._options.by_time else "by SOW key"
-        if self._wanted() is None:
-            return "sorted"
-        by_index = scan is not None and scan.found is not None and scan.found.ranked
-        return f"the first {self._wanted():,}" + (" by index" if by_index else " of all that match")
+            return [plan_of(source, matcher, scan, self._options, self._wanted()) for source, matcher, scan, _ in scans]
 
     def _found(self) -> Iterator[tuple[Source, Iterator[Matched]]]:
         """Every source, opened in turn, with what it gives: records that match, or messages made of them."""
@@ -167,7 +139,8 @@ class _Run:
                 target = next(targets)
                 found: Iterator[Matched]
                 if scan is not None and self._options.projection is not None:
-                    found = self._aggregated(source, matcher, scan, numbers)
+                    aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
+                    found = aggregation.over(source, matcher, scan, self._options.batch_size, numbers)
                 elif scan is not None:
                     found = self._first(scan, numbers) or scan.matching(matcher, self._options.batch_size, numbers)
                 else:
@@ -175,16 +148,6 @@ class _Run:
                     if self._options.projection is not None:
                         found = self._compiled(source.topic, source.message_type).results(found)
                 yield source, found if self._after is None else _later(found, self._after)
-
-    def _aggregated(self, source: Source, matcher: Matcher, scan: Scan, numbers: QueryStatistics) -> Iterator[Pairs]:
-        aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
-        way, slots = scan.found, aggregation.slots
-        columns = way.columns(slots) if way is not None and slots else None
-        rows = way.rows(slots) if way is not None and slots and columns is None else None
-        if way is None or (rows is None and columns is None):
-            return aggregation.results(scan.matching(matcher, self._options.batch_size, numbers))
-        numbers.examined, numbers.matched = cast(CurrentSource, source).visible_records(), way.count() or 0
-        return aggregation.results((), rows or (), columns)
 
     def _compiled(self, topic: str, message_type: str) -> Aggregation:
         from sowctl.engine.aggregate import Aggregation
@@ -266,54 +229,16 @@ class _Run:
                         return
 
     def _ordered(self) -> Iterator[RecordBatch]:
-        """Sort what matches. If a set that was read as texts turns out to hold a number, start over with that known."""
-        mixed = [False] * len(self._order)
-        while True:
-            self.statistics.clear()
-            from sowctl.engine.sorting import Sorter
+        from sowctl.engine.ordering import ordered
 
-            with closing(Sorter(self._options.sort_memory, self._wanted())) as sorter:
-                if self._collect(sorter, mixed):
-                    yield from self._emit(sorter)
-                    return
+        return ordered(self._anew, self._instance, self._options, self._order, self._wanted())
+
+    def _anew(self) -> Iterator[tuple[Source, Iterator[Matched]]]:
+        self.statistics.clear()
+        return self._found()
 
     def _wanted(self) -> int | None:
         return None if self._options.top_n is None else self._options.top_n + (self._options.skip_n or 0)
-
-    def _collect(self, sorter: Sorter, mixed: list[bool]) -> bool:
-        """Fill the sorter; False (and ``mixed`` corrected) when the reading of a key has to change."""
-        from sowctl.engine.ranking import FieldRanks, TimeRanks
-
-        ranks = FieldRanks(self._order, mixed) if self._order else TimeRanks()
-        with closing(self._found()) as sources:  # type: ignore[type-var]
-            for number, (source, found) in enumerate(sources):
-                owner = number.to_bytes(2, "big")
-                ranks.begin(self._instance.type_of(source.message_type))
-                for keys, values in found:
-                    ranked = ranks.of(values)
-                    if ranked is None:
-                        return False
-                    limit = sorter.limit
-                    if limit is not None:
-                        places = [place for place, rank in enumerate(ranked) if rank <= limit]
-                        ranked = [ranked[place] for place in places]
-                        keys, values = [keys[place] for place in places], [values[place] for place in places]
-                    sorter.add(list(zip(ranked, [key + owner for key in keys], values, strict=True)))
-        return True
-
-    def _emit(self, sorter: Sorter) -> Iterator[RecordBatch]:
-        names = [(numbers.topic, self._instance.type_of(numbers.message_type)) for numbers in self.statistics]
-        held: list[tuple[bytes, bytes]] = []
-        number = -1
-        for _, ranked, value in islice(sorter.sorted(), self._options.skip_n or 0, None):
-            owner = int.from_bytes(ranked[8:], "big")
-            if held and (owner != number or len(held) >= self._options.batch_size):
-                yield batch_of(*names[number], *_columns(held))
-                held = []
-            number = owner
-            held.append((ranked[:8], value))
-        if held:
-            yield batch_of(*names[number], *_columns(held))
 
     def _selected(self, batch: RecordBatch) -> RecordBatch:
         assert self._select is not None
@@ -342,7 +267,3 @@ def _later(found: Iterator[Matched], after: bytes) -> Iterator[Matched]:
         start = bisect_right(keys, after)
         if start < len(keys):
             yield keys[start:], values[start:]
-
-
-def _columns(held: list[tuple[bytes, bytes]]) -> Pairs:
-    return [key for key, _ in held], [value for _, value in held]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.store.codec import payloads, stamps
@@ -11,6 +11,14 @@ from sowctl.values.fields import Slot
 if TYPE_CHECKING:
     from sowctl.expressions.actions import OrderKey
     from sowctl.messages.base import MessageType
+
+
+def holds_number(kind: MessageType, key: OrderKey, values: Iterable[bytes]) -> bool:
+    """Whether the field of an order holds a number in one of these records; then texts are read as numbers, too."""
+    from sowctl.values.order import holds_numbers
+
+    rows, _ = kind.extractor((Slot(key.path, text=key.text),))(payloads(values))
+    return holds_numbers([row[0] for row in rows])
 
 
 class FieldRanks:

@@ -1,14 +1,19 @@
-"""Where recovery begins: the RecoveryPoint of a topic whose store is missing, or that has none (``semantics`` 1.6).
+"""Recovery of a topic whose store is missing, or that has none: where it begins, and a store in its place for readers.
 
-Readers and writers ask alike, so that both see the same records. ``replay`` begins at the log's beginning instead.
+Where it begins is the topic's RecoveryPoint (``semantics`` 1.6). Readers and writers ask alike, so that both see the
+same records. ``replay`` begins at the log's beginning instead.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.moments import last_of
+from sowctl.engine.positions import no_store, not_covered, open_log
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
+from sowctl.plain import replace
 from sowctl.values.times import parse_time
 
 if TYPE_CHECKING:
@@ -61,3 +66,35 @@ def _since(since: int, topic: TopicConfig, log: Journal) -> int:
         before = [entry.txid for entry in block.entries() if entry.topic == ref and entry.time < since]
         return max([last, *before])
     return last
+
+
+def rebuilt_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
+    """The path of a store for a topic that has none: built in a temporary directory, which goes when reading ends.
+
+    Raises MissingError ``SOW-ENG-010`` where nothing was ever published, ``SOW-ENG-011`` where the journals do not
+    reach back.
+    """
+    import tempfile
+
+    from sowctl.engine.rebuild import rebuild
+    from sowctl.journal.reader import Journal
+
+    ref = topic.name, topic.message_type
+    if not topic.journalled or instance.log is None or instance.config is None:
+        raise no_store(topic)
+    if not Journal.exists(instance.log.directory, instance.config.name):
+        raise no_store(topic)
+    with open_log(instance) as log:
+        if log.topic_state(ref).last_txid == 0:
+            raise no_store(topic)
+        start = recovery_start(topic, log, instance)
+        if topic.durability == "persistent" and not reaches(topic, log, start):
+            raise not_covered(topic, log.first_txid)
+        if topic.file is not None:
+            instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
+        place = tempfile.TemporaryDirectory(prefix="sowctl-")
+        stack.callback(place.cleanup)
+        moved = replace(topic, file=Path(place.name) / "rebuilt.sow")
+        rebuild(instance, log, [moved], after={ref: start})
+        assert moved.file is not None
+        return moved.file

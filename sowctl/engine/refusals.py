@@ -11,9 +11,9 @@ from sowctl.errors import InputError, LimitError
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
-    from sowctl.engine.commit import Entries
     from sowctl.engine.intake import Batch
     from sowctl.engine.routing import Share
+    from sowctl.engine.settling import Entries
 
 
 class Refusals:

@@ -1,7 +1,7 @@
 """replay: stores from journals. What is behind is caught up, what is missing or damaged rebuilt.
 
-Or it only compares, or builds new stores aside. Only this verb may replace a store that cannot be read. The damaged
-file is moved aside, never deleted (README, principle 5).
+Or it only compares (:mod:`sowctl.engine.verification`), or builds new stores aside. Only this verb may
+replace a store that cannot be read. The damaged file is moved aside, never deleted (README, principle 5).
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sowctl.engine.digest import digest
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.positions import check_position, meta_of, open_log, refuse_other_topic, refuse_unlogged_past
 from sowctl.engine.rebuild import Rebuilt, rebuild
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.session import open_journal
 from sowctl.engine.sources import open_file
-from sowctl.engine.targets import Target
+from sowctl.engine.verification import verify
 from sowctl.engine.writer import TopicWriter, open_writer
-from sowctl.errors import DamageError, MissingError, RefusedError, StorageError, UsageError
-from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.errors import DamageError, RefusedError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -73,9 +71,9 @@ def replay(
         for topic in topics:
             started = monotonic()
             if not topic.journalled:
-                report = _report(topic, "skipped", note="no journal records this topic")
+                report = ReplayReport.of(topic, "skipped", note="no journal records this topic")
             elif options.verify:
-                report = _verify(instance, log, topic, options)
+                report = verify(instance, log, topic, options)
             elif options.into is not None:
                 report = _aside(instance, log, topic, options, Path(options.into), fold)
             elif options.dry_run:
@@ -102,24 +100,6 @@ def _check(options: ReplayOptions) -> None:
         raise UsageError("SOW-RPL-003", "--verify compares and --into builds: use one of them")
 
 
-def _report(topic: TopicConfig, action: str, **facts: object) -> ReplayReport:
-    path = str(topic.file) if topic.file is not None else None
-    return ReplayReport(topic.name, topic.message_type, action, path=path, **facts)  # type: ignore[arg-type]
-
-
-def _of(built: Rebuilt, action: str, **facts: object) -> ReplayReport:
-    return _report(
-        built.topic,
-        action,
-        entries=built.entries,
-        records=built.records,
-        versions=built.versions,
-        applied=built.applied,
-        digest=f"{built.digest % DIGEST_MODULUS:032x}",
-        **facts,
-    )
-
-
 def _in_place(
     instance: Instance,
     log: Journal,
@@ -129,11 +109,11 @@ def _in_place(
     fold: Fold,
 ) -> ReplayReport:
     if topic.file is None:
-        return _report(topic, "skipped", note="the topic is transient: it has no file")
+        return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file")
     needed = "rebuild" if options.rebuild else need(instance, log, topic)
     if needed == "current":
         meta = meta_of(topic.file, instance)
-        return _report(topic, "current", records=meta.records, versions=meta.versions, applied=meta.applied)
+        return ReplayReport.of(topic, "current", records=meta.records, versions=meta.versions, applied=meta.applied)
     if needed == "behind" and writer is not None:
         return _catch_up(instance, topic, writer)
     covered = log.covers((topic.name, topic.message_type))
@@ -159,7 +139,7 @@ def _in_place(
             moved.unlink()
         raise
     note = None if covered else f"the journals begin at txid {log.first_txid}: older records could not be rebuilt"
-    return _of(built, "rebuilt", moved=str(moved) if moved is not None else None, note=note)
+    return built.report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
 
 
 def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
@@ -199,16 +179,16 @@ def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) ->
         finally:
             writer.close()
     counts = {"records": meta.records, "versions": meta.versions, "applied": meta.applied}
-    return _report(topic, "caught up", entries=entries, **counts)
+    return ReplayReport.of(topic, "caught up", entries=entries, **counts)
 
 
 def _plan(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
     if topic.file is None:
-        return _report(topic, "skipped", note="the topic is transient: it has no file", dry_run=True)
+        return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file", dry_run=True)
     needed = "rebuild" if options.rebuild else need(instance, log, topic)
     actions = {"current": "current", "behind": "caught up"}
     state = log.topic_state((topic.name, topic.message_type))
-    return _report(topic, actions.get(needed, "rebuilt"), applied=state.last_txid, note=needed, dry_run=True)
+    return ReplayReport.of(topic, actions.get(needed, "rebuilt"), applied=state.last_txid, note=needed, dry_run=True)
 
 
 def _aside(
@@ -219,49 +199,11 @@ def _aside(
     if path.exists() and not options.force:
         raise RefusedError("SOW-RPL-004", "there is a file already", place=str(path), hint="--force replaces it")
     if options.dry_run:
-        return _report(replace(topic, file=path), "rebuilt", dry_run=True)
+        return ReplayReport.of(replace(topic, file=path), "rebuilt", dry_run=True)
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     moved = replace(topic, file=path)
     built = fold(instance, log, [moved], until=options.until_txid, at=options.until_time)[0]
-    return _of(built, "rebuilt")
-
-
-def _verify(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
-    """Build the store aside, up to where the live one stands, and compare digests at one clock."""
-    import tempfile
-
-    now = instance.now
-    frozen = replace(instance, clock=lambda: now)
-    if options.until_txid is not None or options.until_time is not None:
-        raise UsageError("SOW-RPL-005", "--verify compares the present state; it takes no --until")
-    if topic.file is None:
-        return _report(topic, "skipped", note="the topic is transient: it has no file")
-    if not topic.file.exists():
-        if log.topic_state((topic.name, topic.message_type)).last_txid == 0:
-            return _report(topic, "skipped", note="nothing was ever published")
-        return _report(topic, "differs", note="the store is missing")
-    try:
-        live = digest(frozen, Target(topic=topic))
-    except (MissingError, DamageError) as error:
-        return _report(topic, "differs", note=error.message)
-    with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
-        aside = replace(topic, file=Path(place) / "verify.sow")
-        built = rebuild(frozen, log, [aside], until=live.txid)[0]
-        quiet = replace(aside, journalled=False)
-        other = digest(frozen, Target(topic=quiet))
-    same = other.digest == live.digest
-    note = live.note if not same else None
-    return (
-        _of(built, "verified" if same else "differs", note=note)
-        if same
-        else _differs(built, live.digest, other.digest, note)
-    )
-
-
-def _differs(built: Rebuilt, live: str, other: str, note: str | None) -> ReplayReport:
-    report = _of(built, "differs", note=note)
-    report.digest, report.other_digest = live, other
-    return report
+    return built.report("rebuilt")
 
 
 def _kept_aside(instance: Instance, path: Path) -> Path | None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sowctl.plain import dataclass, field
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
 
 
 @dataclass(slots=True)
@@ -113,6 +118,12 @@ class ReplayReport:
     note: str | None = None
     seconds: float = 0.0
     dry_run: bool = False
+
+    @classmethod
+    def of(cls, topic: TopicConfig, action: str, **facts: object) -> ReplayReport:
+        """What was done for a topic; ``facts`` are further fields."""
+        path = str(topic.file) if topic.file is not None else None
+        return cls(topic.name, topic.message_type, action, path=path, **facts)  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)

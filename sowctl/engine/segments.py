@@ -1,105 +1,33 @@
 """Segment files: prepared messages of one task attempt, staged for a commit (``sowctl-pipeline(1)``, STAGING).
 
 A segment is temporary: written once by a task, read by the commit of the run it belongs to, removed with it. It is a
-row of blocks like a journal's, columns and payloads apart, each block with checksums, so that a commit reads columns
-without payloads. Messages stand in the order of the input: ascending by file and position.
+row of blocks like a journal's (:mod:`sowctl.engine.segmentblock`), so that a commit reads columns without payloads.
+Messages stand in the order of the input: ascending by file and position. Written by :mod:`sowctl.engine.stagetask` and
+:mod:`sowctl.engine.merging`, read by :mod:`sowctl.engine.staged`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from struct import Struct
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO
 
 from sowctl.checksum import crc32
+from sowctl.engine.segmentblock import HEADER, MAGIC, Columns, Rows, pack, unpack
 from sowctl.errors import DamageError, StorageError
 from sowctl.journal import columns as codec
 from sowctl.journal.blockcodec import CODEC_ZSTD
 
-if TYPE_CHECKING:
-    import numpy
-
-PUBLISH, DELETE, DELTA = 1, 2, 3
-"""Operations, in the lowest two bits of the flags."""
-OPERATION = 3
-HAS_USER_KEY, HAS_CORRELATION_ID = 4, 8
-HAS_TIME, HAS_LIFETIME, EXPIRES_AT = 16, 32, 64
-"""A time of its own; a lifetime of its own in microseconds; an instant of expiry of its own."""
-
-MAGIC = b"\x89SEG1\r\n\x1a"
-HEADER = Struct("<8sIIIIIIII")
-"""Magic, entries, raw and stored bytes of the columns, of the payloads, CRC of both as stored, CRC of this header."""
 BLOCK_ENTRIES = 4096
 BLOCK_BYTES = 4 << 20
 MAX_ENTRIES = 1 << 20
 
-_FIXED = (
-    ("keys", ">u8"),
-    ("checks", ">u8"),
-    ("hashes", "<u8"),
-    ("positions", "<i8"),
-    ("times", "<i8"),
-    ("lifetimes", "<i8"),
-    ("files", "<u4"),
-    ("lengths", "<u4"),
-    ("flags", "<u2"),
-)
-ENTRY_SIZE = 58
 Order = tuple[int, int]
 """File number and position in it."""
-
-
-@dataclass(slots=True)
-class Columns:
-    """The columns of a block as numpy arrays; texts None where no entry has one. ``hashes`` are xxh3-64 of payloads."""
-
-    keys: numpy.ndarray[Any, Any]
-    checks: numpy.ndarray[Any, Any]
-    hashes: numpy.ndarray[Any, Any]
-    positions: numpy.ndarray[Any, Any]
-    times: numpy.ndarray[Any, Any]
-    lifetimes: numpy.ndarray[Any, Any]
-    files: numpy.ndarray[Any, Any]
-    lengths: numpy.ndarray[Any, Any]
-    flags: numpy.ndarray[Any, Any]
-    user_keys: list[bytes | None] | None
-    correlation_ids: list[bytes | None] | None
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-
-@dataclass(slots=True)
-class Rows:
-    """Messages to write, by columns of plain values; ``keys`` and ``checks`` 8 bytes each."""
-
-    files: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-    keys: list[bytes] = field(default_factory=list)
-    checks: list[bytes] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    lifetimes: list[int] = field(default_factory=list)
-    flags: list[int] = field(default_factory=list)
-    user_keys: list[bytes | None] = field(default_factory=list)
-    correlation_ids: list[bytes | None] = field(default_factory=list)
-    payloads: list[bytes] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def part(self, start: int, stop: int) -> Rows:
-        """Some of them."""
-        return Rows(*(getattr(self, column.name)[start:stop] for column in fields(self)))
-
-    def extend(self, other: Rows) -> None:
-        """Add those of another."""
-        for column in fields(self):
-            getattr(self, column.name).extend(getattr(other, column.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +79,7 @@ class SegmentWriter:
                 part = rows.part(start, stop)
                 self._entries += len(part)
                 self._bytes += sum(map(len, part.payloads))
-                self._file.write(_packed(part))
+                self._file.write(pack(part))
         except OSError as problem:
             raise _unwritable(problem, self._path) from problem
 
@@ -200,7 +128,7 @@ class SegmentReader:
             texts: list[bytes] = []
             if crc32(stored) != crc[0] or len(stored) != columns:
                 raise self._damaged()
-            found = _unpacked(codec.decompress(CODEC_ZSTD, memoryview(stored), raw_columns), count)
+            found = unpack(codec.decompress(CODEC_ZSTD, memoryview(stored), raw_columns), count)
             if payloads:
                 packed = self._file.read(size)
                 if crc32(packed) != crc[1] or len(packed) != size:
@@ -252,53 +180,6 @@ def _bounds(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
         size += len(payload)
     if start < len(payloads):
         yield start, len(payloads)
-
-
-def _packed(rows: Rows) -> bytes:
-    import numpy
-    import xxhash
-
-    numbers: dict[str, Any] = {
-        "hashes": list(map(xxhash.xxh3_64_intdigest, rows.payloads)),
-        "lengths": list(map(len, rows.payloads)),
-    }
-    parts = [b"".join(rows.keys), b"".join(rows.checks)]
-    parts += [
-        numpy.array(numbers.get(name) or getattr(rows, name), dtype=dtype).tobytes() for name, dtype in _FIXED[2:]
-    ]
-    size = ENTRY_SIZE * len(rows)
-    for texts in (rows.user_keys, rows.correlation_ids):
-        if any(text is not None for text in texts):
-            parts.append(codec.pack_texts(texts, size))
-            size += len(parts[-1])
-    raw_columns, raw_payloads = b"".join(parts), b"".join(rows.payloads)
-    columns, payloads = codec.compress(CODEC_ZSTD, raw_columns), codec.compress(CODEC_ZSTD, raw_payloads)
-    sizes = len(raw_columns), len(columns), len(raw_payloads), len(payloads)
-    head = HEADER.pack(MAGIC, len(rows), *sizes, crc32(columns), crc32(payloads), 0)[:-4]
-    return b"".join((head, crc32(head).to_bytes(4, "little"), columns, payloads))
-
-
-def _unpacked(raw: memoryview, count: int) -> Columns:
-    import numpy
-
-    at = 0
-    found: list[Any] = []
-    for _, dtype in _FIXED:
-        found.append(numpy.frombuffer(raw, dtype=dtype, count=count, offset=at))
-        at += count * int(dtype[2])
-    flags = found[-1]
-    texts: list[list[bytes | None] | None] = []
-    for bit in (HAS_USER_KEY, HAS_CORRELATION_ID):
-        if not (flags & bit).any():
-            texts.append(None)
-            continue
-        at += -at % 8
-        lengths = numpy.frombuffer(raw, dtype="<u4", count=count, offset=at).tolist()
-        ends = list(accumulate(lengths, initial=at + 4 * count))
-        spans = zip(flags.tolist(), pairwise(ends), strict=True)
-        texts.append([bytes(raw[start:end]) if flag & bit else None for flag, (start, end) in spans])
-        at = ends[-1]
-    return Columns(*found, *texts)
 
 
 def _unwritable(problem: OSError, path: Path) -> StorageError:

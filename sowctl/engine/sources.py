@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires
-from sowctl.engine.positions import check_position, no_store, not_covered, open_log, refuse_other_topic
-from sowctl.plain import replace
+from sowctl.engine.positions import check_position, open_log, refuse_other_topic
 from sowctl.store.env import Store
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import StoreMeta
@@ -112,6 +111,8 @@ class CurrentSource:
         if self.overlay is not None and self.overlay.current:
             low, high = start or b"", stop or bytes((255,)) * 9
             fresh = {k: v for k, v in self.overlay.current.items() if low <= k < high}
+            from sowctl.engine.weaving import merged
+
             runs = alone(merged(((keys, values) for keys, values, _ in runs), fresh, size))
         with naming_replay(self.config):
             for keys, values, run in runs:
@@ -198,27 +199,6 @@ def alone(pairs: Iterable[Pairs]) -> Iterator[Run]:
     return ((keys, values, None) for keys, values in pairs)
 
 
-def merged(pairs: Iterator[Pairs], overlay: dict[bytes, bytes | None], size: int) -> Iterator[Pairs]:
-    """Records of the store with those of the overlay in their places, in key order."""
-    waiting = sorted(overlay)
-    position = 0
-    for keys, values in pairs:
-        stop = position
-        while stop < len(waiting) and waiting[stop] <= keys[-1]:
-            stop += 1
-        yield _weave(keys, values, waiting[position:stop], overlay) if stop > position else (keys, values)
-        position = stop
-    for start in range(position, len(waiting), size):
-        yield _weave([], [], waiting[start : start + size], overlay)
-
-
-def _weave(keys: list[bytes], values: list[bytes], fresh: list[bytes], overlay: dict[bytes, bytes | None]) -> Pairs:
-    found: dict[bytes, bytes | None] = dict(zip(keys, values, strict=True))
-    found.update((key, overlay[key]) for key in fresh)
-    rows = sorted((key, value) for key, value in found.items() if value is not None)
-    return [key for key, _ in rows], [value for _, value in rows]
-
-
 def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = None) -> CurrentSource:
     """A configured topic as it is now, without any lock.
 
@@ -230,7 +210,9 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
     with ExitStack() as stack:
         path = topic.file
         if path is None or not path.exists():
-            path = _rebuilt(instance, topic, stack)
+            from sowctl.engine.recovery import rebuilt_aside
+
+            path = rebuilt_aside(instance, topic, stack)
         with naming_replay(topic):
             store = Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait)
             stack.callback(store.close)
@@ -273,32 +255,3 @@ def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: 
         for block in log.blocks(after=after, topic=ref):
             overlay.fold(block, ref, after)
         return overlay
-
-
-def _rebuilt(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
-    """The path of a store for a topic that has none: built in a temporary directory, which goes when reading ends."""
-    import tempfile
-
-    from sowctl.engine.rebuild import rebuild
-    from sowctl.engine.recovery import reaches, recovery_start
-    from sowctl.journal.reader import Journal
-
-    ref = topic.name, topic.message_type
-    if not topic.journalled or instance.log is None or instance.config is None:
-        raise no_store(topic)
-    if not Journal.exists(instance.log.directory, instance.config.name):
-        raise no_store(topic)
-    with open_log(instance) as log:
-        if log.topic_state(ref).last_txid == 0:
-            raise no_store(topic)
-        start = recovery_start(topic, log, instance)
-        if topic.durability == "persistent" and not reaches(topic, log, start):
-            raise not_covered(topic, log.first_txid)
-        if topic.file is not None:
-            instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
-        place = tempfile.TemporaryDirectory(prefix="sowctl-")
-        stack.callback(place.cleanup)
-        moved = replace(topic, file=Path(place.name) / "rebuilt.sow")
-        rebuild(instance, log, [moved], after={ref: start})
-        assert moved.file is not None
-        return moved.file

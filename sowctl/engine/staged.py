@@ -1,43 +1,30 @@
 """The commit of a staged run: segments of the winning attempts into journal and store, as one group (README, 2).
 
 Only the driver of a run calls this, once. Before the group's last block is on disk nothing of it can be seen; then all
-of it can. Memory holds a bucket of the key space or a block, never the whole run.
+of it can. Memory holds a bucket of the key space or a block, never the whole run. What is written of a block is made
+by :mod:`sowctl.engine.stagedentries`. Ruled by ``sowctl-pipeline(1)``, STAGING.
 """
 
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine import fates as fate
 from sowctl.engine.apply import into_store, remove_expired
-from sowctl.engine.buckets import words
-from sowctl.engine.merging import Finishing, deletions_of_rest, in_order
-from sowctl.engine.overlay import Overlay, tombstone
+from sowctl.engine.merging import deletions_of_rest, in_order
+from sowctl.engine.overlay import Overlay
 from sowctl.engine.prepare import Preparer
 from sowctl.engine.reports import CommitReport, Rejected
-from sowctl.engine.segments import (
-    DELETE,
-    EXPIRES_AT,
-    HAS_LIFETIME,
-    OPERATION,
-    Columns,
-    SegmentInfo,
-    SegmentReader,
-)
+from sowctl.engine.segmentblock import Columns
+from sowctl.engine.segments import SegmentInfo, SegmentReader
 from sowctl.engine.session import WriteSession
+from sowctl.engine.stagedentries import Chunk, chunks, fold, group_of
 from sowctl.errors import InputError, LimitError
 from sowctl.identity.hashes import client_hash
-from sowctl.journal.format import DELETE as DELETED_ENTRY
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_USER_KEY, INSERTED, NO_PUBLISHER
-from sowctl.journal.format import PUBLISH as PUBLISHED_ENTRY
-from sowctl.journal.group import Group
-from sowctl.store.codec import encode
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
@@ -75,24 +62,6 @@ def commit(
     finally:
         run.report.seconds = monotonic() - started
     return run.report
-
-
-@dataclass(slots=True)
-class _Chunk:
-    """A block's surviving messages, ready for the journal or the store."""
-
-    keys: list[bytes]
-    checks: list[bytes]
-    times: list[int]
-    expirations: list[int]
-    deletes: list[bool]
-    flags: list[int]
-    payloads: list[bytes]
-    user_keys: list[bytes | None] | None
-    correlation_ids: list[bytes | None] | None
-
-    def __len__(self) -> int:
-        return len(self.keys)
 
 
 class _Commit:
@@ -151,6 +120,8 @@ class _Commit:
 
     def _decide(self, writer: TopicWriter) -> None:
         if self.deltas or self.preparer.enrichment is not None:
+            from sowctl.engine.stagedfinishing import Finishing
+
             finishing = Finishing(self.directory, writer, self.preparer, self.now, self.sources)
             self.segments = finishing.finish(self.segments)
             for rejected in finishing.refused:
@@ -213,50 +184,8 @@ class _Commit:
             with SegmentReader(self.directory, info) as reader:
                 yield from reader.blocks()
 
-    def _chunks(self, last_time: int) -> Iterator[_Chunk]:
-        """What is to be written, block by block in input order."""
-        at = 0
-        for columns, texts in self._blocks():
-            codes = self.fates.codes[at : at + len(columns)]
-            times, _ = fate.times_of(columns, self.now, last_time)
-            places = ((codes != fate.REFUSED) & (codes != fate.MISSING)).nonzero()[0]
-            checks = columns.checks if self.fates.checks is None else self.fates.checks[at : at + len(columns)]
-            if len(places):
-                yield self._chunk(columns, texts, places, codes, times, checks)
-            at, last_time = at + len(columns), int(times[-1])
-
-    def _chunk(self, columns: Columns, texts: list[bytes], places: Any, codes: Any, times: Any, owners: Any) -> _Chunk:
-        import numpy as np
-
-        flags, times = columns.flags[places], times[places]
-        deletes = (flags & OPERATION) == DELETE
-        checks = np.where(deletes, owners[places].astype(np.uint64), columns.checks[places].astype(np.uint64))
-        usual = self.preparer.stamp(0, None)
-        stamps = times + usual if usual else np.zeros(len(places), dtype=np.int64)
-        own = columns.lifetimes[places]
-        stamps = np.where((flags & HAS_LIFETIME) != 0, np.where(own == 0, 0, times + own), stamps)
-        stamps = np.where((flags & EXPIRES_AT) != 0, own, stamps)
-        stamps[deletes] = 0
-        chosen, gone = places.tolist(), deletes.tolist()
-        column_flags = np.where(codes[places] == fate.INSERTED, INSERTED, 0)
-        users, correlations = (
-            None if c is None else [None if d else c[place] for place, d in zip(chosen, gone, strict=True)]
-            for c in (columns.user_keys, columns.correlation_ids)
-        )
-        for column, bit in ((users, HAS_USER_KEY), (correlations, HAS_CORRELATION_ID)):
-            if column is not None:
-                column_flags |= np.array([0 if text is None else bit for text in column])
-        return _Chunk(
-            words(columns.keys[places]),
-            words(checks.astype(">u8")),
-            times.tolist(),
-            stamps.tolist(),
-            gone,
-            column_flags.tolist(),
-            [b"" if d else texts[place] for place, d in zip(chosen, gone, strict=True)],
-            users,
-            correlations,
-        )
+    def _chunks(self, last_time: int) -> Iterator[Chunk]:
+        return chunks(self._blocks(), self.fates, self.preparer, self.now, last_time)
 
     def _count(self, codes: Any, size: int) -> None:
         import numpy as np
@@ -275,7 +204,7 @@ class _Commit:
         for chunk in self._chunks(writer.last_time):
             if waiting is not None:
                 journal.append(waiting, self.now, last=False)
-            waiting = self._group(writer, chunk)
+            waiting = group_of(chunk, writer.ref, self.identity, self.sequence)
             size += sum(map(len, chunk.payloads))
         self._count(self.fates.codes, size)
         if waiting is None:
@@ -290,26 +219,6 @@ class _Commit:
                     writer.apply(journal.lineage, block.last_txid)
             writer.apply(journal.lineage, journal.last_txid)
 
-    def _group(self, writer: TopicWriter, chunk: _Chunk) -> Group:
-        count = len(chunk)
-        known = self.identity is not None
-        return Group(
-            topics=[writer.ref],
-            publishers=[self.identity] if self.identity is not None else [],
-            operations=bytes(DELETED_ENTRY if gone else PUBLISHED_ENTRY for gone in chunk.deletes),
-            topic=0,
-            keys=b"".join(chunk.keys),
-            checks=b"".join(chunk.checks),
-            times=array("q", chunk.times),
-            expirations=array("q", chunk.expirations),
-            publisher=0 if known else NO_PUBLISHER,
-            sequences=array("Q", (self.sequence,)) * count if known else None,
-            flags=array("H", chunk.flags),
-            payloads=chunk.payloads,
-            user_keys=chunk.user_keys,
-            correlation_ids=chunk.correlation_ids,
-        )
-
     def _into_store(self, writer: TopicWriter) -> None:
         """One transaction: buckets of the key space one after the other, in key order."""
         size = sum(info.payload_bytes for info in self.segments)
@@ -320,7 +229,7 @@ class _Commit:
             last, written, latest = base, 0, last_time
             for number in range(buckets):
                 overlay = Overlay(history=writer.rule is not None)
-                last, written = self._fold(overlay, base, last_time, number, buckets)
+                last, written = fold(overlay, self._chunks(last_time), base, number, buckets)
                 if len(overlay):
                     into_store(txn, overlay, txn.meta.applied, writer.rule)
                     latest = max(latest, overlay.last_time)
@@ -337,22 +246,3 @@ class _Commit:
         self._count(self.fates.codes, written)
         if last > base:
             self.report.first_txid, self.report.last_txid = base + 1, last
-
-    def _fold(self, overlay: Overlay, base: int, last_time: int, number: int, buckets: int) -> tuple[int, int]:
-        """The messages of one bucket into ``overlay``; returns the last txid and the payload bytes of the whole run."""
-        txid, size = base, 0
-        for chunk in self._chunks(last_time):
-            size += sum(map(len, chunk.payloads))
-            for place, key in enumerate(chunk.keys):
-                txid += 1
-                if (int.from_bytes(key[:4], "big") * buckets) >> 32 != number:
-                    continue
-                check, at = chunk.checks[place], chunk.times[place]
-                if chunk.deletes[place]:
-                    overlay.delete(key, tombstone(key, check, txid, at))
-                    continue
-                texts = [c[place] if c is not None else None for c in (chunk.user_keys, chunk.correlation_ids)]
-                payload = chunk.payloads[place]
-                value = encode(key, check, txid, at, chunk.expirations[place], 0, payload, *texts)
-                overlay.put((key,), (value,))
-        return txid, size

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.asof import VersionsSource
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.history import Version, prune
 from sowctl.engine.lifetime import expires
@@ -21,6 +20,7 @@ from sowctl.engine.overlay import values_of
 from sowctl.engine.positions import open_log
 from sowctl.engine.reading import key_of, key_of_fields, keys_of, open_now
 from sowctl.engine.records import StoredRecord
+from sowctl.engine.retained import VersionsSource
 from sowctl.engine.timeline import retention, value_of, version_of
 from sowctl.errors import MissingError, UsageError
 from sowctl.identity.bookmarks import Bookmark

@@ -1,13 +1,19 @@
-"""Records that changed since indexes were built, put in their places among those that did not."""
+"""Records put in their places among others, in key order: the journal's among the store's, changed among indexed ones.
+
+Called by sources (:mod:`sowctl.engine.sources`) and writers where the overlay holds something, and by
+:mod:`sowctl.engine.access` where records changed since indexes were built.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
-from sowctl.engine.sources import Matched
 from sowctl.store.codec import Uncut, payloads
+
+if TYPE_CHECKING:
+    from sowctl.engine.sources import Matched, Pairs
 
 
 class Woven(Uncut):
@@ -77,4 +83,25 @@ def woven(found: Iterable[Matched], fresh: Mapping[bytes, bytes], size: int) -> 
         yield some, [fresh[key] for key in some]
 
 
-__all__ = ["Woven", "woven"]
+def merged(pairs: Iterator[Pairs], overlay: dict[bytes, bytes | None], size: int) -> Iterator[Pairs]:
+    """Records of the store with those of the overlay in their places, in key order."""
+    waiting = sorted(overlay)
+    position = 0
+    for keys, values in pairs:
+        stop = position
+        while stop < len(waiting) and waiting[stop] <= keys[-1]:
+            stop += 1
+        yield _weave(keys, values, waiting[position:stop], overlay) if stop > position else (keys, values)
+        position = stop
+    for start in range(position, len(waiting), size):
+        yield _weave([], [], waiting[start : start + size], overlay)
+
+
+def _weave(keys: list[bytes], values: list[bytes], fresh: list[bytes], overlay: dict[bytes, bytes | None]) -> Pairs:
+    found: dict[bytes, bytes | None] = dict(zip(keys, values, strict=True))
+    found.update((key, overlay[key]) for key in fresh)
+    rows = sorted((key, value) for key, value in found.items() if value is not None)
+    return [key for key, _ in rows], [value for _, value in rows]
+
+
+__all__ = ["Woven", "merged", "woven"]

@@ -16,7 +16,7 @@ from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import check_position, definition_of, not_covered, open_log, refuse_unlogged_past
-from sowctl.engine.sources import CurrentSource, merged
+from sowctl.engine.sources import CurrentSource
 from sowctl.engine.timeline import retention
 from sowctl.errors import RefusedError
 from sowctl.plain import replace
@@ -124,6 +124,8 @@ class TopicWriter:
         with naming_replay(self.config), self.store.snapshot() as snapshot:
             pairs = snapshot.scan(batch=size)
             if self.overlay.current:
+                from sowctl.engine.weaving import merged
+
                 pairs = merged(pairs, self.overlay.current, size)
             for keys, values in pairs:
                 places = visible(values, now) if self.expires else range(len(values))

@@ -1,7 +1,8 @@
 """Format ``table``: columns for people.
 
 Columns are as wide as the first 200 rows need. On a terminal texts are cut, the widest first, until a line fits;
-numbers never are; where that is not enough, each record becomes a block of lines. Elsewhere nothing is cut. A short
+numbers never are, and neither are SOW keys: nobody can use a part of one. Where that is not enough, each record
+becomes a block of lines. Elsewhere nothing is cut. A short
 result on a UTF-8 terminal is drawn by rich, everything else streams. No cell is printed but through ``display``.
 """
 
@@ -24,6 +25,8 @@ FEW = 200
 _GAP = "  "
 _READABLE = 8
 """Columns of text are not cut below this width."""
+_LONGEST_KEY = 20
+"""Digits of the largest SOW key."""
 
 
 class Layout(NamedTuple):
@@ -48,13 +51,13 @@ class TableRenderer:
         if not first:
             return Rendered(0)
         right = [_numeric(cells) for cells in zip(*first, strict=True)]
+        whole = [_whole(cells) for cells in zip(*first, strict=True)]
         texts = [_texts(cells) for cells in first]
         headings = [display(heading) for heading in columns.headings]
         widths = [max(map(width, column)) for column in zip(headings, *texts, strict=True)]
-        layout: Layout | None = Layout(headings, widths, right)
+        uncut = Layout(headings, widths, right)
         terminal = self.options.terminal
-        if terminal is not None:
-            layout = _fit(headings, widths, right, terminal.columns)
+        layout = uncut if terminal is None else _fit(uncut, whole, terminal.columns)
         everything = chain(texts, map(_texts, rows))
         if layout is None:
             count = _blocks(headings, everything, terminal or Terminal(), out)
@@ -70,21 +73,31 @@ def _numeric(cells: tuple[Any, ...]) -> bool:
     return bool(present) and all(isinstance(cell, NumberText | int) for cell in present)
 
 
+def _whole(cells: tuple[Any, ...]) -> bool:
+    """Whether they are numbers, or texts of digits like SOW keys."""
+    present = [cell for cell in cells if cell is not None]
+    return _numeric(cells) or (bool(present) and all(map(_is_key, present)))
+
+
+def _is_key(cell: Any) -> bool:
+    return isinstance(cell, str) and len(cell) <= _LONGEST_KEY and cell.isascii() and cell.isdecimal()
+
+
 def _texts(cells: list[Any]) -> list[str]:
     return [display(cell_text(value) or "") for value in cells]
 
 
-def _fit(headings: list[str], widths: list[int], right: list[bool], columns: int) -> Layout | None:
-    """Take from the widest column of text until a line fits; None where it cannot."""
-    room = columns - len(_GAP) * (len(widths) - 1)
-    fitted = list(widths)
-    elastic = [position for position, numeric in enumerate(right) if not numeric]
+def _fit(layout: Layout, whole: list[bool], columns: int) -> Layout | None:
+    """Take from the widest column that is not to stay ``whole`` until a line fits; None where it cannot."""
+    room = columns - len(_GAP) * (len(whole) - 1)
+    fitted = list(layout.widths)
+    elastic = [position for position, kept in enumerate(whole) if not kept]
     while sum(fitted) > room:
         widest = max(elastic, key=fitted.__getitem__, default=None)
         if widest is None or fitted[widest] <= _READABLE:
             return None
         fitted[widest] -= 1
-    return Layout(headings, fitted, right)
+    return layout._replace(widths=fitted)
 
 
 def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: BinaryIO) -> int:

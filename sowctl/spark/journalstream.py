@@ -14,8 +14,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.spark.errors import carried
+from sowctl.spark.journalbatches import JournalQuery
 from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
-from sowctl.spark.journalreader import JournalQuery, read_stretch
+from sowctl.spark.journalreader import read_stretch
 from sowctl.spark.origin import compiled
 from sowctl.spark.schema import JOURNAL_COLUMNS, arrow_schema
 

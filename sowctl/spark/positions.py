@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.asof import VersionsSource
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.overlay import Overlay, values_of
 from sowctl.engine.positions import check_position, open_log, refuse_other_topic
 from sowctl.engine.reading import open_source
+from sowctl.engine.retained import VersionsSource
 from sowctl.engine.sources import CurrentSource, Pairs, Source
 from sowctl.engine.targets import Target
 from sowctl.errors import LockedError

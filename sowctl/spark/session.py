@@ -2,33 +2,36 @@
 
 Called by the jobs' commands, by programs and by the tests. sowctl-spark(7) lists the settings made here and why; every
 one of them yields to a setting of the caller. A session that exists already (a notebook's, spark-submit's) is used as
-it is and left running.
+it is and left running; :mod:`sowctl.spark.machine` starts and ends the virtual machine of any other.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sowctl.errors import ConfigError, UsageError
+from sowctl.errors import UsageError
 from sowctl.spark.java import Java, find_java
+from sowctl.spark.machine import (
+    end_machine,
+    interrupt_as_before,
+    not_started,
+    process_environment,
+    start_machine,
+    words_of,
+)
 from sowctl.spark.masters import require_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
-_LEAVE = 20.0  # seconds that the virtual machine gets to end by itself
-_TAIL = 2000  # characters of its last words that an error repeats
 _LOGGING = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -135,20 +138,20 @@ def _start(
     made = settings(master, work, conf, app=app, verbose=verbose)
     if "SPARK_LOCAL_DIRS" in environment and "spark.local.dir" not in conf:
         made.pop("spark.local.dir", None)
-    ends.enter_context(_interrupt_as_before())
-    with _process_environment(_variables(java, master, environment)):
-        gateway = _launch(made, work, verbose)
-        ends.callback(_end_machine, gateway)
+    ends.enter_context(interrupt_as_before())
+    with process_environment(_variables(java, master, environment)):
+        gateway = start_machine(made, work, verbose)
+        ends.callback(end_machine, gateway)
         try:
             context = _context(made, gateway)
         except Exception as error:
-            raise _not_started(_words(error), work) from error
+            raise not_started(words_of(error), work) from error
     ends.callback(_quietly, context.stop)
     try:
         spark = SparkSession.builder.getOrCreate()
     except Exception as error:
         # a master that took the connection and never the application: Spark has given up and stopped meanwhile
-        raise _not_started(_words(error), work) from error
+        raise not_started(words_of(error), work) from error
     ends.callback(_quietly, spark.stop)
     return spark
 
@@ -168,61 +171,11 @@ def _variables(java: Java, master: str, environment: Mapping[str, str]) -> dict[
     return variables
 
 
-@contextmanager
-def _process_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _launch(made: Mapping[str, str], work: Path, verbose: bool) -> Any:
-    """Start the virtual machine; what it and its launcher say goes to a file unless ``verbose``."""
-    from pyspark import SparkConf, java_gateway
-    from pyspark.errors import PySparkRuntimeError
-
-    launch: Any = java_gateway.launch_gateway
-    conf = SparkConf(loadDefaults=False).setAll(list(made.items()))
-    with (work / "stderr").open("wb") as said:
-        streams = {"stdout": subprocess.DEVNULL, "stderr": None if verbose else said}
-        try:
-            return launch(conf, popen_kwargs=streams)
-        except PySparkRuntimeError as error:
-            raise _not_started(str(error), work) from error
-
-
 def _context(made: Mapping[str, str], gateway: Any) -> Any:
     from pyspark import SparkConf, SparkContext
 
     conf = SparkConf(loadDefaults=False).setAll(list(made.items()))
     return SparkContext(conf=conf, gateway=gateway)
-
-
-def _words(error: Exception) -> str:
-    """What an error says; one of the virtual machine's cannot be asked any more when that has ended."""
-    raised = getattr(error, "java_exception", None)
-    try:
-        return str(error if raised is None else raised.getMessage())
-    except Exception:
-        return "the virtual machine ended"
-
-
-def _not_started(what: str, work: Path) -> ConfigError:
-    said = ""
-    with suppress(OSError):
-        said = (work / "stderr").read_text("utf-8", "replace")[-_TAIL:].strip()
-    return ConfigError(
-        "SOW-SPK-003",
-        "Spark did not start: " + what.strip().split("\n")[0],
-        excerpt=said or None,
-        hint="sowctl doctor shows which Java is used; --verbose shows all that Spark says",
-    )
 
 
 def _register(spark: SparkSession) -> None:
@@ -235,40 +188,3 @@ def _quietly(stop: Callable[[], object]) -> None:
     with suppress(Exception):
         # a machine that died on the way cannot be asked to stop; what follows ends it
         stop()
-
-
-def _end_machine(gateway: Any) -> None:
-    """Let go of the virtual machine and see it end, so that none is left behind and another may be started."""
-    from pyspark import SparkContext
-
-    if SparkContext._gateway is gateway:
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-    with suppress(Exception):
-        gateway.shutdown()
-    process: subprocess.Popen[bytes] | None = gateway.proc
-    if process is None:
-        return
-    if process.stdin is not None:
-        with suppress(OSError):
-            process.stdin.close()  # the machine ends when this pipe does
-    for end in (process.terminate, process.kill):
-        try:
-            process.wait(_LEAVE)
-            return
-        except subprocess.TimeoutExpired:
-            end()
-    process.wait()
-
-
-@contextmanager
-def _interrupt_as_before() -> Iterator[None]:
-    """pyspark puts its own handler in place of the caller's; give that one back."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

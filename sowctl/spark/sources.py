@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
-    from sowctl.spark.journalreader import JournalQuery
+    from sowctl.spark.journalbatches import JournalQuery
     from sowctl.spark.journalstream import JournalStreamReader
     from sowctl.spark.storereader import StoreQuery
     from sowctl.spark.writers import BatchWriter, StreamWriter, WriteRequest
@@ -208,7 +208,7 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
 
 
 def _journal_query(options: Options) -> JournalQuery:
-    from sowctl.spark.journalreader import JournalQuery
+    from sowctl.spark.journalbatches import JournalQuery
 
     origin = find_journal(options)
     topic, message_type = options.text("topic"), options.text("messageType")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from sowctl.spark.jsoncolumns import INTEGERS
 from sowctl.spark.shapes import Odd, Shape, Slot
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ Column = Callable[[list[Any], Any], Any]
 _TOKEN = re.compile(rb'"(?P<text>[^"\\]*)"|(?P<number>-?[0-9][-+.eE0-9]*)|(?P<word>true|false|null)|[{}\[\],:]| +')
 _WORDS = {"true": True, "false": False, "null": None}
 _OPAQUE = object()
-_INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
 class _Constant:
@@ -173,8 +173,8 @@ class _Columns:
             return lambda count, values: pa.array(values[place].astype(kind.to_pandas_dtype(), copy=False), kind)
         if place in self._read.pointed:
             raise Odd
-        if slot.kind == "number" and str(kind) in _INTEGERS:
-            slot.bound = 1 << _INTEGERS[str(kind)]
+        if slot.kind == "number" and str(kind) in INTEGERS:
+            slot.bound = 1 << INTEGERS[str(kind)]
             return lambda count, values: pa.array(values[place].astype(kind.to_pandas_dtype(), copy=False), kind)
         coerce, column = self._coercion(kind), self._column
         if slot.kind == "string":

@@ -20,7 +20,8 @@ from pyspark.sql.datasource import (
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.staged import commit
-from sowctl.engine.staging import OPERATIONS, Area, Operation, Plan, Staged, StageTask
+from sowctl.engine.stagetask import StageTask
+from sowctl.engine.staging import OPERATIONS, Area, Operation, Plan, Staged
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.envelope import Envelope
 from sowctl.spark.encoding import RowEncoder, Rows

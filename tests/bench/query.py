@@ -1,7 +1,8 @@
 """Queries with and without indexes: in a process that runs already, and from a start to an end.
 
 Peers hold the same last message per key: sqlite3 as JSON text, with and without an index on the expressions; DuckDB as
-JSON text and as a table of typed columns beside the payload. Outputs are compared before anything is ranked.
+JSON text and as a table of typed columns beside the payload. As whole processes they are Python's modules, and the
+command lines of both where those are installed. Outputs are compared before anything is ranked.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import partial
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
+from shutil import which
 from typing import Any, NamedTuple
 
 import sowctl
@@ -23,8 +25,9 @@ from tests.bench.rounds import Item, Sample, Wrong, judge, output_of, process, r
 
 TITLE = "queries: memo indexes against scans and peers"
 INDEXED, SCAN, SCAN2 = "sowctl, memo indexes", "sowctl, scan, 1 process", "sowctl, scan, 2 processes"
-JSON, INDEX, DUCK, TYPED, CLI = (
+JSON, SHELL, INDEX, DUCK, TYPED, CLI = (
     "sqlite json_extract",
+    "sqlite's CLI, json_extract",
     "sqlite expression index",
     "duckdb, JSON text",
     "duckdb, typed columns",
@@ -86,7 +89,7 @@ def sql(query: Query, peer: str) -> str:
     else:
         text = text.replace("{like}", "glob '*-04[0-9]'")
     for path, kind in TYPES.items():
-        if peer in (JSON, INDEX):
+        if peer in (JSON, SHELL, INDEX):
             field = f"json_extract(v, '$.{path}')"
         elif peer == DUCK:
             field = f"cast(v->>'$.{path}' as {kind})"
@@ -127,9 +130,11 @@ def _processes(instance: Instance, query: Query, paths: dict[str, Path], rounds:
     for name, path in paths.items():
         kind = "sqlite" if name in (JSON, INDEX) else "duckdb"
         commands[name] = [*PEERS, f"{kind}-sql", str(path), sql(query, name)]
-    cli = _cli()
+    wanted = ["-noheader", "-list"] if query.sql.startswith("select v") else ["-json"]
+    shell, cli = which("sqlite3"), _cli()
+    if shell is not None:
+        commands[SHELL] = [shell, "-readonly", *wanted, str(paths[JSON]), sql(query, SHELL)]
     if cli is not None and TYPED in paths:
-        wanted = ["-noheader", "-list"] if query.sql.startswith("select v") else ["-json"]
         commands[CLI] = [cli, "-readonly", *wanted, str(_for_cli(paths[TYPED])), sql(query, CLI)]
     expected = _digest(output_of(commands[INDEXED]).splitlines())
     for name, argv in commands.items():
@@ -141,14 +146,16 @@ def _processes(instance: Instance, query: Query, paths: dict[str, Path], rounds:
 
 
 def _judge(query: Query, found: dict[str, list[Sample]]) -> None:
-    for name, most in ((JSON, 1.0), (DUCK, 1.0)):
+    for name in (JSON, SHELL, DUCK):
         if name in found:
-            judge(f"time / {name}", statistics.median(ratios(found, INDEXED, name)), most, most=True)
+            judge(f"time / {name}", statistics.median(ratios(found, INDEXED, name)), 1.0, most=True)
     if query is QUERIES[0] and TYPED in found:
         judge(f"time / {TYPED}, Python", statistics.median(ratios(found, INDEXED, TYPED)), 1.0, most=True)
         if CLI in found:
             judge(f"time / {CLI}", statistics.median(ratios(found, INDEXED, CLI)), 1.5, most=True)
-        judge(f"scan, 1 process: time / {JSON}", statistics.median(ratios(found, SCAN, JSON)), 1.0, most=True)
+        for name in (JSON, SHELL):
+            if name in found:
+                judge(f"scan, 1 process: time / {name}", statistics.median(ratios(found, SCAN, name)), 1.0, most=True)
 
 
 def _calls(instance: Instance, query: Query, paths: dict[str, Path], rounds: int) -> None:
@@ -252,8 +259,6 @@ def _digest(lines: Sequence[bytes]) -> str:
 
 def _cli() -> str | None:
     """DuckDB's command line, if it is installed."""
-    from shutil import which
-
     beside = Path(PEERS[0]).with_name("duckdb")
     return str(beside) if beside.exists() else which("duckdb")
 

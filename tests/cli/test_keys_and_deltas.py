@@ -170,3 +170,16 @@ def test_bytes_of_the_command_line_that_are_not_utf8(shop: Cli) -> None:
     assert json.loads(shop("delete", "texts", "--yes", "--sow-key", bad, "--format", "ndjson").out)["deleted"] == 0
     unnamed = shop("publish", "orders", "--client", bad, "--sequence", "1", stdin=b'{"number":7}\n')
     assert (unnamed.status, "SOW-PUB-026" in unnamed.err) == (2, True)
+
+
+def test_get_says_where_the_keys_of_a_key_generator_are_to_be_seen(shop: Cli) -> None:
+    shop("publish", "chains", stdin=b'{"id":7}\n')
+    missed = shop("get", "chains", "7")
+    assert missed.status == 1
+    assert missed.err.splitlines() == [
+        "chains: no record with key 7",
+        "a key generator makes the SOW keys of chains; query --meta shows them",
+    ]
+    key = json.loads(shop("query", "chains", "--meta").out)["sow_key"]
+    assert shop("get", "chains", key).out == '{"id":7}\n'
+    assert "key generator" not in shop("get", "texts", "7").err

@@ -135,6 +135,22 @@ def test_deltas_of_every_type_are_merged(cli: Cli, sample: Sample, tmp_path: Pat
     assert cli("query", "t").out.splitlines() == [kind.view(kind.merge(sample.message, sample.delta)).decode()]
 
 
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if not s.type().mergeable and not s.skips], ids=str)
+def test_that_deltas_of_a_type_replace_is_said(cli: Cli, sample: Sample, tmp_path: Path) -> None:
+    kind = sample.type()
+    definition = None if isinstance(sample.kind, str) else sample.kind
+    (tmp_path / "sowctl.xml").write_text(config(("t", kind.name, None), definition=definition))
+    said = f"{kind.name} messages cannot be merged"
+    for extra, message, expected in (
+        (("--delta",), sample.message, False),
+        (("--delta",), sample.delta, True),
+        ((), sample.message, False),
+    ):
+        done = cli("publish", "t", "--framing", "length", "--sow-key", "AAA", *extra, stdin=framed(message))
+        assert done.status == 0, done.err
+        assert (said in done.err) is expected
+
+
 @pytest.fixture
 def two(cli: Cli, tmp_path: Path) -> Callable[..., str]:
     """Topics o of the types json and fix, with a message each; runs a command that must succeed."""

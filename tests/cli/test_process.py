@@ -97,8 +97,8 @@ def test_signals(number: int, status: int) -> None:
     assert process.stdout.readline() == b"ready\n"
     begin = time.monotonic()
     process.send_signal(number)
-    _, err = process.communicate(timeout=10)
-    assert time.monotonic() - begin < 5
+    _, err = process.communicate(timeout=25)
+    assert time.monotonic() - begin < 25
     assert process.returncode == status
     assert err.strip() in (b"interrupted", b"terminated")
 

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.check import check
+from sowctl.engine.commit import Acknowledged
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import Acknowledged, publish
+from sowctl.engine.publish import publish
 from sowctl.errors import SowError
 from sowctl.findings import Level
 from sowctl.messages.framing import FrameReader
@@ -195,7 +196,8 @@ def test_a_publisher_waiting_for_input_is_killed(memory: Path) -> None:
     with rounds.start(b'{"t":"j","id":1,"v":1}\n', "j", "lines") as child:
         child.wait_for(b'"id":1')
         assert plot.contents()["j"] == {1: '{"t":"j","id":1,"v":1}'}
-        instance = plot.lab.open(lock_wait=0.0)
+        # It acknowledges under the lock, and may need a moment to let go of it.
+        instance = plot.lab.open(lock_wait=10.0)
         assert instance.topic("j").publish([b'{"t":"j","id":2,"v":2}']).published == 1
         child.write(b'{"t":"j","id":3,"v":3}\n')
         child.wait_for(b'"id":3')

@@ -1,4 +1,4 @@
-"""The chaining key generator: chains across runs and processes, lost and torn files, two chains, options."""
+"""The chaining key generator: chains across runs and processes, lost and torn files, two chains."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,25 +19,11 @@ from sowctl.engine.publish import publish
 from sowctl.errors import ConfigError, DamageError, InputError, MissingError, SowError, StorageError, UsageError
 from sowctl.seam import SEAM
 from sowctl.values.times import format_time
+from tests.support.chains import MakeLab, chained, generator
 from tests.support.faults import FailAt
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
-MakeLab = Callable[..., Lab]
 ROOT = Path(__file__).parents[2]
-MODULES = (
-    "<Modules><Module><Name>chain</Name><Library>libamps_id_chaining_key_generator.so</Library></Module></Modules>"
-)
-PATHS = "<Primary>/id</Primary><Secondary>/parent</Secondary>"
-
-
-def generator(options: str = PATHS) -> str:
-    return f"<KeyGenerator><Module>chain</Module><Options>{options}</Options></KeyGenerator>"
-
-
-def chained(make_lab: MakeLab, options: str = PATHS, *, logged: bool = True, name: str = "lab") -> Lab:
-    topics = topic_xml("c", generator(options), key=None) + topic_xml("t")
-    xml = config_xml(topics, ("c", "t") if logged else ()).replace("<SOW>", MODULES + "<SOW>")
-    return make_lab(xml, name=name)
 
 
 def chains(lab: Lab) -> Path:
@@ -298,18 +284,6 @@ def test_a_run_learns_what_another_process_publishes_meanwhile(make_lab: MakeLab
 
     publish(lab.open(), "c", [("pipe", Listed(messages(), 1))], PublishOptions(batch=1))
     assert contents(lab) == [(4, 3)]
-
-
-@pytest.mark.parametrize(
-    "options",
-    ["<Primary>/id</Primary>", "<Secondary>/id</Secondary>", PATHS + "<Colour>red</Colour>",
-     PATHS + "<Validation>maybe</Validation>", "<Primary>id</Primary><Secondary>/p</Secondary>"],
-)  # fmt: skip
-def test_options_that_cannot_be_used(make_lab: MakeLab, options: str) -> None:
-    lab = chained(make_lab, options, logged=False)
-    with pytest.raises(ConfigError) as caught:
-        lab.publish("c", message(id=1))
-    assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-052", 4)
 
 
 def test_an_unknown_module_is_a_configuration_error_of_the_publish_alone(make_lab: MakeLab) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import sowctl.engine.commit as commit_module
 import sowctl.engine.delete as delete_module
-import sowctl.engine.publish as publish_module
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.session import WriteSession
 from tests.support.instances import Lab, message
@@ -44,8 +44,8 @@ def _sound(lab: Lab, expected: int) -> None:
 @pytest.mark.parametrize("call", [1, 2, 3])
 def test_between_the_append_and_the_overlay(lab: Lab, monkeypatch: pytest.MonkeyPatch, call: int, after: bool) -> None:
     lab.publish("t", message(id=0))
-    once = Once(publish_module.into_overlay, call, after=after)
-    monkeypatch.setattr(publish_module, "into_overlay", once)
+    once = Once(commit_module.into_overlay, call, after=after)
+    monkeypatch.setattr(commit_module, "into_overlay", once)
     with pytest.raises(KeyboardInterrupt):
         lab.publish("t", *(message(id=n) for n in range(1, 10)), batch=2)
     monkeypatch.undo()

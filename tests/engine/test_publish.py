@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sowctl.engine.commit import Acknowledged
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import Acknowledged, publish
+from sowctl.engine.publish import publish
 from sowctl.engine.reports import Rejected
 from sowctl.errors import InputError, LimitError, MissingError, RefusedError, UsageError
 from sowctl.messages.framing import FrameReader

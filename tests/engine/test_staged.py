@@ -7,71 +7,28 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine import fates, merging, staged
+from sowctl.engine import fates, staged, stagedfinishing
 from sowctl.engine.moments import Place, find_place
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.reports import CommitReport, Rejected
+from sowctl.engine.reports import Rejected
 from sowctl.engine.segments import SegmentReader
 from sowctl.engine.staged import commit
-from sowctl.engine.staging import Area, Plan, Staged, StageTask, refuse_pattern, staging
-from sowctl.engine.targets import find_topic
-from sowctl.errors import DamageError, InputError, LimitError, SowError, UsageError
+from sowctl.engine.stagetask import StageTask
+from sowctl.engine.staging import staging
+from sowctl.errors import DamageError, InputError, LimitError, SowError
 from sowctl.identity.hashes import client_hash
 from sowctl.messages.envelope import Envelope
 from sowctl.values.times import format_time
 from tests.support.faults import FailAt
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
-
-TOPICS = "".join(
-    (
-        topic_xml("log"),
-        topic_xml("alone"),
-        topic_xml("past", "<History><Window>1h</Window><Granularity>1s</Granularity></History>"),
-        topic_xml("brief", "<Expiration>30s</Expiration>"),
-        topic_xml("own", key=None),
-        topic_xml(
-            "rich",
-            "<Preprocessing><Field>/n + 1 AS /m</Field></Preprocessing>",
-            "<Enrichment><Field>/n OF PREVIOUS AS /before</Field></Enrichment>",
-        ),
-    )
-)
-XML = config_xml(TOPICS, ("log", "past", "brief", "rich"))
-SKIP = PublishOptions(on_error="skip")
-
-
-def make(directory: Path) -> Lab:
-    return Lab(directory, XML)
-
-
-def stage(plan: Plan, name: str, file: int, payloads: Sequence[str], first: int = 0, **more: Any) -> Staged:
-    with StageTask(plan, name) as task:
-        task.add([text.encode() for text in payloads], file, range(first, first + len(payloads)), **more)
-        return task.finish()
-
-
-def run(
-    lab: Lab, topic: str, *tasks: Sequence[str], options: PublishOptions = SKIP, operation: Any = "publish", **more: Any
-) -> CommitReport:
-    """Every task stages a file of its own; the results are committed in another order than the files'."""
-    instance = lab.open()
-    with staging(instance, instance.topic(topic).config) as area:
-        plan = area.plan(options, operation=operation)
-        done = [stage(plan, f"t{number}", number, payloads) for number, payloads in enumerate(tasks)]
-        return commit(area, plan, done[::-1], **more)
-
-
-def leftovers(lab: Lab) -> list[Path]:
-    return list(lab.directory.rglob("*.staging*"))
+from tests.support.staged import SKIP, leftovers, make, run, stage
 
 
 @pytest.mark.parametrize("topic", ["log", "alone", "past", "brief"])
@@ -101,7 +58,7 @@ def test_equals_a_publish(tmp_path: Path, topic: str) -> None:
 @pytest.mark.parametrize("delta", [False, True])
 def test_finishes_as_a_publish_does(tmp_path: Path, delta: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Preprocessing, enrichment with the record before, deltas: over stored records and within the run."""
-    monkeypatch.setattr(merging, "BUCKET_BYTES", 30)
+    monkeypatch.setattr(stagedfinishing, "BUCKET_BYTES", 30)
     rounds = [
         [[message(id=1, n=1), message(id=2, n=5), message(id=1, n=2)], [message(id=2, x=1), message(id=3)]],
         [[message(id=1, n=9)], [message(id=1, x=1), message(id=4, n="word"), message(id=1, n=3)]],
@@ -148,7 +105,7 @@ def test_any_operations_in_any_split(
     with pytest.MonkeyPatch.context() as patch, staging(instance, instance.topic(topic).config) as area:
         if small:
             patch.setattr(staged, "BUCKET_BYTES", 40)
-            patch.setattr(merging, "BUCKET_BYTES", 40)
+            patch.setattr(stagedfinishing, "BUCKET_BYTES", 40)
             patch.setattr(fates, "decide", lambda *args: DECIDE(*args, bucket=4))
         plan = area.plan(SKIP)
         done = []
@@ -266,52 +223,6 @@ def test_expirations_and_user_keys(tmp_path: Path) -> None:
         assert sorted((r.user_key, r.payload) for r in lab.records("own")) == [("ab", b"2"), ("cd", b"1")]
 
 
-def test_delete_by_sow_key(tmp_path: Path) -> None:
-    with verified(make(tmp_path)) as lab:
-        lab.publish("log", message(id=1), message(id=2))
-        key = str(lab.records("log")[0].sow_key)
-        instance = lab.open()
-        with staging(instance, instance.topic("log").config) as area:
-            plan = area.plan(SKIP, operation="delete")
-            envelopes = [Envelope(sow_key=text) for text in (key, "7", "x")]
-            report = commit(area, plan, [stage(plan, "t", 0, ["", "", ""], envelopes=envelopes)])
-        assert (report.deleted, report.missing, report.rejected) == (1, 1, 1)
-        assert len(lab.query("log")) == 1
-        with pytest.raises(UsageError):
-            area.plan(SKIP, operation="upsert")  # type: ignore[arg-type]
-
-
-def test_positions_that_go_back_make_another_segment(tmp_path: Path) -> None:
-    with verified(make(tmp_path)) as lab:
-        instance = lab.open()
-        with staging(instance, instance.topic("log").config) as area:
-            plan = area.plan(SKIP)
-            with StageTask(plan, "t") as task:
-                task.add([message(id=1, v="last").encode()], 5, [0])
-                task.add([message(id=1, v="first").encode()], 2, [0])
-                done = task.finish()
-            assert len(done.segments) == 2
-            commit(area, plan, [done])
-        assert lab.query("log") == [message(id=1, v="last")]
-
-
-def test_an_attempt_that_fails_or_loses_leaves_nothing(tmp_path: Path) -> None:
-    with verified(make(tmp_path)) as lab:
-        instance = lab.open()
-        with staging(instance, instance.topic("log").config) as area:
-            plan = area.plan(SKIP)
-            with pytest.raises(OSError, match="gone"), StageTask(plan, "t-0") as task:
-                task.add([message(id=1).encode()], 5, [0])
-                task.add([message(id=1).encode()], 2, [0])
-                raise OSError("gone")
-            assert not list(area.directory.glob("t-0*"))
-            stage(plan, "t-1", 0, [message(id=1, v="lost")])
-            report = commit(area, plan, [stage(plan, "t-2", 0, [message(id=1, v="won")])])
-            assert report.published == 1
-        assert lab.query("log") == [message(id=1, v="won")]
-        assert not leftovers(lab)
-
-
 def test_a_damaged_segment_is_noticed_before_anything_is_written(tmp_path: Path) -> None:
     with verified(make(tmp_path)) as lab:
         instance = lab.open()
@@ -360,12 +271,11 @@ def test_a_commit_that_fails_anywhere_leaves_all_or_nothing(tmp_path: Path, topi
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sowctl.engine import staged
 from sowctl.engine.staged import commit
-from sowctl.engine.staging import StageTask, staging
+from sowctl.engine.staging import staging
 from sowctl.journal.writer import JournalWriter
-from tests.engine.test_staged import SKIP, make, stage
 from tests.support.instances import message
+from tests.support.staged import SKIP, make, stage
 
 lab = make(Path(sys.argv[1]))
 where = sys.argv[2]
@@ -403,28 +313,6 @@ def test_a_driver_killed_during_commit(tmp_path: Path, where: str, visible: int)
         assert report.published == (80 if visible == 1 else 0)
         assert len(lab.query("log")) == 81
         assert not leftovers(lab)
-
-
-def test_a_living_run_is_not_swept(tmp_path: Path) -> None:
-    lab = make(tmp_path)
-    instance = lab.open()
-    topic = instance.topic("log").config
-    with staging(instance, topic) as first:
-        with staging(instance, topic) as second:
-            assert first.directory.exists()
-            assert second.directory != first.directory
-        assert first.directory.exists()
-        assert isinstance(first, Area)
-    assert not leftovers(lab)
-
-
-@pytest.mark.parametrize("name", ["all", "/orders/a"])
-def test_topics_of_patterns_are_refused(tmp_path: Path, name: str) -> None:
-    lab = Lab(tmp_path, config_xml(topic_xml("all", "<Pattern>^/orders/</Pattern>"), ()))
-    with pytest.raises(UsageError) as caught:
-        refuse_pattern(find_topic(lab.open(), name))
-    assert caught.value.code == "SOW-ENG-047"
-    assert "'all'" in caught.value.message
 
 
 def test_recovery_begins_behind_the_whole_group_of_a_bookmark(tmp_path: Path) -> None:

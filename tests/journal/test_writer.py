@@ -157,7 +157,7 @@ def test_the_lock_names_its_holder_and_ends_on_time(tmp_path: Path) -> None:
         start = time.monotonic()
         with pytest.raises(LockedError) as caught:
             open_writer(tmp_path, lock_wait=0.05)
-        assert 0.04 < time.monotonic() - start < 2
+        assert 0.04 < time.monotonic() - start < 8
     assert caught.value.facts["pid"] == str(os.getpid())
     assert caught.value.facts["command"] == "sowctl publish orders"
     assert "1970-01-01" in caught.value.message

@@ -191,7 +191,7 @@ def test_a_silent_input_gives_what_is_complete() -> None:
         assert chunk.payloads == [b"one", b"two"]
         begin = time.monotonic()
         assert reader.poll(0.05) is None
-        assert 0.03 < time.monotonic() - begin < 1.0
+        assert 0.03 < time.monotonic() - begin < 20
         assert not reader.ended
         os.write(write_end, b"ee\n")
         os.close(write_end)
@@ -214,7 +214,7 @@ def test_a_long_wait_ends_on_time_and_sees_what_comes_in_it(monkeypatch: pytest.
         reader = FrameReader(read_end, "lines")
         begin = time.monotonic()
         assert reader.poll(0.15) is None
-        assert 0.12 < time.monotonic() - begin < 2.0
+        assert 0.12 < time.monotonic() - begin < 20
         writer = threading.Timer(0.1, os.write, (write_end, b"one\n"))
         writer.start()
         chunk = reader.poll()

@@ -52,6 +52,22 @@ def test_numbers_are_never_cut() -> None:
     assert "1234567890.25" in table(rows, Terminal(40))
 
 
+@pytest.mark.parametrize("count", [2, FEW + 5])
+def test_keys_are_never_cut(count: int) -> None:
+    key = "17023530598616992373"
+    rows: list[dict[str, object]] = [{"sow_key": key, "text": "t" * 80, "other": "7" * 21} for _ in range(count)]
+    lines = table(rows, Terminal(40)).splitlines()
+    assert all(line.startswith(key) for line in lines[-count:])
+    assert "7" * 21 not in lines[-1]
+
+
+def test_a_key_that_no_line_can_hold_whole_beside_the_rest_stands_in_a_block() -> None:
+    row: dict[str, object] = {"sow_key": "17023530598616992373", "text": "t" * 80, "more": "m" * 80}
+    text = table([row], Terminal(39))
+    assert text.startswith("--- 1 ---")
+    assert "17023530598616992373" in text
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_too_many_columns_become_blocks(encoding: str) -> None:
     row: dict[str, object] = {f"column{n}": "x" * 60 for n in range(8)} | {"empty": None, "wide": "東京" * 20}

@@ -1,4 +1,4 @@
-"""Readers called as Spark calls them, but in this process: options in, rows out."""
+"""Readers called as Spark calls them, and messages decoded as they do it, but in this process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType, _parse_datatype_string
 
+from sowctl.messages.types import get_type
+from sowctl.spark.decoding import StructDecoder
 from sowctl.spark.sources import JournalSource, SowSource
 from sowctl.values.times import format_time
 from tests.support.instances import Lab
@@ -51,3 +53,9 @@ def rows_of(reader: DataSourceReader, partitions: list[Any]) -> list[dict[str, A
     """The rows of some partitions."""
     batches: list[pyarrow.RecordBatch] = [batch for part in partitions for batch in reader.read(part)]
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+def decoded(kind: pyarrow.StructType, *payloads: bytes | None) -> list[Any]:
+    """JSON messages as values of a struct type."""
+    found: list[Any] = StructDecoder(kind).array(payloads, get_type("json")).to_pylist()
+    return found

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -15,11 +13,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.messages.types import get_type
-from sowctl.spark.decoding import StructDecoder, _coercion, _column
 from sowctl.spark.inference import infer
+from sowctl.spark.jsoncolumns import coercion, column
+from tests.spark.reading import decoded
 
-JSON = get_type("json")
 TYPE = pa.struct(
     [
         ("a", pa.int64()),
@@ -37,11 +34,6 @@ VALUES = st.recursive(
 )
 
 
-def decoded(kind: pa.DataType, *payloads: bytes | None) -> list[Any]:
-    found: list[Any] = StructDecoder(kind).array(payloads, JSON).to_pylist()
-    return found
-
-
 @given(st.lists(VALUES, min_size=1, max_size=6))
 @settings(max_examples=150, deadline=None)
 def test_a_batch_is_decoded_as_its_messages_one_by_one(values: list[Any]) -> None:
@@ -50,8 +42,8 @@ def test_a_batch_is_decoded_as_its_messages_one_by_one(values: list[Any]) -> Non
     assert together == [decoded(TYPE, payload)[0] for payload in payloads]
     indented = [json.dumps(value, indent=1).encode() for value in values]
     assert decoded(TYPE, *indented) == together
-    coerce = _coercion(TYPE)
-    by_value = _column([coerce(json.loads(payload)) for payload in payloads], TYPE)
+    coerce = coercion(TYPE)
+    by_value = column([coerce(json.loads(payload)) for payload in payloads], TYPE)
     assert by_value.to_pylist() == together
 
 
@@ -90,51 +82,6 @@ def test_what_fits_is_taken_and_the_rest_is_null(text: bytes, expected: dict[str
     nothing = dict.fromkeys(("a", "b", "m", "s"))
     assert decoded(TYPE, text) == [nothing | expected]
     assert decoded(TYPE, b'{"a":3}', text, b"[1]") == [nothing | {"a": 3}, nothing | expected, None]
-
-
-def test_a_struct_without_fields() -> None:
-    assert decoded(pa.struct([]), b"{}", None, b'{"a":1}', b"[]") == [{}, None, {}, None]
-
-
-def test_times_decimals_and_bytes() -> None:
-    kind = pa.struct(
-        [
-            ("t", pa.timestamp("us", tz="UTC")),
-            ("n", pa.timestamp("us")),
-            ("d", pa.date32()),
-            ("p", pa.decimal128(5, 2)),
-            ("y", pa.binary()),
-        ]
-    )
-    good = b'{"t":"2026-01-02T03:04:05.678Z","n":"2026-01-02 03:04:05","d":"2026-01-02","p":1.255,"y":"ab"}'
-    bad = b'{"t":"noon","n":5,"d":"2026-13-01","p":12345.6,"y":1}'
-    local = b'{"t":"2026-01-02T03:04:05","p":"7"}'
-    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert decoded(kind, good, bad, local) == [
-        {
-            "t": at.replace(microsecond=678000),
-            "n": at.replace(tzinfo=None),
-            "d": date(2026, 1, 2),
-            "p": Decimal("1.26"),
-            "y": b"ab",
-        },
-        {"t": None, "n": None, "d": None, "p": None, "y": None},
-        {"t": at, "n": None, "d": None, "p": Decimal("7.00"), "y": None},
-    ]
-
-
-def test_a_time_with_a_zone_loses_it_where_none_is_declared() -> None:
-    kind = pa.struct([("n", pa.timestamp("us"))])
-    texts = (b'{"n":"2026-01-02T03:04:05Z"}', b'{"n":"2026-01-02T03:04:05"}', b'{"n":"2026-01-02T03:04:05+02:00"}')
-    assert decoded(kind, *texts) == [{"n": datetime(2026, 1, 2, 3, 4, 5)}] * 3
-
-
-def test_a_boolean_is_no_number() -> None:
-    kind = pa.struct([("f", pa.float64()), ("p", pa.decimal128(5, 2)), ("d", pa.date32())])
-    assert decoded(kind, b'{"f":true,"p":true}', b'{"f":2,"p":3}') == [
-        {"f": None, "p": None, "d": None},
-        {"f": 2.0, "p": Decimal("3.00"), "d": None},
-    ]
 
 
 def test_a_message_of_too_many_levels_is_null() -> None:

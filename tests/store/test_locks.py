@@ -53,7 +53,7 @@ def test_who_waits_too_long_is_told_who_holds_it(tmp_path: Path) -> None:
         start = time.monotonic()
         with pytest.raises(LockedError) as raised:
             store.write(lambda txn: None)
-        assert 0.2 <= time.monotonic() - start < 2
+        assert 0.2 <= time.monotonic() - start < 8
         error = raised.value
         assert (error.code, error.exit_status) == ("SOW-STO-030", 11)
         assert f"process {holder.pid} on {os.uname().nodename} (sowctl publish orders), since 20" in error.message
@@ -91,11 +91,11 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
 def test_a_signal_ends_the_waiting(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 3)
     with Store.open(path, write=True, lock_wait=60) as store, held_by_another(path):
-        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         start = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             store.write(lambda txn: None)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 30
 
 
 def test_it_is_reentrant_in_a_thread_and_excludes_other_threads(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -138,6 +139,23 @@ class Lab:
 
     def findings(self) -> list[Finding]:
         return list(check(self.open()))
+
+
+def numbered(lab: Lab, topic: str, first: int, last: int) -> None:
+    """Publish messages with the ids from ``first`` to ``last``, each by itself."""
+    for number in range(first, last + 1):
+        lab.publish(topic, message(id=number))
+
+
+def keep_store(lab: Lab, topic: str, place: Path) -> None:
+    """Copy a store away; no process has it open."""
+    shutil.copy(lab.store(topic), place)
+
+
+def put_back(lab: Lab, topic: str, place: Path) -> None:
+    """Put a store that was copied away in the place of what is there."""
+    lab.forget(topic)
+    shutil.copy(place, lab.store(topic))
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""Real processes for tests: forked children that are always reaped, with pipes to feed and to hear them."""
+"""Real processes for tests: forked children that are always reaped, with pipes to feed and to hear them; and which
+Java processes are left of a command.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,24 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import ClassVar
+
+MARK = "SOWCTL_TEST_MARK"
+"""The variable by whose value :func:`machines` knows the processes of a test, and what those have started."""
+
+
+def machines(mark: str) -> set[int]:
+    """The Java processes with ``mark`` as :data:`MARK` in their environment."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={mark}".encode() in path.read_bytes() and "java" in (path.parent / "comm").read_text():
+                found.add(int(path.parent.name))
+        except OSError:
+            continue
+    return found
 
 
 class Child:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sowctl.engine.commit import Acknowledged
 from sowctl.engine.delete import delete
 from sowctl.engine.expire import expire
 from sowctl.engine.instance import Instance
 from sowctl.engine.intake import Listed
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
-from sowctl.engine.publish import Acknowledged, publish
+from sowctl.engine.publish import publish
 from sowctl.engine.replay import replay
 from sowctl.engine.snapshot import snapshot_file
 from sowctl.engine.targets import Target

@@ -65,4 +65,6 @@ def run(
         sink.write([batch])
     for key in missing:
         invocation.note(f"{display(target)}: no record with key {display(key)}")
+    if missing and where.topic is not None and where.topic.key_generator is not None:
+        invocation.note(f"a key generator makes the SOW keys of {display(target)}; query --meta shows them")
     return 1 if missing else 0

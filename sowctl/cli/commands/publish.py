@@ -99,8 +99,9 @@ def run(
 
     With --delta a message is merged with the record of its key: fields that it has replace those of the record,
     objects are merged member by member, arrays are replaced whole, null fields change nothing. Without a record, and
-    for message types that cannot be merged, it is published as it is. Envelopes may say which command a message is,
-    publish or delta_publish. The journal holds the finished message, after preprocessing, enrichment and merge.
+    for message types that cannot be merged, it is published as it is; a warning says where that replaced records.
+    Envelopes may say which command a message is, publish or delta_publish. The journal holds the finished message,
+    after preprocessing, enrichment and merge.
     """
     from sowctl.cli.publishing import Publishing
     from sowctl.cli.sources import framing_of
@@ -141,5 +142,7 @@ def run(
             on_acknowledged=watcher.acknowledged,
             on_reject=watcher.rejected,
         )
+        if delta:
+            watcher.warn_of_replacing(map(instance.type_of, {row.message_type for row in report.topics if row.updated}))
     watcher.report(report, summary)
     return 3 if watcher.rejects else 0

@@ -15,9 +15,11 @@ from sowctl.engine.staging import staging
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.stretch import Stretch
 from sowctl.output.ndjson import json_values
-from sowctl.spark.jobs.outputs import Output, Written, name_of, write_frame, write_records, write_store
+from sowctl.spark.jobs.datasets import name_of, write_frame, write_records
+from sowctl.spark.jobs.outputs import Output, Written
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.state import parts_of
+from sowctl.spark.jobs.storefile import write_store
 from sowctl.spark.jobs.tasks import frame_of
 from sowctl.spark.origin import Origin
 from sowctl.values.paths import parse_path
@@ -204,7 +206,8 @@ def _columns(spark: SparkSession, origin: Origin, entries: Entries, output: Outp
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
-    from sowctl.spark.journalreader import JournalQuery, JournalReader
+    from sowctl.spark.journalbatches import JournalQuery
+    from sowctl.spark.journalreader import JournalReader
     from sowctl.spark.pushdown import Range
     from sowctl.spark.schema import JOURNAL_COLUMNS, ddl
 

@@ -9,61 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.reading import Matcher, environment_of, headers_of
-from sowctl.errors import InputError, UsageError
-from sowctl.expressions.joining import Step, plan, source_of
-from sowctl.expressions.joins import Join, JoinSide, parse_join
-from sowctl.expressions.projection import Group, GroupKey, Projection
-from sowctl.expressions.view import compile_projection
+from sowctl.engine.reading import Matcher, headers_of
+from sowctl.errors import InputError
+from sowctl.expressions.joining import source_of
+from sowctl.expressions.projection import Group, GroupKey
 from sowctl.identity.keys import batch_digester
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.folding import read_pairs, write_pairs
+from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
+from sowctl.spark.jobs.viewprogram import Maker, Program, Query, Record
 from sowctl.store.codec import encode, payloads, stamps
 from sowctl.tuples import NamedTuple
-from sowctl.values.fields import Slot, SlotValue, Values
+from sowctl.values.fields import SlotValue
 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
     from sowctl.engine.sources import Pairs
-    from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Header
     from sowctl.spark.jobs.outputs import Part
 
 READ = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A view: ``sources`` are message type and name; texts as a configuration has them."""
-
-    name: str
-    message_type: str
-    sources: tuple[tuple[str, str], ...]
-    joins: tuple[str, ...]
-    projection: tuple[str, ...]
-    grouping: tuple[str, ...]
-    filter: str | None
-    nulls_match: bool
-    key_domain: str
-
-
-class Record(NamedTuple):
-    """What travels of a record: its key, (txid, time), header, the fields asked for, the texts of join keys."""
-
-    key: bytes
-    stamp: tuple[int, ...]
-    header: Header | None
-    values: tuple[SlotValue, ...]
-    texts: tuple[bytes | None, ...]
 
 
 class Row(NamedTuple):
@@ -94,89 +67,6 @@ class FilePart:
         return read_pairs(Path(self.path))
 
 
-class Program:
-    """A compiled view: which fields of which source, and what becomes of them. Made anew by every task."""
-
-    def __init__(self, instance: Instance, query: Query) -> None:
-        self.instance, self.query = instance, query
-        functions = instance.functions
-        joined = len(query.sources) > 1
-        names = [(name,) for _, name in query.sources] + [(kind, name) for kind, name in query.sources]
-        self.projection: Projection = compile_projection(
-            query.projection, query.grouping, joined=joined, sources=names, extra=functions
-        )
-        self.kind = instance.type_of(query.message_type)
-        if not self.kind.constructible:
-            raise UsageError("SOW-QRY-013", f"messages of type {self.kind.name} cannot be written, so not projected")
-        self.environment = environment_of(instance)
-        self.filter: Filter | None = None
-        if joined and query.filter:
-            from sowctl.expressions.compile import compile_filter
-
-            self.filter = compile_filter(query.filter, extra=functions)
-        self.joins: tuple[Join, ...] = tuple(map(parse_join, query.joins))
-        self.slots: list[list[Slot]] = [[] for _ in query.sources]
-        self.places = self._placed(self.projection.slots, self.projection.sources)
-        self.tested = self._placed(self.filter.slots, self.filter.sources) if self.filter is not None else []
-
-    def _placed(self, slots: Sequence[Slot], sources: Sequence[tuple[str, ...]]) -> list[tuple[int, int, bool]]:
-        """For every slot: its source, its place among that source's slots, whether it is a list."""
-        found = []
-        for slot, qualifier in zip(slots, sources, strict=True):
-            source = self.source_of(qualifier)
-            mine = self.slots[source]
-            if slot not in mine:
-                mine.append(slot)
-            found.append((source, mine.index(slot), slot.listed))
-        return found
-
-    def source_of(self, qualifier: tuple[str | None, ...]) -> int:
-        """The number of the source that a qualifier names; the first where there is none."""
-        if not qualifier:
-            return 0
-        for number, (kind, name) in enumerate(self.query.sources):
-            if name == qualifier[-1] and (len(qualifier) < 2 or qualifier[0] in (None, kind)):
-                return number
-        raise UsageError("SOW-EXP-028", f"[{qualifier[-1]}] is no source of the view")
-
-    @cached_property
-    def sides(self) -> list[list[JoinSide]]:
-        """The sides of joins by source, each once: their texts travel with the records."""
-        found: list[list[JoinSide]] = [[] for _ in self.query.sources]
-        for join in self.joins:
-            for side in join:
-                mine = found[self.source_of((side.message_type, side.topic))]
-                if side not in mine:
-                    mine.append(side)
-        return found
-
-    @cached_property
-    def steps(self) -> list[Step[Any]]:
-        """The steps of the join. Raises UsageError ``SOW-EXP-027``."""
-        if not self.joins:
-            return []
-        start: tuple[str | None, str]
-        steps: list[Step[Any]]
-        start, steps = plan(self.joins)
-        if self.source_of(start) != 0:
-            raise UsageError("SOW-EXP-027", f"[{start[1]}] is joined before it is attached")
-        return steps
-
-    def text(self, side: JoinSide, record: Record | None) -> bytes | None:
-        """The text of a join key in a record."""
-        if record is None:
-            return None
-        return record.texts[self.sides[self.source_of(source_of(side))].index(side)]
-
-    def values(self, records: Sequence[Record | None], places: list[tuple[int, int, bool]]) -> tuple[SlotValue, ...]:
-        """The values of slots in a row."""
-        found: list[SlotValue] = []
-        for source, place, listed in places:
-            record = records[source] if source < len(records) else None
-            found.append(record.values[place] if record is not None else Values(()) if listed else None)
-        return tuple(found)
-
-
 def grouped(
     spark: SparkSession, instance: Instance, query: Query, parts: Sequence[Sequence[Part]], directory: Path
 ) -> list[FilePart]:
@@ -187,7 +77,7 @@ def grouped(
     context = spark.sparkContext
     count = max(context.defaultParallelism, max(map(len, parts)))
     describe(spark, f"view {query.name}")
-    maker = _Maker(frozen, query)
+    maker = Maker(frozen, query)
     sources: list[RDD[Any]] = [
         context.parallelize(list(some), max(1, len(some))).mapPartitions(partial(_records, maker, number))
         for number, some in enumerate(parts)
@@ -203,29 +93,7 @@ def grouped(
     return [part for _, part in sorted(found, key=itemgetter(0))]
 
 
-class _Maker:
-    """Makes the program once per process."""
-
-    def __init__(self, instance: Instance, query: Query) -> None:
-        self.instance, self.query = instance, query
-        self._made: Program | None = None
-
-    @property
-    def program(self) -> Program:
-        """The program of this process."""
-        if self._made is None:
-            self._made = Program(self.instance, self.query)
-        return self._made
-
-    def __getstate__(self) -> tuple[Instance, Query]:
-        return self.instance, self.query
-
-    def __setstate__(self, state: tuple[Instance, Query]) -> None:
-        self.instance, self.query = state
-        self._made = None
-
-
-def _records(maker: _Maker, number: int, parts: Iterable[Part]) -> Iterator[Record]:
+def _records(maker: Maker, number: int, parts: Iterable[Part]) -> Iterator[Record]:
     return carried_iterator(record for part in parts for record in _of_part(maker.program, number, part))
 
 
@@ -263,7 +131,7 @@ def _first(record: Record) -> Row:
     return Row((record.key,), (record,))
 
 
-def _left_key(maker: _Maker, number: int, row: Row) -> tuple[Any, Row]:
+def _left_key(maker: Maker, number: int, row: Row) -> tuple[Any, Row]:
     """The text by which a row finds records of the next source; one that nobody has where that is NULL."""
     program = maker.program
     texts = tuple(
@@ -279,13 +147,13 @@ def _record(program: Program, row: Row, source: tuple[str | None, str]) -> Recor
     return row.records[place] if place < len(row.records) else None
 
 
-def _right_key(maker: _Maker, number: int, record: Record) -> list[tuple[Any, Record]]:
+def _right_key(maker: Maker, number: int, record: Record) -> list[tuple[Any, Record]]:
     program = maker.program
     texts = tuple(program.text(new, record) for _, new in program.steps[number].conditions)
     return [] if None in texts and not program.query.nulls_match else [((b"key", *texts), record)]
 
 
-def _attached(maker: _Maker, number: int, found: tuple[Any, tuple[Iterable[Row], Iterable[Record]]]) -> Iterator[Row]:
+def _attached(maker: Maker, number: int, found: tuple[Any, tuple[Iterable[Row], Iterable[Record]]]) -> Iterator[Row]:
     """The rows of one key, each with every record of the next source."""
     program = maker.program
     place = program.source_of(program.steps[number].source)
@@ -298,7 +166,7 @@ def _attached(maker: _Maker, number: int, found: tuple[Any, tuple[Iterable[Row],
             yield Row((*row.order, b"" if other is None else other.key), tuple(records))
 
 
-def _items(maker: _Maker, count: int, rows: Iterable[Row]) -> Iterator[tuple[int, list[Item]]]:
+def _items(maker: Maker, count: int, rows: Iterable[Row]) -> Iterator[tuple[int, list[Item]]]:
     """Rows that pass the filter, by the bucket of their group, some at a time."""
     return carried_iterator(_bucketed(maker.program, count, rows))
 
@@ -333,7 +201,7 @@ def _headers(program: Program, items: Sequence[Item]) -> list[Header] | None:
 
 
 def _groups(
-    maker: _Maker, directory: str, index: int, found: Iterable[tuple[int, list[Item]]]
+    maker: Maker, directory: str, index: int, found: Iterable[tuple[int, list[Item]]]
 ) -> Iterator[tuple[int, FilePart]]:
     """The groups of a bucket, in a file by key."""
     return carried_iterator(_written(maker.program, directory, index, found))

@@ -21,7 +21,8 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.rejects import reject_line
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.staged import commit
-from sowctl.engine.staging import Plan, Staged, StageTask, staging
+from sowctl.engine.stagetask import StageTask
+from sowctl.engine.staging import Plan, Staged, staging
 from sowctl.errors import UsageError
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.inputs import Split, cut, expanded, is_remote, lines_of

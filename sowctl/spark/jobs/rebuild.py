@@ -12,13 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.folding import Range, append_sorted
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.positions import open_log
-from sowctl.engine.rebuild import Range, Rebuilt, append_sorted, assemble
+from sowctl.engine.rebuild import Rebuilt, assemble
 from sowctl.engine.replay import replay
 from sowctl.engine.staging import staging
 from sowctl.errors import UsageError
-from sowctl.spark.jobs.folding import FoldResult, fold, read_pairs
+from sowctl.spark.jobs.folding import FoldResult, fold
+from sowctl.spark.jobs.pairfiles import read_pairs
 from sowctl.spark.jobs.report import JobReport
 
 if TYPE_CHECKING:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.positions import definition_of
 from sowctl.engine.staging import staging
-from sowctl.spark.jobs.outputs import Output, write_records, write_store
+from sowctl.spark.jobs.datasets import write_records
+from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.state import parts_of
+from sowctl.spark.jobs.storefile import write_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

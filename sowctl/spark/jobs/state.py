@@ -19,7 +19,8 @@ from sowctl.engine.logical import chosen
 from sowctl.engine.positions import open_log, refuse_unlogged_past
 from sowctl.engine.sources import Pairs, open_current
 from sowctl.errors import RefusedError
-from sowctl.spark.jobs.folding import fold, read_pairs
+from sowctl.spark.jobs.folding import fold
+from sowctl.spark.jobs.pairfiles import read_pairs
 from sowctl.spark.origin import Origin
 from sowctl.spark.positions import Position, open_planned, plan_position, ranged
 from sowctl.store.codec import expiration_of

@@ -16,10 +16,13 @@ from sowctl.config.derived import View
 from sowctl.config.model import TopicConfig
 from sowctl.engine.staging import staging
 from sowctl.errors import MissingError, UsageError
-from sowctl.spark.jobs.grouping import FilePart, Query, grouped
-from sowctl.spark.jobs.outputs import Output, Part, write_records, write_store
+from sowctl.spark.jobs.datasets import write_records
+from sowctl.spark.jobs.grouping import FilePart, grouped
+from sowctl.spark.jobs.outputs import Output, Part
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.state import parts_of
+from sowctl.spark.jobs.storefile import write_store
+from sowctl.spark.jobs.viewprogram import Query
 from sowctl.store.meta import Definition
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.config.lint import lint
+from sowctl.config.problems import UNKNOWN_WORD
 from sowctl.config.rules.facts import Facts, facts_of, faults
 
 Write = Callable[..., Path]
@@ -52,3 +53,12 @@ def test_lint_tells(write: Write) -> None:
     file = write("<!-- sowctl: assume cores=many -->\n<AMPSConfig><Name>n</Name></AMPSConfig>")
     (result,) = lint([file], environment={})
     assert [(f.place.line, f.message) for f in result.findings] == [(1, "'many' is no value of cores")]
+
+
+def test_an_included_file_cannot_say_what_to_assume(write: Write) -> None:
+    write("<!-- sowctl: assume cores=8 -->\n<Part><Name>n</Name></Part>", "part.xml")
+    file = write("<!-- sowctl: assume cores=8 -->\n<AMPSConfig><Include>part.xml</Include></AMPSConfig>")
+    (result,) = lint([file], environment={})
+    (found,) = [finding for finding in result.findings if finding.id == UNKNOWN_WORD]
+    assert (Path(found.place.file).name, found.place.line) == ("part.xml", 1)
+    assert "main file only" in found.message

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from sowctl.engine.commit import Acknowledged
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import Acknowledged, publish
+from sowctl.engine.publish import publish
 from sowctl.errors import ConfigError, InputError
 from sowctl.messages.framing import FrameReader
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml

@@ -19,6 +19,7 @@ import pytest
 from sowctl.cli.dispatch import load
 from sowctl.cli.main import main
 from sowctl.cli.table import COMMANDS, PIPELINE
+from tests.support.processes import MARK, machines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,34 +119,22 @@ def environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT), "SOWCTL_NOW": NOW, "SOWCTL_CONFIG": "sowctl.xml"}
 
 
-def machines() -> set[int]:
-    """The Java processes below this one."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if b"SOWCTL_TEST_MARK=commands" in path.read_bytes() and "java" in (path.parent / "comm").read_text():
-                found.add(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
 def test_a_process_is_quiet_and_leaves_no_java(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = here(demo, tmp_path, monkeypatch)
     command = [sys.executable, "-m", "sowctl", "pipeline", "export", "orders", "--output", "o", "--master", "local[1]"]
-    marked = environment() | {"SOWCTL_TEST_MARK": "commands"}
+    marked = environment() | {MARK: "commands"}
     done = subprocess.run(command, cwd=place, env=marked, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout == b""
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("export orders: ")
-    assert not machines()
+    assert not machines("commands")
 
 
 def test_an_interrupt_ends_java_and_leaves_nothing(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = here(demo, tmp_path, monkeypatch)
     command = [sys.executable, "-m", "sowctl", "pipeline", "stream", "orders", "--console", "--master", "local[1]"]
-    marked = environment() | {"SOWCTL_TEST_MARK": "commands"}
+    marked = environment() | {MARK: "commands"}
     running = subprocess.Popen(command, cwd=place, env=marked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert running.stdout is not None
@@ -159,10 +148,10 @@ def test_an_interrupt_ends_java_and_leaves_nothing(demo: Path, tmp_path: Path, m
     assert b"Traceback" not in said
     assert said.strip() == b"interrupted"
     for _ in range(50):
-        if not machines():
+        if not machines("commands"):
             break
         time.sleep(0.1)
-    assert not machines()
+    assert not machines("commands")
 
 
 def test_without_pyspark(demo: Path) -> None:

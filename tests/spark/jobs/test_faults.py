@@ -21,6 +21,7 @@ from sowctl.spark.jobs.inputs import Split
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.rebuild import rebuild
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
+from tests.support.processes import MARK, machines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,7 +136,7 @@ def test_a_driver_killed_during_commit(spark: SparkSession, tmp_path: Path) -> N
     source = lines(tmp_path / "in.ndjson")
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         lab.publish("log", message(id=-1))
-        marked = {**os.environ, "PYTHONPATH": str(ROOT), "SOWCTL_TEST_MARK": "faults"}
+        marked = {**os.environ, "PYTHONPATH": str(ROOT), MARK: "faults"}
         command = [sys.executable, "-c", KILLED, str(lab.directory), source]
         ended = subprocess.run(command, cwd=ROOT, env=marked, capture_output=True, timeout=120)
         assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
@@ -147,18 +148,7 @@ def test_a_driver_killed_during_commit(spark: SparkSession, tmp_path: Path) -> N
         assert len(lab.query("log")) == 21
         assert not list(lab.directory.rglob("*.staging*"))
     for _ in range(100):
-        if not _machines():
+        if not machines("faults"):
             break
         time.sleep(0.1)
-    assert not _machines()
-
-
-def _machines() -> list[str]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if b"SOWCTL_TEST_MARK=faults" in path.read_bytes() and "java" in (path.parent / "comm").read_text():
-                found.append(path.parent.name)
-        except OSError:
-            continue
-    return found
+    assert not machines("faults")

@@ -1,0 +1,224 @@
+"""Data sets of Parquet, ORC, NDJSON and CSV: records as rows, and the directories that Spark writes of them.
+
+Called by the jobs that export topics and journals, take snapshots and compute views; the columns are those of
+``sowctl-pipeline(1)``, OUTPUT. Nothing of a data set can be seen before the job is committed. Without partitioning its
+files hold the records in key order, file after file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from sowctl.engine.instance import Instance
+from sowctl.engine.records import batch_of
+from sowctl.output.ndjson import json_values
+from sowctl.spark.errors import translated
+from sowctl.spark.jobs.outputs import Output, Part, Written
+from sowctl.spark.jobs.tasks import describe, frame_of
+from sowctl.store.codec import HEADER_SIZE, payloads
+from sowctl.values.paths import Path as FieldPath
+from sowctl.values.paths import parse_path
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sowctl.messages.base import MessageType
+
+COLUMNS = (
+    "_sow_key DECIMAL(20,0), _txid BIGINT, _timestamp TIMESTAMP, _expiration TIMESTAMP, _topic STRING, "
+    "_logical_topic STRING, _user_key STRING, _correlation_id STRING"
+)
+_HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
+SAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a task makes of records: of which topic, as which columns."""
+
+    topic: str
+    message_type: str
+    instance: Instance
+    form: str
+    meta: bool
+    partition_by: tuple[FieldPath, ...]
+
+
+def write_records(
+    spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Sequence[Part], output: Output
+) -> Written:
+    """Write the records of ``parts`` as a data set (not ``.sow``). Raises what reading them raises."""
+    frame = records_frame(spark, instance, ref, parts, output)
+    return write_frame(frame, output, f"write {output.path}")
+
+
+def records_frame(
+    spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Sequence[Part], output: Output
+) -> DataFrame:
+    """The records as they are to be written: NDJSON lines, or columns."""
+    paths = tuple(parse_path(text) for text in output.partition_by)
+    form = "lines" if output.kind == "ndjson" else "columns"
+    shape = Shape(ref[0], ref[1], _portable(instance), form, output.meta, paths)
+    columns = "_payload_bytes BIGINT, " + ("value BINARY" if form == "lines" else f"payload BINARY, {COLUMNS}")
+    if form == "columns" and (output.fields is not None or output.kind == "csv"):
+        kind = instance.type_of(ref[1])
+        ddl = output.fields or _inferred(parts, kind)
+        columns = f"_payload_bytes BIGINT, payload {_struct(ddl)}, {COLUMNS}"
+    columns += "".join(f", `{name_of(path)}` STRING" for path in paths)
+    return frame_of(spark, parts, _Rows(shape, columns), columns)
+
+
+def name_of(path: FieldPath) -> str:
+    """The column for a field."""
+    return "_".join(step.name for step in path.steps)
+
+
+def write_frame(frame: DataFrame, output: Output, what: str) -> Written:
+    """Write a frame of :func:`records_frame`, and count what was written."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    describe(frame.sparkSession, what)
+    seen = Observation()
+    partitions = frame.rdd.getNumPartitions()
+    counted = frame.observe(
+        seen, f.count(f.lit(1)).alias("records"), f.coalesce(f.sum("_payload_bytes"), f.lit(0)).alias("bytes")
+    ).drop("_payload_bytes")
+    kind = output.kind
+    names = [name_of(parse_path(text)) if text.startswith("/") else text for text in output.partition_by]
+    if kind == "ndjson":
+        counted = counted.select(f.col("value").cast("string"), *[f.col(f"`{name}`") for name in names])
+    elif kind == "csv":
+        counted = _flat(counted, names)
+    given = {name.lower(): text for name, text in output.writer.items()}
+    if kind == "csv":
+        given = {"header": "true", "escape": '"', **given}  # quotes are doubled, as other programs expect
+    writer = counted.write.mode("overwrite" if output.force else "errorifexists").options(**given)
+    if names:
+        writer = writer.partitionBy(*names)
+    with translated():
+        writer.format("text" if kind == "ndjson" else kind).save(output.path)
+    return Written(int(seen.get["records"]), int(seen.get["bytes"]), partitions)
+
+
+def _flat(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The message's fields as columns; nested ones as JSON, as CSV has no others."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    struct = frame.schema["payload"].dataType
+    if not isinstance(struct, StructType):
+        return frame.withColumn("payload", f.col("payload").cast("string"))
+    chosen = []
+    for one in struct.fields:
+        column = f.col("payload").getField(one.name)
+        nested = isinstance(one.dataType, ArrayType | MapType | StructType)
+        chosen.append((f.to_json(column) if nested else column).alias(one.name))
+    return frame.select(*chosen, *[f.col(f"`{name}`") for name in names if name not in struct.names])
+
+
+def _struct(ddl: str) -> str:
+    return ddl if ddl.lower().startswith("struct<") else f"STRUCT<{ddl}>"
+
+
+def _inferred(parts: Sequence[Part], kind: MessageType) -> str:
+    from sowctl.spark.inference import infer
+
+    for part in parts:
+        for _, values in part.pairs():
+            if values:
+                return infer(kind.view(payload) for payload in payloads(values)[:SAMPLES])
+    return "STRUCT<`payload`: STRING>"
+
+
+def _portable(instance: Instance) -> Instance:
+    """The instance as executors need it: configuration and a clock that stands."""
+    return Instance(instance.config, partial(int, instance.now))
+
+
+class _Rows:
+    """Turns the records of a part into Arrow batches, on an executor."""
+
+    def __init__(self, shape: Shape, columns: str) -> None:
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
+
+        self.shape = shape
+        self.schema = to_arrow_schema(cast(StructType, StructType.fromDDL(columns)), timezone="UTC")
+
+    def __call__(self, part: Part) -> Iterator[pyarrow.RecordBatch]:
+        shape, schema = self.shape, self.schema
+        kind = shape.instance.type_of(shape.message_type)
+        texts = kind.key_texts(shape.partition_by) if shape.partition_by else None
+        make = _lines if shape.form == "lines" else _Columns(shape, kind, schema)
+        for keys, values in part.pairs():
+            if keys:
+                yield _batch(schema, shape, kind, texts, make, keys, values)
+
+
+def _batch(
+    schema: pyarrow.Schema,
+    shape: Shape,
+    kind: MessageType,
+    texts: Any,
+    make: Callable[..., list[Any]],
+    keys: list[bytes],
+    values: list[bytes],
+) -> pyarrow.RecordBatch:
+    import pyarrow as pa
+
+    messages = payloads(values)
+    columns = [pa.array(list(map(len, messages)), pa.int64()), *make(shape, kind, keys, values, messages)]
+    if texts is not None:
+        found, _ = texts(messages)
+        for place in range(len(shape.partition_by)):
+            raw = [row[place] if row is not None else None for row in found]
+            columns.append(pa.array([None if one is None else one.decode("utf-8", "replace") for one in raw]))
+    return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _lines(shape: Shape, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]) -> list[Any]:
+    import pyarrow as pa
+
+    batch = batch_of(shape.topic, kind, keys, values)
+    return [pa.array(json_values(batch, meta=shape.meta), pa.binary())]
+
+
+class _Columns:
+    """The message and its metadata as columns."""
+
+    def __init__(self, shape: Shape, kind: MessageType, schema: pyarrow.Schema) -> None:
+        import pyarrow.types as t
+
+        self._decoder: Any = None
+        if t.is_struct(schema.field("payload").type):
+            from sowctl.spark.decoding import StructDecoder
+
+            self._decoder = StructDecoder(schema.field("payload").type)
+
+    def __call__(
+        self, shape: Shape, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]
+    ) -> list[Any]:
+        import numpy as np
+        import pyarrow as pa
+
+        from sowctl.spark import arrays
+
+        heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
+        records = batch_of(shape.topic, kind, keys, values).records
+        extra = heads["extra"].any()
+        return [
+            pa.array(messages, pa.binary()) if self._decoder is None else self._decoder.array(messages, kind),
+            arrays.decimals(np.frombuffer(b"".join(keys), ">u8")),
+            arrays.longs(heads["txid"]),
+            arrays.instants(heads["time"]),
+            arrays.stamps(heads["expiration"]),
+            arrays.constant(shape.topic, len(keys)),
+            pa.array([one.logical_topic for one in records] if extra else [None] * len(keys), pa.string()),
+            pa.array([one.user_key for one in records] if extra else [None] * len(keys), pa.string()),
+            pa.array([one.correlation_id for one in records] if extra else [None] * len(keys), pa.string()),
+        ]

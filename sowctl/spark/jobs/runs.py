@@ -1,0 +1,186 @@
+"""Runs: a topic's entries of one stretch of the journal in one range of keys, as Arrow makes and reads them.
+
+The map tasks of :mod:`sowctl.spark.jobs.folding` make runs of a journal's blocks, its reduce tasks read those of one
+range together: the records that are left, or every key's entries in their order. Numbers and payloads go from the
+decompressed blocks into Arrow without being looked at one by one. What an entry does to a record is said by
+sow-journal(5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from sowctl.engine.buckets import Pairs, words
+from sowctl.engine.overlay import tombstone
+from sowctl.journal.format import DELETE, UNKEYED
+from sowctl.spark.jobs.pairfiles import PART
+from sowctl.store.codec import encode, encode_plain
+from sowctl.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.journal.block import Block
+
+_NAMES = [
+    "key",
+    "check",
+    "txid",
+    "time",
+    "expiration",
+    "operation",
+    "payload",
+    "user_key",
+    "correlation_id",
+    "logical_topic",
+]
+
+
+class Facts(NamedTuple):
+    """Entries of a run before folding, time and txid of the last one."""
+
+    entries: int
+    latest: int
+    last_txid: int
+
+
+class Run(NamedTuple):
+    """Entries of one stretch in one bucket, those of a key in txid order: an Arrow stream of :func:`entries_of`."""
+
+    first_txid: int
+    facts: Facts
+    entries: bytes
+
+
+def entries_of(block: Block, ref: tuple[str, str], until: int, at: int | None) -> pyarrow.RecordBatch | None:
+    """A block's entries of a topic as an Arrow batch; None where there are none.
+
+    Entries without a key are left out, and those above the txid ``until`` or later than ``at`` (microseconds UTC).
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    if not block.map.has(ref):
+        return None
+    columns = block.numpy_columns()
+    txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
+    chosen = None
+    if len(block.topics) > 1:
+        chosen = columns.topics == block.topics.index(ref)
+    if block.last_txid > until:
+        chosen = (txids <= until) if chosen is None else chosen & (txids <= until)
+    if at is not None and block.header.latest > at:
+        chosen = (columns.times <= at) if chosen is None else chosen & (columns.times <= at)
+    if (columns.flags & UNKEYED).any():
+        keyed = (columns.flags & UNKEYED) == 0
+        chosen = keyed if chosen is None else chosen & keyed
+    offsets = np.zeros(len(block) + 1, dtype=np.int64)
+    columns.lengths.cumsum(dtype=np.int64, out=offsets[1:])
+    raw = pa.py_buffer(block.payload_bytes())
+    texts = (columns.user_keys, columns.correlation_ids, columns.logical_topics)
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array(columns.keys.astype(np.uint64)),
+            pa.array(columns.checks.astype(np.uint64)),
+            pa.array(txids),
+            pa.array(columns.times),
+            pa.array(columns.expirations),
+            pa.array(columns.operations),
+            pa.Array.from_buffers(pa.large_binary(), len(block), [None, pa.py_buffer(offsets), raw]),
+            *[pa.nulls(len(block), pa.binary()) if text is None else pa.array(text, pa.binary()) for text in texts],
+        ],
+        names=_NAMES,
+    )
+    if chosen is None:
+        return batch
+    return batch.filter(pa.array(chosen)) if chosen.any() else None
+
+
+def stream(table: pyarrow.Table) -> bytes:
+    """A table as bytes that may be stored anywhere."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def last_of_each(keys: Any) -> Any:
+    """The places of the last occurrence of every key, in key order."""
+    import numpy as np
+
+    order = keys.argsort()
+    ordered = keys[order]
+    begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    return np.maximum.reduceat(order, begins) if len(keys) else order
+
+
+def cut(keys: Any, buckets: int) -> Iterator[tuple[int, Any]]:
+    """The places of the keys of every bucket that has any, in their order."""
+    import numpy as np
+
+    owners = (keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
+    order = owners.argsort(kind="stable")
+    ends = np.searchsorted(owners[order], np.arange(buckets + 1, dtype=np.uint64))
+    for bucket, (start, end) in enumerate(pairwise(ends.tolist())):
+        if start < end:
+            yield bucket, order[start:end]
+
+
+def _joined(runs: list[Run]) -> pyarrow.Table:
+    """The entries of runs, those of a key in txid order; the runs are forgotten."""
+    import pyarrow as pa
+
+    tables = [pa.ipc.open_stream(run.entries).read_all() for run in runs]
+    runs.clear()
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def sorted_latest(runs: list[Run]) -> Iterator[Pairs]:
+    """The last entry of every key but the deleted ones, in key order; the runs are forgotten."""
+    import numpy as np
+    import pyarrow as pa
+
+    table = _joined(runs)
+    order = last_of_each(table["key"].to_numpy())
+    order = order[table["operation"].to_numpy()[order] != DELETE]
+    for places in np.split(order, range(PART, len(order), PART)) if len(order) else ():
+        yield _pairs(table.take(pa.array(places)))
+
+
+def timelines(runs: list[Run]) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Every key with its stored values in txid order, in key order; the runs are forgotten."""
+    import numpy as np
+    import pyarrow as pa
+
+    table = _joined(runs)
+    order = table["key"].to_numpy().argsort(kind="stable")
+    parts = (_pairs(table.take(pa.array(places))) for places in np.split(order, range(PART, len(order), PART)))
+    pairs = chain.from_iterable(zip(*part, strict=True) for part in parts)
+    for key, rows in groupby(pairs, key=itemgetter(0)):
+        yield key, [value for _, value in rows]
+
+
+def _pairs(table: pyarrow.Table) -> Pairs:
+    """Keys and stored values of entries; a deletion is a tombstone."""
+    import numpy as np
+
+    keys, checks = (words(table[name].to_numpy().astype(">u8")) for name in ("key", "check"))
+    txids, times, expirations = (table[name].to_numpy().tolist() for name in ("txid", "time", "expiration"))
+    payloads = table["payload"].to_pylist()
+    texts = [table[name] for name in _NAMES[-3:]]
+    if all(text.null_count == len(keys) for text in texts) and not (table["operation"].to_numpy() == DELETE).any():
+        return keys, encode_plain(keys, checks, txids, times, expirations, payloads)
+    values = []
+    gone = np.equal(table["operation"].to_numpy(), DELETE).tolist()
+    rows = zip(gone, keys, checks, txids, times, expirations, payloads, *[t.to_pylist() for t in texts], strict=True)
+    for deleted, key, check, txid, time, expiration, payload, *more in rows:
+        if deleted:
+            values.append(tombstone(key, check, txid, time))
+        else:
+            values.append(encode(key, check, txid, time, expiration, 0, payload, *more))
+    return keys, values

@@ -1,0 +1,80 @@
+"""One ``.sow`` file of a job's records: tasks gather them in files, the driver puts the store together.
+
+Called by the jobs that export topics, take snapshots and compute views. ``sowctl-pipeline(1)``, OUTPUT, says what is
+written; sow-store(5) what stands in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.folding import append_sorted
+from sowctl.engine.instance import Instance
+from sowctl.spark.jobs.outputs import Output, Part, Written
+from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
+from sowctl.spark.jobs.tasks import attempt, run
+from sowctl.store.codec import stamps
+from sowctl.store.replace import build
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sowctl.engine.sources import Pairs
+    from sowctl.store.meta import Definition
+    from sowctl.store.write import WriteTxn
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A sorted file that a task left, and what stands in it."""
+
+    path: str
+    records: int
+    last_txid: int
+    last_time: int
+
+
+def write_store(
+    spark: SparkSession, instance: Instance, parts: Sequence[Part], output: Output, definition: Definition, place: Path
+) -> Written:
+    """Write the records of ``parts`` into a new store: the records alone. ``place`` is a staging directory."""
+    files = run(spark, list(parts), _Sorted(str(place)), what=f"gather {output.path}")
+    path = Path(output.path)
+    with build(path, definition, seam=instance.seam, now=instance.now, command=instance.holder) as builder:
+        for file in files:
+            append_sorted(builder, read_pairs(Path(file.path)))
+
+        def position(txn: WriteTxn) -> None:
+            txn.set_applied(bytes(16), max((file.last_txid for file in files), default=0))
+            txn.raise_last_time(max((file.last_time for file in files), default=0))
+
+        builder.flush()
+        builder.change(position)
+        builder.put_in_place(wait=instance.lock_wait)
+        meta = builder.meta
+    return Written(meta.records, meta.payload_bytes, len(parts))
+
+
+class _Sorted:
+    """Leaves the records of a part in a file, on an executor."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def __call__(self, part: Part) -> _File:
+        path = Path(self.directory) / f"part-{attempt()}"
+        txid = time = 0
+
+        def watched() -> Iterator[Pairs]:
+            nonlocal txid, time
+            for keys, values in part.pairs():
+                for value in values:
+                    one, at = stamps(value)
+                    txid, time = max(txid, one), max(time, at)
+                yield keys, values
+
+        count, _ = write_pairs(path, watched())
+        return _File(str(path), count, txid, time)

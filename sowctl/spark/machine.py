@@ -1,0 +1,113 @@
+"""The Java virtual machine that a session runs in: started with its environment, heard when it fails, seen to end.
+
+Called by :mod:`sowctl.spark.session` alone, for a session that it starts itself. sowctl-spark(7), SESSIONS AND JAVA,
+says what is promised: a quiet start, the caller's interrupt handler as it was, and nothing left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sowctl.errors import ConfigError
+
+_LEAVE = 20.0  # seconds that the virtual machine gets to end by itself
+_TAIL = 2000  # characters of its last words that an error repeats
+
+
+@contextmanager
+def process_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Variables in the environment of this process for as long as the ``with`` lasts; the former ones come back."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def start_machine(made: Mapping[str, str], work: Path, verbose: bool) -> Any:
+    """Start the virtual machine; what it and its launcher say goes to a file unless ``verbose``.
+
+    ``made`` are Spark's settings, ``work`` the directory of the session. Raises ConfigError ``SOW-SPK-003``.
+    """
+    from pyspark import SparkConf, java_gateway
+    from pyspark.errors import PySparkRuntimeError
+
+    launch: Any = java_gateway.launch_gateway
+    conf = SparkConf(loadDefaults=False).setAll(list(made.items()))
+    with (work / "stderr").open("wb") as said:
+        streams = {"stdout": subprocess.DEVNULL, "stderr": None if verbose else said}
+        try:
+            return launch(conf, popen_kwargs=streams)
+        except PySparkRuntimeError as error:
+            raise not_started(str(error), work) from error
+
+
+def words_of(error: Exception) -> str:
+    """What an error says; one of the virtual machine's cannot be asked any more when that has ended."""
+    raised = getattr(error, "java_exception", None)
+    try:
+        return str(error if raised is None else raised.getMessage())
+    except Exception:
+        return "the virtual machine ended"
+
+
+def not_started(what: str, work: Path) -> ConfigError:
+    """The error ``SOW-SPK-003``: why Spark did not start, with the last words of the machine in ``work``."""
+    said = ""
+    with suppress(OSError):
+        said = (work / "stderr").read_text("utf-8", "replace")[-_TAIL:].strip()
+    return ConfigError(
+        "SOW-SPK-003",
+        "Spark did not start: " + what.strip().split("\n")[0],
+        excerpt=said or None,
+        hint="sowctl doctor shows which Java is used; --verbose shows all that Spark says",
+    )
+
+
+def end_machine(gateway: Any) -> None:
+    """Let go of the virtual machine and see it end, so that none is left behind and another may be started."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is gateway:
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+    with suppress(Exception):
+        gateway.shutdown()
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is None:
+        return
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()  # the machine ends when this pipe does
+    for end in (process.terminate, process.kill):
+        try:
+            process.wait(_LEAVE)
+            return
+        except subprocess.TimeoutExpired:
+            end()
+    process.wait()
+
+
+@contextmanager
+def interrupt_as_before() -> Iterator[None]:
+    """pyspark puts its own handler in place of the caller's; give that one back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

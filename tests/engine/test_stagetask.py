@@ -1,0 +1,61 @@
+"""Task attempts: what they leave of their messages, and what of those that fail or lose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.staged import commit
+from sowctl.engine.stagetask import StageTask
+from sowctl.engine.staging import staging
+from sowctl.errors import UsageError
+from sowctl.messages.envelope import Envelope
+from tests.support.instances import message, verified
+from tests.support.staged import SKIP, leftovers, make, stage
+
+
+def test_delete_by_sow_key(tmp_path: Path) -> None:
+    with verified(make(tmp_path)) as lab:
+        lab.publish("log", message(id=1), message(id=2))
+        key = str(lab.records("log")[0].sow_key)
+        instance = lab.open()
+        with staging(instance, instance.topic("log").config) as area:
+            plan = area.plan(SKIP, operation="delete")
+            envelopes = [Envelope(sow_key=text) for text in (key, "7", "x")]
+            report = commit(area, plan, [stage(plan, "t", 0, ["", "", ""], envelopes=envelopes)])
+        assert (report.deleted, report.missing, report.rejected) == (1, 1, 1)
+        assert len(lab.query("log")) == 1
+        with pytest.raises(UsageError):
+            area.plan(SKIP, operation="upsert")  # type: ignore[arg-type]
+
+
+def test_positions_that_go_back_make_another_segment(tmp_path: Path) -> None:
+    with verified(make(tmp_path)) as lab:
+        instance = lab.open()
+        with staging(instance, instance.topic("log").config) as area:
+            plan = area.plan(SKIP)
+            with StageTask(plan, "t") as task:
+                task.add([message(id=1, v="last").encode()], 5, [0])
+                task.add([message(id=1, v="first").encode()], 2, [0])
+                done = task.finish()
+            assert len(done.segments) == 2
+            commit(area, plan, [done])
+        assert lab.query("log") == [message(id=1, v="last")]
+
+
+def test_an_attempt_that_fails_or_loses_leaves_nothing(tmp_path: Path) -> None:
+    with verified(make(tmp_path)) as lab:
+        instance = lab.open()
+        with staging(instance, instance.topic("log").config) as area:
+            plan = area.plan(SKIP)
+            with pytest.raises(OSError, match="gone"), StageTask(plan, "t-0") as task:
+                task.add([message(id=1).encode()], 5, [0])
+                task.add([message(id=1).encode()], 2, [0])
+                raise OSError("gone")
+            assert not list(area.directory.glob("t-0*"))
+            stage(plan, "t-1", 0, [message(id=1, v="lost")])
+            report = commit(area, plan, [stage(plan, "t-2", 0, [message(id=1, v="won")])])
+            assert report.published == 1
+        assert lab.query("log") == [message(id=1, v="won")]
+        assert not leftovers(lab)

@@ -1,0 +1,58 @@
+"""Runs of a bulk write: an instance for them, what a task leaves of its messages, and the commit of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.reports import CommitReport
+from sowctl.engine.staged import commit
+from sowctl.engine.stagetask import StageTask
+from sowctl.engine.staging import Plan, Staged, staging
+from tests.support.instances import Lab, config_xml, topic_xml
+
+TOPICS = "".join(
+    (
+        topic_xml("log"),
+        topic_xml("alone"),
+        topic_xml("past", "<History><Window>1h</Window><Granularity>1s</Granularity></History>"),
+        topic_xml("brief", "<Expiration>30s</Expiration>"),
+        topic_xml("own", key=None),
+        topic_xml(
+            "rich",
+            "<Preprocessing><Field>/n + 1 AS /m</Field></Preprocessing>",
+            "<Enrichment><Field>/n OF PREVIOUS AS /before</Field></Enrichment>",
+        ),
+    )
+)
+
+XML = config_xml(TOPICS, ("log", "past", "brief", "rich"))
+
+SKIP = PublishOptions(on_error="skip")
+
+
+def make(directory: Path) -> Lab:
+    return Lab(directory, XML)
+
+
+def stage(plan: Plan, name: str, file: int, payloads: Sequence[str], first: int = 0, **more: Any) -> Staged:
+    with StageTask(plan, name) as task:
+        task.add([text.encode() for text in payloads], file, range(first, first + len(payloads)), **more)
+        return task.finish()
+
+
+def run(
+    lab: Lab, topic: str, *tasks: Sequence[str], options: PublishOptions = SKIP, operation: Any = "publish", **more: Any
+) -> CommitReport:
+    """Every task stages a file of its own; the results are committed in another order than the files'."""
+    instance = lab.open()
+    with staging(instance, instance.topic(topic).config) as area:
+        plan = area.plan(options, operation=operation)
+        done = [stage(plan, f"t{number}", number, payloads) for number, payloads in enumerate(tasks)]
+        return commit(area, plan, done[::-1], **more)
+
+
+def leftovers(lab: Lab) -> list[Path]:
+    return list(lab.directory.rglob("*.staging*"))
