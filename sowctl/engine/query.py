@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, cast
 
+from sowctl.engine.filtering import filtered
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.queryterms import after_of, check_options, order_of, select_of
 from sowctl.engine.reading import Matcher, environment_of, key_of, keys_of, open_source
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.scanning import Scan, filtered, scanning
+from sowctl.engine.scanning import Scan, scanning
 from sowctl.engine.sources import CurrentSource, Matched, Pairs, Source, alone
 from sowctl.engine.targets import Target, with_records
 

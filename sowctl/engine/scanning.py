@@ -1,44 +1,34 @@
 """The filter over all records of a target: by indexes, or in this process, or in several with a part of the keys each.
 
-A second process is a fork. LMDB must not be used across one, so the first process closes the store before it, and
-both open it then; what the second found counts only if both see the same state. What matches in its part goes through a
-temporary file, so that neither waits for the other. Whatever goes wrong there, the first process reads that part, and
-so raises the first error in key order, as it would alone.
+What indexes say is of :mod:`sowctl.engine.access`, what one process does of :mod:`sowctl.engine.filtering`, another
+process of :mod:`sowctl.engine.secondprocess`. Called by queries, deletes and plans.
 """
 
 from __future__ import annotations
 
-import gc
-import marshal
 import os
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sowctl.engine.filtering import DECODED, READ, filtered
 from sowctl.engine.options import INDEXED
 from sowctl.engine.reading import open_source
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.sources import CurrentSource, Matched, Pairs, Source, alone
 from sowctl.engine.targets import Target
-from sowctl.errors import SowError
 from sowctl.plain import replace
-from sowctl.store.integrity import refuse_short
 
 if TYPE_CHECKING:
     from sowctl.engine.access import Found
     from sowctl.engine.instance import Instance
     from sowctl.engine.keyaccess import Named
     from sowctl.engine.reading import Matcher
+    from sowctl.engine.secondprocess import Second
     from sowctl.expressions.actions import OrderKey
-    from sowctl.store.read import Run
     from sowctl.values.fields import Slot
 
-READ = 200
-"""Records read at a time: what is made of so many stays small enough to use the same memory again and again."""
-DECODED = 400
-"""Records decoded at a time, where only some of those read may match."""
 PICKED = 800
 """Records read at a time where indexes say which ones match."""
 LARGE = 150_000
@@ -136,6 +126,8 @@ def scanning(
         others: list[Second] = []
         count = _jobs(source, matcher, jobs) if at is None and _stays(target) else 1
         if count > 1:
+            from sowctl.engine.secondprocess import Second
+
             opened.close()
             for start, stop in _parts(count)[1:]:
                 others.append(Second(instance, target, matcher, size, start, stop))
@@ -166,40 +158,6 @@ def way_of(
     return find(instance, source, matcher, order, fields, least=index_from)
 
 
-def filtered(runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = DECODED) -> Iterator[Pairs]:
-    """Those records of ``runs`` that match, in batches that are not empty.
-
-    What cannot match is left out as it is read; the rest is decoded ``size`` at a time, or as they are read.
-    """
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    try:
-        for some, others, run in runs:
-            counts.examined += len(some)
-            places = matcher.possible(others, run)
-            if len(places) < len(some):
-                some, others = [some[place] for place in places], [others[place] for place in places]
-            if keys and len(keys) + len(some) > size:
-                yield from _matching(keys, values, matcher, counts)
-                keys, values = [], []
-            keys, values = (keys + some, values + others) if keys else (some, others)
-    except SowError:
-        # What was read before it is sound and comes first.
-        yield from _matching(keys, values, matcher, counts)
-        raise
-    yield from _matching(keys, values, matcher, counts)
-
-
-def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
-    refuse_short(keys, values)
-    places = matcher.decided(keys, values)
-    counts.matched += len(places)
-    if len(places) == len(keys) > 0:
-        yield keys, values
-    elif len(places):
-        yield [keys[place] for place in places], [values[place] for place in places]
-
-
 def _jobs(source: Source, matcher: Matcher, wanted: int | None) -> int:
     """How many processes read: more than one where there is much to read, and no thread that a fork would cut off."""
     if not isinstance(source, CurrentSource) or source.meta.records < LARGE or not matcher.selective:
@@ -224,72 +182,3 @@ def _stays(target: Target) -> bool:
     """Whether there is a file that can be opened once more (a missing store was rebuilt for this reading alone)."""
     path = target.topic.file if target.topic is not None else target.path
     return path is not None and path.exists()
-
-
-def _state(source: CurrentSource) -> tuple[Any, ...]:
-    meta = source.meta
-    return meta.lineage, meta.applied, meta.records, meta.digest.to_bytes(16, "big"), source.last_txid
-
-
-class Second:
-    """Another process, with the keys from ``start`` (inclusive) to ``stop`` (exclusive)."""
-
-    def __init__(
-        self, instance: Instance, target: Target, matcher: Matcher, size: int, start: bytes | None, stop: bytes | None
-    ) -> None:
-        import tempfile
-
-        self.start, self.stop = start, stop
-        self._results = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
-        self._child = 0
-        with suppress(OSError):
-            self._child = os.fork()
-            if self._child == 0:
-                self._work(instance, target, matcher, size)
-
-    def _work(self, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
-        """What the second process does; it never returns."""
-        status = 1
-        # It lives for one scan, and looking for cycles among everything that it inherited would copy those pages.
-        gc.disable()
-        try:
-            with closing(open_source(instance, target, None)) as source:
-                assert isinstance(source, CurrentSource)
-                marshal.dump(_state(source), self._results)
-                counts = QueryStatistics(source.topic, source.message_type)
-                runs = source.runs(min(size, READ), self.start, self.stop)
-                for pairs in filtered(runs, matcher, counts, min(size, DECODED)):
-                    marshal.dump(pairs, self._results)
-                marshal.dump((counts.examined, counts.matched, source.scanned), self._results)
-            self._results.flush()
-            status = 0
-        finally:
-            # Without a word, and without what Python does at the end: all of that is the first process's.
-            os._exit(status)
-
-    def succeeded(self, source: CurrentSource) -> bool:
-        """Wait for the end of the process: whether it saw what ``source`` shows, and read all of it."""
-        if not self._child:
-            return False
-        child, self._child = self._child, 0
-        if os.waitpid(child, 0)[1]:
-            return False
-        self._results.seek(0)
-        return bool(marshal.load(self._results) == _state(source))
-
-    def results(self, source: CurrentSource, counts: QueryStatistics) -> Iterator[Pairs]:
-        """What the process found; then its counts are added."""
-        while len(item := marshal.load(self._results)) == 2:
-            yield item
-        counts.examined += item[0]
-        counts.matched += item[1]
-        source.scanned += item[2]
-
-    def end(self) -> None:
-        """End the process, should it still run, and forget its results."""
-        child, self._child = self._child, 0
-        if child:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGTERM)
-            os.waitpid(child, 0)
-        self._results.close()

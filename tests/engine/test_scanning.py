@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine import scanning
-from sowctl.engine.sources import open_current
+from sowctl.engine import filtering, scanning, secondprocess
+from sowctl.engine.sources import Source, open_current
 from sowctl.errors import DamageError, InputError, RefusedError
 from sowctl.store import integrity
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -75,7 +75,7 @@ def test_what_is_not_applied_yet_is_seen_in_both_halves(lab: Lab, forks: list[in
 def test_a_second_process_that_fails_is_not_missed(lab: Lab, forks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     fill(lab)
     expected = lab.query("t", "/v = 1")
-    monkeypatch.setattr(scanning.Second, "_work", lambda *_: os._exit(9))
+    monkeypatch.setattr(secondprocess.Second, "_work", lambda *_: os._exit(9))
     assert lab.query("t", "/v = 1") == expected
     assert len(forks) == 2
 
@@ -86,7 +86,7 @@ def test_a_second_process_that_saw_another_state_does_not_count(
     fill(lab)
     original = scanning.open_source
 
-    def open_source(*arguments: object) -> scanning.Source:
+    def open_source(*arguments: object) -> Source:
         if forks:
             lab.clock.tick(1)
             forks.clear()
@@ -135,9 +135,9 @@ def test_what_was_read_before_damage_comes_first(tmp_path: Path) -> None:
         for record in lab.open().topic("t").query("/s = 'red'").records():
             found.append(record.payload)
     assert caught.value.code == "SOW-STO-001"
-    sound = (COUNT - 1) // scanning.READ * scanning.READ
+    sound = (COUNT - 1) // filtering.READ * filtering.READ
     assert found == [payload.encode() for payload in payloads[:sound] if '"red"' in payload]
-    assert 0 < len(found) < scanning.DECODED
+    assert 0 < len(found) < filtering.DECODED
 
 
 def test_questions_while_a_result_is_read(lab: Lab, forks: list[int]) -> None:
