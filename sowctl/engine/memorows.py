@@ -1,7 +1,7 @@
 """The fields of the records that match a filter, row by row, from memo indexes instead of the records.
 
 Called by :class:`sowctl.engine.access.Found` for aggregated queries, whose projection reads nothing but indexed fields.
-The answer is that of a scan (README, principle 7): records that changed since indexes were built are read.
+The answer is that of a scan (README, principle 3): records that changed since indexes were built are read.
 """
 
 from __future__ import annotations
