@@ -1,9 +1,9 @@
 """Format ``table``: columns for people.
 
 Columns are as wide as the first 200 rows need. On a terminal texts are cut, the widest first, until a line fits;
-numbers never are, and neither are SOW keys: nobody can use a part of one. Where that is not enough, each record
-becomes a block of lines. Elsewhere nothing is cut. A short
-result on a UTF-8 terminal is drawn by rich, everything else streams. No cell is printed but through ``display``.
+numbers never are, and neither are SOW keys: nobody can use a part of one. Where that is not enough, each record becomes
+a block of lines. Elsewhere nothing is cut. A short result on a UTF-8 terminal is drawn by rich, everything else
+streams. No cell is printed but through ``display``.
 """
 
 from __future__ import annotations
