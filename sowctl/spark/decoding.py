@@ -76,7 +76,7 @@ class StructDecoder:
             raise Odd from None
         if not isinstance(found, dict):
             raise Odd
-        return shape_of(message, self._type, coercion, column)
+        return shape_of(message, self._type)
 
     def _objects(self, views: Sequence[bytes | None]) -> list[Any]:
         if None not in views:

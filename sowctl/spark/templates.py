@@ -8,10 +8,9 @@ declared, numbers in columns of other types.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sowctl.spark.jsoncolumns import INTEGERS
+from sowctl.spark.jsoncolumns import INTEGERS, coercion, column
 from sowctl.spark.shapes import Odd, Shape, Slot
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 LARGEST = 4096
 """Bytes of the largest message that a shape is made of."""
 MOST_SLOTS = 256
-Coercion = Callable[[Any], Callable[[Any], Any]]
-Column = Callable[[list[Any], Any], Any]
 _TOKEN = re.compile(rb'"(?P<text>[^"\\]*)"|(?P<number>-?[0-9][-+.eE0-9]*)|(?P<word>true|false|null)|[{}\[\],:]| +')
 _WORDS = {"true": True, "false": False, "null": None}
 _OPAQUE = object()
@@ -118,25 +115,20 @@ class _Reader:
                 slot.behind = len(behind) if slot.last else behind.index(b'"')
 
 
-def shape_of(message: bytes, struct: pyarrow.StructType, coercion: Coercion, column: Column) -> Shape:
-    """The shape of a message that is a JSON object without a backslash. Raises Odd.
-
-    ``coercion`` and ``column`` are how the decoder makes other values than texts and numbers.
-    """
+def shape_of(message: bytes, struct: pyarrow.StructType) -> Shape:
+    """The shape of a message that is a JSON object without a backslash. Raises Odd."""
     if len(message) > LARGEST or not struct.num_fields:
         raise Odd
     read = _Reader(message)
-    build = _Columns(read, coercion, column).of(read.tree, struct)
+    build = _Columns(read).of(read.tree, struct)
     return Shape([bytes(piece) for piece in read.fixed], read.slots, read.quotes, build)
 
 
 class _Columns:
     """Makes builders of columns, and marks the slots that they need."""
 
-    def __init__(self, read: _Reader, coercion: Coercion, column: Column) -> None:
+    def __init__(self, read: _Reader) -> None:
         self._read = read
-        self._coercion = coercion
-        self._column = column
 
     def of(self, node: Any, kind: pyarrow.DataType) -> Build:
         """How the column of a declared type is made of what a message has in its place (None: nothing)."""
@@ -146,7 +138,7 @@ class _Columns:
         if node is None:
             return lambda count, values: pa.nulls(count, kind)
         if isinstance(node, _Constant):
-            value = self._coercion(kind)(node.value)
+            value = coercion(kind)(node.value)
             if value is None:
                 return lambda count, values: pa.nulls(count, kind)
             return lambda count, values: pa.repeat(pa.scalar(value, kind), count)
@@ -176,7 +168,7 @@ class _Columns:
         if slot.kind == "number" and str(kind) in INTEGERS:
             slot.bound = 1 << INTEGERS[str(kind)]
             return lambda count, values: pa.array(values[place].astype(kind.to_pandas_dtype(), copy=False), kind)
-        coerce, column = self._coercion(kind), self._column
+        coerce = coercion(kind)
         if slot.kind == "string":
             return lambda count, values: column(list(map(coerce, values[place].to_pylist())), kind)
         return lambda count, values: column(list(map(coerce, values[place].tolist())), kind)
