@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sowctl.engine.sources import Pairs
     from sowctl.store.read import Run
 
-READ = 200
-"""Records read at a time: what is made of so many stays small enough to use the same memory again and again."""
+READ = 400
+"""Records read at a time: so many are searched in one go, and what is made of them stays in the processor's caches."""
 DECODED = 400
 """Records decoded at a time, where only some of those read may match."""
 

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sowctl.engine.numerals import spelled
-from sowctl.engine.traces import Numbers, Trace, Word, Words
+from sowctl.engine.traces import Trace, Traces, numbers, words
 from sowctl.expressions.intervals import bounds_of, strings_of
 from sowctl.expressions.nodes import Affix, Between, Compare, Field, Like, Literal, Node, Pattern
 from sowctl.patterns import pattern
+from sowctl.store.marks import SECRET_SIZE, Marks
 
 MOST_WORDS = 6
 """Looking for one of so many takes 0.4 microseconds a record, and decoding it 0.5."""
+LONGEST = 1000
+"""The pattern engine takes no pattern above 64 KiB."""
 _BEGINNING = pattern(rb"\^?([A-Za-z0-9 _,:;/@!%&~'<>=#`-]+)(.?)")
 
 
+def looked_for(conditions: Sequence[Node], random: Callable[[int], bytes]) -> Traces | None:
+    """What finds the messages for which all ``conditions`` may be true; None where they need not show anything."""
+    traces = traces_of(conditions)
+    return Traces(traces, Marks(random(SECRET_SIZE))) if traces else None
+
+
 def traces_of(conditions: Sequence[Node]) -> list[Trace]:
-    """What a JSON message must show for all ``conditions`` to be true; words first, which are found faster."""
-    found = [_one_of(words, whole=True) for words in dict.fromkeys(_words(conditions))]
-    found += [_one_of(pieces, whole=False) for pieces in dict.fromkeys(_pieces(conditions))]
+    """What a JSON message must show for all ``conditions`` to be true; single words first."""
+    found = [words(texts) for texts in dict.fromkeys(_words(conditions))]
+    found += [words(pieces, whole=False) for pieces in dict.fromkeys(_pieces(conditions))]
     found.sort(key=lambda trace: len(trace.texts))
-    return found + [Numbers(name, text) for name, text in dict.fromkeys(_numbers(conditions))]
-
-
-def _one_of(texts: Sequence[bytes], *, whole: bool) -> Trace:
-    return Word(texts[0], whole=whole) if len(texts) == 1 else Words(texts, whole=whole)
+    return found + [numbers(name, text) for name, text in dict.fromkeys(_numbers(conditions))]
 
 
 def _words(conditions: Sequence[Node]) -> Iterator[tuple[bytes, ...]]:
@@ -75,5 +80,5 @@ def _numbers(conditions: Sequence[Node]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _is_plain(text: bytes) -> bool:
-    """Whether JSON can spell a text only by itself, or with a backslash."""
-    return bool(text) and b'"' not in text and b"\\" not in text and min(text) >= 0x20
+    """Whether JSON can spell a text only by itself, or with a backslash; and it is not too long to be looked for."""
+    return 0 < len(text) <= LONGEST and b'"' not in text and b"\\" not in text and min(text) >= 0x20

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
+    from sowctl.store.marks import Marks
     from sowctl.values.fields import Refusal, Row
 
 _NUMBER = re.compile(r"\d{1,20}")
 U64 = 1 << 64
+LOOKING = 10_000
+"""Records from which on looking for traces before decoding spares more time than it takes to load what looks."""
 
 
 def open_source(instance: Instance, target: Target, at: int | None) -> Source:
@@ -111,6 +114,7 @@ class Matcher:
         self.environment = environment
         self.functions = functions or {}
         self._traces: Traces | None = None
+        self._expected = 0
         self._shows = False
         self._read: Callable[[Sequence[bytes]], tuple[Iterable[Row], list[Refusal]]] | None = None
         if text is not None and text.strip():
@@ -136,17 +140,29 @@ class Matcher:
     def possible(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
         """Indexes of the records for which it may be true, as far as that shows without decoding them.
 
-        ``run``: bytes in which all values stand, if there are such.
+        ``run``: bytes in which all values stand, with :meth:`marks` between them, if there are such.
         """
-        if not self._shows:
-            return range(len(values))
-        if self._traces is None:
-            # Not before it is needed: a filter that indexes answer reads no message.
-            self._traces = _traces_of(self.filter)
-        if not self._traces.pays:
-            self._shows = False
-            return range(len(values))
-        return self._traces.shown(values, run)
+        traces = self._looking(len(values))
+        return range(len(values)) if traces is None else traces.shown(values, run)
+
+    def marks(self, records: int) -> Marks | None:
+        """What has to stand in runs of a scan of so many ``records`` that is to be filtered; None where nothing has."""
+        traces = self._looking(records)
+        return None if traces is None else traces.marks
+
+    def _looking(self, records: int) -> Traces | None:
+        """The traces to be looked for in so many ``records`` more, if that pays."""
+        if self._shows and self._traces is None:
+            self._expected += records
+            if self._expected < LOOKING:
+                return None
+            from sowctl.engine.needed import looked_for
+
+            assert self.filter is not None
+            assert self.environment is not None
+            self._traces = looked_for(self.filter.conjuncts, self.environment.random)
+        self._shows = self._shows and self._traces is not None and self._traces.pays
+        return self._traces if self._shows else None
 
     def conditions(self) -> tuple[str, ...]:
         """The conditions that a record must satisfy."""
@@ -212,13 +228,6 @@ class Matcher:
                 sow_key=str(number),
             )
         return rows
-
-
-def _traces_of(filter: Filter | None) -> Traces:
-    from sowctl.engine.needed import traces_of
-    from sowctl.engine.traces import Traces
-
-    return Traces(traces_of(filter.conjuncts) if filter is not None else ())
 
 
 def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[Header]:

@@ -77,16 +77,19 @@ class Scan:
                 counts.matched += len(keys)
                 yield keys, values
             return
-        if not self._others or not isinstance(source, CurrentSource):
-            runs = source.runs(read) if isinstance(source, CurrentSource) else alone(source.batches(read))
-            yield from filtered(runs, matcher, counts, decoded)
+        if not isinstance(source, CurrentSource):
+            yield from filtered(alone(source.batches(read)), matcher, counts, decoded)
             return
-        yield from filtered(source.runs(read, stop=self._others[0].start), matcher, counts, decoded)
+        marks = matcher.marks(source.meta.records)
+        first = self._others[0].start if self._others else None
+        yield from filtered(source.runs(read, stop=first, marks=marks), matcher, counts, decoded)
+        if not self._others:
+            return
         for other in self._others:
             if other.succeeded(source):
                 yield from other.results(source, counts)
             else:
-                yield from filtered(source.runs(read, other.start, other.stop), matcher, counts, decoded)
+                yield from filtered(source.runs(read, other.start, other.stop, marks), matcher, counts, decoded)
         if source.scanned != source.meta.records:
             # Each part looked right by itself; the scan of the whole says what is wrong.
             for _ in source.snapshot.scan():

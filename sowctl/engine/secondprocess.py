@@ -57,7 +57,8 @@ class Second:
                 assert isinstance(source, CurrentSource)
                 marshal.dump(_state(source), self._results)
                 counts = QueryStatistics(source.topic, source.message_type)
-                runs = source.runs(min(size, READ), self.start, self.stop)
+                marks = matcher.marks(source.meta.records)
+                runs = source.runs(min(size, READ), self.start, self.stop, marks)
                 for pairs in filtered(runs, matcher, counts, min(size, DECODED)):
                     marshal.dump(pairs, self._results)
                 marshal.dump((counts.examined, counts.matched, source.scanned), self._results)

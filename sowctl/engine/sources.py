@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.overlay import Overlay
+    from sowctl.store.marks import Marks
     from sowctl.store.spots import Spots
 
 Pairs = tuple[list[bytes], list[bytes]]
@@ -102,12 +103,14 @@ class CurrentSource:
             refuse_short(keys, values)
             yield keys, values
 
-    def runs(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Run]:
-        """What :meth:`part` yields, with the bytes in which all values of a batch stand, where there are such.
+    def runs(
+        self, size: int, start: bytes | None = None, stop: bytes | None = None, marks: Marks | None = None
+    ) -> Iterator[Run]:
+        """What :meth:`part` yields, with the marked bytes in which all values of a batch stand, where there are such.
 
         The caller asks :func:`~sowctl.store.integrity.refuse_short` of the values that it takes apart.
         """
-        runs = self._counted(self._snapshot.runs(start, stop, size))
+        runs = self._counted(self._snapshot.runs(start, stop, size, marks))
         if self.overlay is not None and self.overlay.current:
             low, high = start or b"", stop or bytes((255,)) * 9
             fresh = {k: v for k, v in self.overlay.current.items() if low <= k < high}
@@ -116,7 +119,8 @@ class CurrentSource:
             runs = alone(merged(((keys, values) for keys, values, _ in runs), fresh, size))
         with naming_replay(self.config):
             for keys, values, run in runs:
-                yield *self._visible(keys, values), run
+                seen, shown = self._visible(keys, values)
+                yield seen, shown, run if len(seen) == len(keys) else None
 
     def _counted(self, runs: Iterator[Run]) -> Iterator[Run]:
         for keys, values, run in runs:

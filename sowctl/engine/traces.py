@@ -4,154 +4,136 @@
 equals no number (``sowctl-expressions(7)``, comparison). JSON spells such a text in quotes, as it is or with escapes.
 ``/price > 90`` is true only where behind some name ``price`` stands a number above 90, or something that is no number.
 
-Stored values are searched whole. Their headers and checksums may look like a trace, too; then a record is decoded in
-vain.
+Stored values are searched whole, and many at once (:mod:`sowctl.store.marks`). Their headers and checksums may look
+like a trace, too; then a record is decoded in vain.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from itertools import compress, repeat
-from operator import invert
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from sowctl.patterns import pattern
+from sowctl.expressions.errors import MatchLimitExceededError
+from sowctl.expressions.patterns import Regex
+from sowctl.store.integrity import JOINED_BYTES
+from sowctl.store.marks import Marks, numbers_of
 
-_FEW = 50
-"""Backslashes that headers and checksums of one batch may have by chance."""
-_ENOUGH = 1000
+SHARE = 0.75
+"""Looking for a trace does not pay where more of the records than this share have it."""
+FEW = 0.5
+"""Where less than this share of the records can still match, these are joined again and searched alone."""
+ENOUGH = 1000
 """Records after which a trace is judged."""
 
 
-class Trace(Protocol):
-    """Something to look for. ``texts``: what it consists of that JSON may spell with escapes."""
+class Trace(NamedTuple):
+    """Something to look for: a pattern, ``spelled``. ``texts``: what in it JSON may also spell with escapes."""
 
-    texts: Sequence[bytes]
-    share: float
-    """Looking for it does not pay where more of the records than this share have it."""
-
-    def found(self, values: Sequence[bytes]) -> Iterable[Any]:
-        """Whether each of ``values`` may hold it, as a truth value."""
-        ...
-
-    def is_absent(self, run: bytes) -> bool:
-        """Whether it certainly is nowhere in ``run``."""
-        ...
+    texts: tuple[bytes, ...]
+    spelled: bytes
 
 
-class Word:
-    """A piece of text."""
-
-    share = 0.75
-
-    def __init__(self, text: bytes, *, whole: bool = True) -> None:
-        """``whole``: from quote to quote."""
-        self.texts: Sequence[bytes] = (text,)
-        self._word = b'"%b"' % text if whole else text
-
-    def found(self, values: Sequence[bytes]) -> Iterable[Any]:
-        """See :class:`Trace`. What is not found is at -1, which alone inverts to 0."""
-        # rfind is about twice as fast as find and "in".
-        return map(invert, map(bytes.rfind, values, repeat(self._word)))
-
-    def is_absent(self, run: bytes) -> bool:
-        """See :class:`Trace`."""
-        return run.rfind(self._word) < 0
+def words(texts: Sequence[bytes], *, whole: bool = True) -> Trace:
+    """One of several pieces of text; ``whole``: from quote to quote."""
+    ways = b"|".join(map(_literal, texts))
+    ways = b"(?:%b)" % ways if len(texts) > 1 else ways
+    return Trace(tuple(texts), b'"%b"' % ways if whole else ways)
 
 
-class Searched:
-    """Something that a pattern finds, made of ``texts``."""
-
-    share = 0.4
-
-    def __init__(self, texts: Sequence[bytes], searched: bytes) -> None:
-        self.texts = texts
-        self._pattern = pattern(searched)
-
-    def found(self, values: Sequence[bytes]) -> Iterable[Any]:
-        """See :class:`Trace`."""
-        return map(self._pattern.search, values)
-
-    def is_absent(self, run: bytes) -> bool:
-        """See :class:`Trace`."""
-        return self._pattern.search(run) is None
-
-
-class Words(Searched):
-    """One of several pieces of text: up to twice as fast as looking for one after the other."""
-
-    def __init__(self, texts: Sequence[bytes], *, whole: bool = True) -> None:
-        """``whole``: from quote to quote."""
-        ways = b"|".join(map(re.escape, texts))
-        super().__init__(texts, b'"(?:%b)"' % ways if whole else ways)
-
-
-class Numbers(Searched):
+def numbers(name: bytes, spelled: bytes) -> Trace:
     """Behind ``name`` a number whose text begins as ``spelled`` says, or something that is no number."""
+    return Trace((name,), rb'"%b"\s*+:\s*+(?:%b|[^-\d\s])' % (_literal(name), spelled))
 
-    def __init__(self, name: bytes, spelled: bytes) -> None:
-        super().__init__((name,), rb'"%b"\s*+:\s*+(?:%b|[^-\d\s])' % (re.escape(name), spelled))
 
-    def is_absent(self, run: bytes) -> bool:
-        """See :class:`Trace`. Never asked of a run, which would spare 0.1 of a scan where hardly a record matches."""
-        return False
+def _literal(text: bytes) -> bytes:
+    return b"".join(b"\\x%02x" % byte for byte in text)
+
+
+class _Search:
+    """A pattern, looked for in a run, and how often it was found."""
+
+    def __init__(self, pattern: bytes, marks: Marks) -> None:
+        self._code = Regex(pattern + marks.behind)
+        self.looked = self.found = 0
+
+    def numbers(self, run: bytes) -> list[int]:
+        """Numbers of the values of ``run`` in which it stands, ascending."""
+        return numbers_of(self._code.captured(run))
+
+    def judge(self, looked: int, found: int) -> None:
+        """Take note of what share of the records has it."""
+        self.looked += looked
+        self.found += found
+
+    @property
+    def known(self) -> bool:
+        """Whether it was looked for in enough records to be judged."""
+        return self.looked >= ENOUGH
+
+    @property
+    def share(self) -> float:
+        """Which share of the records has it."""
+        return self.found / self.looked
 
 
 class Traces:
-    """All traces of a filter, to be looked for in stored values of JSON messages."""
+    """All traces of a filter, to be looked for in stored values of JSON messages. ``marks``: those of marked runs."""
 
-    def __init__(self, traces: Sequence[Trace]) -> None:
-        self._traces = list(traces)
-        self._counts = {id(trace): (0, 0) for trace in traces}
+    def __init__(self, traces: Sequence[Trace], marks: Marks) -> None:
+        self.marks = marks
+        self._searches = [_Search(trace.spelled, marks) for trace in traces]
+        self._sorted = False
         texts = [text for trace in traces for text in trace.texts]
-        numbers = [b"u00%d" % row for row in range(2, 8)] if all(map(bytes.isascii, texts)) else [b"u"]
-        self._escapes = (*numbers, b"/") if any(b"/" in text for text in texts) else tuple(numbers)
-        """What follows a backslash where that spells one of their characters: only these have two spellings."""
-        self._escape = pattern(b"".join((rb"\\(?:", b"|".join(self._escapes), b")")))
-        self._scarce = False
+        escapes = rb"u00[2-7]" if all(map(bytes.isascii, texts)) else b"u"
+        if any(b"/" in text for text in texts):
+            escapes = rb"(?:%b|/)" % escapes
+        self._escapes = _Search(rb"\\" + escapes, marks)
+        """A backslash and what follows it where that spells one of their characters: only these have two spellings."""
 
     @property
     def pays(self) -> bool:
         """Whether looking for them has spared decoding so far."""
-        return bool(self._traces)
+        return bool(self._searches)
 
-    def shown(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
-        """Places of the values that may show all traces. ``run``: bytes in which all of them stand, if there are such.
+    def shown(self, values: Sequence[bytes], run: bytes | None = None) -> Sequence[int]:
+        """Places of the values that may show all traces, ascending. ``run``: all of them, marked, if they are joined.
 
         Only an escape can spell a text otherwise: a value that has one counts.
         """
         if run is None:
-            run = b"".join(values)
-        escaped = self._is_escaped(run)
-        if self._scarce and not escaped and any(trace.is_absent(run) for trace in self._traces):
-            return ()
-        places: Sequence[int] = range(len(values))
-        for trace in tuple(self._traces):
-            held = values if len(places) == len(values) else [values[place] for place in places]
-            if escaped:
-                shown = [one or self._escape.search(value) for one, value in zip(trace.found(held), held, strict=True)]
-                places = list(compress(places, shown))
-            else:
-                places = list(compress(places, trace.found(held)))
-            self._judge(trace, len(held), len(places))
-        self._scarce = not places
+            if sum(map(len, values)) > JOINED_BYTES:
+                return self._shown_in_halves(values)
+            run = self.marks.joined(values)
+        try:
+            places = self._shown(values, run)
+        except MatchLimitExceededError:
+            return range(len(values))
+        self._searches = [one for one in self._searches if not one.known or one.share <= SHARE]
+        if not self._sorted and all(one.known for one in self._searches):
+            self._sorted = True
+            self._searches.sort(key=lambda one: one.share)
         return places
 
-    def _judge(self, trace: Trace, looked: int, found: int) -> None:
-        """Give a trace up that most records have."""
-        before = self._counts[id(trace)]
-        looked, found = self._counts[id(trace)] = before[0] + looked, before[1] + found
-        if looked >= _ENOUGH and found > trace.share * looked:
-            self._traces.remove(trace)
+    def _shown(self, values: Sequence[bytes], run: bytes) -> Sequence[int]:
+        escaped = set(self._escapes.numbers(run))
+        places: Sequence[int] = range(len(values))
+        for search in self._searches:
+            if len(places) < FEW * len(values):
+                again = search.numbers(self.marks.joined([values[place] for place in places]))
+                found = [places[number] for number in again]
+            else:
+                found = search.numbers(run)
+                if len(places) < len(values):
+                    found = sorted(set(found).intersection(places))
+            if escaped:
+                found = sorted(escaped.union(found))
+            search.judge(len(places), len(found))
+            places = found
+        return places
 
-    def _is_escaped(self, run: bytes) -> bool:
-        """Whether ``_escape`` finds something; faster where backslashes are rare."""
-        at = -1
-        for _ in range(_FEW):
-            at = run.find(b"\\", at + 1)
-            if at < 0:
-                return False
-            if run.startswith(self._escapes, at + 1):
-                return True
-        return self._escape.search(run, at) is not None
+    def _shown_in_halves(self, values: Sequence[bytes]) -> Sequence[int]:
+        """As :meth:`shown`, for values that are too large to be copied together; one alone may always show all."""
+        half = len(values) // 2
+        if not half:
+            return range(len(values))
+        return [*self.shown(values[:half]), *(half + place for place in self.shown(values[half:]))]

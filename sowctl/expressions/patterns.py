@@ -21,6 +21,8 @@ _ALT_BSUX = 0x02
 _NEVER_UCP = 0x0800
 _NEVER_UTF = 0x1000
 _NOTEMPTY_ATSTART = 0x08
+_ALL_REPLACEMENTS = 0x0100 | 0x0002_0000
+"""To substitute globally, and give nothing but what is put in."""
 _JIT_STACK_LIMIT = -46
 _LIMITS = frozenset((-47, -52, -53, -63))
 """Match, recursion, depth and heap limits of PCRE2."""
@@ -114,6 +116,17 @@ class Regex:
             return engine.match(self._code, subject, len(subject), 0, _context(), 0)[0] is not None
         except engine.LibraryError as error:
             return self._again(subject, 0, 0, error) is not None
+
+    def captured(self, subject: bytes) -> bytes:
+        """The first group of every match, end to end; no match may be empty.
+
+        Raises MatchLimitExceededError also where the engine's small stack does not suffice.
+        """
+        engine = self._engine
+        try:
+            return engine.substitute(self._code, b"$1", subject, 0, _ALL_REPLACEMENTS)[0]  # type: ignore[no-any-return]
+        except engine.LibraryError as error:
+            raise MatchLimitExceededError(self.source) from error
 
     def spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
         """Places of all matches as Perl finds them: right behind an empty one no other empty one."""

@@ -15,15 +15,16 @@ from xxhash import xxh3_128_intdigest
 
 from sowctl.checksum import crc32
 from sowctl.store.codec import OVERHEAD, RESIDUE, damaged_record, is_sound
+from sowctl.store.marks import RESTART, Marks
 
-RESTART = bytes.fromhex("81d59d4c")
-"""Four bytes after which a CRC-32 that stood at :data:`RESIDUE` is 0 again, as before the first byte."""
 JOINED_BYTES = 4 << 20
 """Values of up to so many bytes together are verified in one run."""
 DIGEST_MODULUS = 1 << 128
 
 
-def sound_run(keys: Sequence[bytes], values: Sequence[bytes], *, small: bool = False) -> bytes | None:
+def sound_run(
+    keys: Sequence[bytes], values: Sequence[bytes], *, small: bool = False, marks: Marks | None = None
+) -> bytes | None:
     """Keys and ``values`` in one run of bytes, if that shows all of them to be sound. Every value stands in it whole.
 
     One checksum runs over all of it: behind every sound value stands :data:`RESTART`, which takes the register from
@@ -32,6 +33,7 @@ def sound_run(keys: Sequence[bytes], values: Sequence[bytes], *, small: bool = F
     or they are too large to be copied; :func:`verify` tells.
 
     ``small``: the caller knows that they are not too large, and asks :func:`refuse_short` of those that matter.
+    ``marks``: behind every value stands its mark.
     """
     if not small:
         sizes = set(map(len, values))
@@ -39,7 +41,7 @@ def sound_run(keys: Sequence[bytes], values: Sequence[bytes], *, small: bool = F
             return None
         if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
             return None
-    parts = [RESTART] * (3 * len(values))
+    parts = [RESTART] * (3 * len(values)) if marks is None else marks.parts(len(values))
     parts[0::3], parts[1::3] = keys, values
     run = b"".join(parts)
     return run if crc32(run) == 0 else None

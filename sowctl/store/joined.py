@@ -16,7 +16,8 @@ import numpy as np
 
 from sowctl.checksum import crc32
 from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, KEY_SIZE, OVERHEAD, Uncut
-from sowctl.store.integrity import JOINED_BYTES, RESTART
+from sowctl.store.integrity import JOINED_BYTES
+from sowctl.store.marks import RESTART
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 LINE = 64

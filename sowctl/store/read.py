@@ -21,12 +21,13 @@ from sowctl.store.trouble import REBUILD, explained
 
 if TYPE_CHECKING:
     from sowctl.store.history import Version
+    from sowctl.store.marks import Marks
     from sowctl.store.spots import DataFile, Spots
 
 Found = tuple[list[bytes], Sequence[bytes]]
 """The same, where values need not be a list."""
 Run = tuple[list[bytes], list[bytes], bytes | None]
-"""Keys, values, and the bytes in which all of them stand, where there are such."""
+"""Keys, values, and the bytes in which all of them stand with marks between them, where there are such."""
 MANY = 1000
 """So many keys are searched for together, in a process that has numpy."""
 COMPACTED = 1
@@ -142,10 +143,12 @@ class Reader:
             integrity.refuse_short(keys, values)
             yield keys, values
 
-    def runs(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Run]:
+    def runs(
+        self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000, marks: Marks | None = None
+    ) -> Iterator[Run]:
         """What :meth:`scan` yields, with the bytes that were verified in one run (:func:`integrity.sound_run`).
 
-        Whoever looks for something in values can first look whether it is in the run at all. The caller asks
+        Without ``marks`` nobody can tell what stands where in a run, and none is given. The caller asks
         :func:`integrity.refuse_short` of the values that it takes apart; asking all costs a twentieth of a scan.
         """
         seen = 0
@@ -153,11 +156,11 @@ class Reader:
             pages = self._txn.stat(self._handle.databases.records)
         small = not pages["overflow_pages"] and batch * pages["psize"] <= integrity.JOINED_BYTES
         for keys, values in self._records().walk(start, stop, batch):
-            run = integrity.sound_run(keys, values, small=small)
+            run = integrity.sound_run(keys, values, small=small, marks=marks)
             if run is None:
                 refuse_damaged(keys, values, self._path)
             seen += len(keys)
-            yield keys, values, run
+            yield keys, values, None if marks is None else run
         if start is None and stop is None and seen != self.meta.records:
             raise inconsistent(f"{seen} records were found, {self.meta.records} are counted", self._path)
 

@@ -13,6 +13,7 @@ from sowctl.engine import filtering, scanning, secondprocess
 from sowctl.engine.sources import Source, open_current
 from sowctl.errors import DamageError, InputError, RefusedError
 from sowctl.store import integrity
+from sowctl.store.marks import Marks
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 COUNT = 3000
@@ -70,6 +71,25 @@ def test_what_is_not_applied_yet_is_seen_in_both_halves(lab: Lab, forks: list[in
     assert len(lab.query("t", "/id < 5")) == 0
     assert len(forks) == 2
     lab.open().topic("t").replay()
+
+
+def test_runs_are_searched_as_they_were_verified(lab: Lab, forks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(lab)
+    expected = [text for text in lab.query("t") if json.loads(text)["s"] == "red"]
+    ends: list[bool] = []
+    original = secondprocess.Second.succeeded
+    monkeypatch.setattr(
+        secondprocess.Second, "succeeded", lambda self, source: ends.append(original(self, source)) or ends[-1]
+    )
+    monkeypatch.delattr(Marks, "joined")
+    assert lab.query("t", "/s = 'red'") == expected
+    assert ends == [True]
+    monkeypatch.setattr(secondprocess.Second, "_work", lambda *_: os._exit(9))
+    assert lab.query("t", "/s = 'red'") == expected
+    assert ends == [True, False]
+    monkeypatch.setattr(scanning, "LARGE", 1 << 40)
+    assert lab.query("t", "/s = 'red'") == expected
+    assert len(ends) == 2
 
 
 def test_a_second_process_that_fails_is_not_missed(lab: Lab, forks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

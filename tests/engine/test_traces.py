@@ -8,19 +8,25 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sowctl.engine import reading
+from sowctl.engine import traces as traces_module
 from sowctl.engine.needed import needed_piece, traces_of
-from sowctl.engine.reading import Matcher
-from sowctl.engine.traces import Numbers, Trace, Traces, Word, Words
+from sowctl.engine.reading import LOOKING, Matcher
+from sowctl.engine.traces import ENOUGH, Trace, Traces, numbers, words
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.environment import Environment
+from sowctl.expressions.errors import MatchLimitExceededError
 from sowctl.expressions.nodes import Like
 from sowctl.expressions.parse import parse_filter
+from sowctl.expressions.patterns import Regex
 from sowctl.messages.jsontype import JsonType
 from sowctl.store import codec, integrity
+from sowctl.store.marks import Marks
 from tests.support.instances import Lab, message
 
 WORDS = ("red", "axb(", "a.b(", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")
 COUNT = 90
+SECRET = bytes(range(150, 162))
 
 
 def fill(lab: Lab) -> None:
@@ -52,8 +58,19 @@ def test_pieces_lose_no_record(lab: Lab) -> None:
     assert found_by(lab, "/s LIKE '^1$'") == {-3}
 
 
+def test_expired_records_do_not_push_others_out_of_their_places(lab: Lab) -> None:
+    lab.publish("quotes", *[message(id=n, s="old") for n in range(20)])
+    lab.clock.tick(20)
+    lab.publish("quotes", *[message(id=n, s=("red", "green")[n % 2]) for n in range(20, 60)])
+    for seconds, hidden in ((0, 0), (15, 20)):
+        lab.clock.tick(seconds)
+        result = lab.open().topic("quotes").query("/s = 'red'", index_from=None)
+        assert {json.loads(record.payload)["id"] for record in result.records()} == set(range(20, 60, 2))
+        assert result.statistics[0].examined == 60 - hidden
+
+
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("/a = 'x'", ["x"]),
         ("'x' = /a AND (/b = 'y' AND /c <> 1) AND /d = 'x'", ["x", "y"]),
@@ -83,9 +100,9 @@ def test_pieces_lose_no_record(lab: Lab) -> None:
         ("/a > 90 AND /s = 'x'", ["x", "a:"]),
     ],
 )
-def test_traces_of(text: str, words: list[str]) -> None:
+def test_traces_of(text: str, expected: list[str]) -> None:
     found = [(b"|".join(one.texts).decode(), one) for one in traces_of(compile_filter(text).conjuncts)]
-    assert [name + ":" * isinstance(one, Numbers) for name, one in found] == words
+    assert [name + ":" * (b"*+:" in one.spelled) for name, one in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -137,12 +154,13 @@ def stored(payloads: list[bytes], check: bytes = bytes(8)) -> tuple[list[bytes],
 )
 @pytest.mark.parametrize("several", [False, True])
 def test_no_spelling_of_a_word_is_missed(several: bool, word: str, batches: list[list[tuple[str, list[int]]]]) -> None:
-    traces = Traces([Words([b"q.", word.encode()]) if several else Word(word.encode())])
+    marks = Marks(SECRET)
+    traces = Traces([words([b"q.", word.encode()] if several else [word.encode()])], marks)
     for batch in batches:
         texts = [other or spelled(word, ways[:3]) for other, ways in batch]
         keys, values = stored([f'{{"s":"{text}"}}'.encode() for text in texts])
         expected = {place for place, text in enumerate(texts) if json.loads(f'"{text}"') == word}
-        for run in (integrity.sound_run(keys, values), None):
+        for run in (integrity.sound_run(keys, values, marks=marks), None):
             found = traces.shown(values, run)
             assert expected <= set(found)
             assert list(found) == sorted(set(found))
@@ -192,45 +210,114 @@ def test_looking_first_finds_what_decoding_finds(messages: list[bytes], text: st
 
     keys, values = stored(messages)
     looking = matcher(seen=True)
+    marks = looking.marks(LOOKING)
     expected = list(matcher(seen=False).places(keys, values))
     assert list(looking.places(keys, values)) == expected
-    assert set(expected) <= set(looking.possible(values, integrity.sound_run(keys, values)))
+    if marks is not None:
+        assert set(expected) <= set(looking.possible(values, integrity.sound_run(keys, values, marks=marks)))
+
+
+def run_of(keys: list[bytes], values: list[bytes], marks: Marks) -> bytes:
+    run = integrity.sound_run(keys, values, marks=marks)
+    assert run is not None
+    return run
 
 
 def test_escapes_that_cannot_spell_a_word_are_passed_over() -> None:
-    traces = Traces([Word(b"x")])
+    traces = Traces([words([b"x"])], Marks(SECRET))
     keys, values = stored([rb'{"s":"\u00e4\u20ac\n\/\\\"\u0019"}'] * 90 + [rb'{"s":"x"}', rb'{"s":"\u0078"}'])
-    assert traces.shown(values[:91], integrity.sound_run(keys[:91], values[:91])) == [90]
-    assert traces.shown(values, None) == [90, 91]
+    assert traces.shown(values[:91], run_of(keys[:91], values[:91], traces.marks)) == [90]
+    assert traces.shown(values) == [90, 91]
 
 
 def test_traces_in_headers_and_in_other_fields_match_nothing() -> None:
     matcher = Matcher("/s = 'EMEA'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
     payloads = [b'{"s":"EMEA"}', b'{"s":"APAC"}', b'{"t":"EMEA"}', b'{"s":"\\u0045MEA"}', b'{"s":1}'] + [b"{}"] * 20
     keys, values = stored(payloads, b'"EMEA"\\u')
+    marks = matcher.marks(LOOKING)
+    assert marks is not None
     assert list(matcher.places(keys, values)) == [0, 3]
-    assert list(matcher.possible(values, integrity.sound_run(keys, values))) == list(range(len(keys)))
+    assert list(matcher.possible(values, run_of(keys, values, marks))) == list(range(len(keys)))
 
 
 def test_looking_ends_where_it_spares_nothing() -> None:
-    common, rare = Word(b"x"), Numbers(b"n", b"9")
-    traces = Traces([common, rare])
+    traces = Traces([words([b"x"]), numbers(b"n", b"9")], Marks(SECRET))
     keys, values = stored([b'{"s":"x","n":1}'] * 9 + [b"{}"])
-    for _ in range(99):
-        assert traces.shown(values, integrity.sound_run(keys, values)) == []
-    with_x = stored([b'{"s":"x","n":9}'] * 9 + [b'{"n":9}'])
-    assert list(traces.shown(with_x[1], None)) == list(range(9))
-    assert list(traces.shown(with_x[1], None)) == list(range(10)), "nearly all records have the word"
+    for _ in range(ENOUGH // 10):
+        assert traces.shown(values, run_of(keys, values, traces.marks)) == []
+    with_x = stored([b'{"s":"x","n":9}'] * 9 + [b'{"n":9}'])[1]
+    assert list(traces.shown(with_x)) == list(range(10)), "nearly all records have the word"
     assert traces.pays
-    for _ in range(99):
-        traces.shown(with_x[1], None)
+    for _ in range(ENOUGH):
+        traces.shown(with_x)
     assert not traces.pays
+    assert list(traces.shown(values)) == list(range(10))
 
 
-@pytest.mark.parametrize("second", [Word(b"y"), Words([b"z", b"y"]), Words([b'"y', b"z"], whole=False)])
+def test_nothing_is_marked_where_looking_has_ended() -> None:
+    matcher = Matcher("/s = 'x'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
+    keys, values = stored([b'{"s":"x"}'] * ENOUGH)
+    assert matcher.marks(LOOKING) is not None
+    assert len(matcher.places(keys, values)) == ENOUGH
+    assert matcher.marks(LOOKING) is None
+    assert matcher.possible(values, None) == range(ENOUGH)
+
+
+def test_what_few_records_have_is_looked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = Traces([words([b"x"]), words([b"y", b"z"])], Marks(SECRET))
+    _, values = stored([b'{"s":"x"}'] * 60 + [b'{"s":"x","t":"y"}'] * 10 + [b'{"t":"z"}'] * 10 + [b"{}"] * 20)
+    looked: list[int] = []
+    original = Marks.joined
+    monkeypatch.setattr(Marks, "joined", lambda self, some: looked.append(len(some)) or original(self, some))
+    for _ in range(2 * ENOUGH // len(values)):
+        assert traces.shown(values) == list(range(60, 70))
+    assert looked[:2] == [100, 100], "first for the word, in all"
+    assert looked[-2:] == [100, 20], "then for the scarce ones, and for the word where those are"
+
+
+@pytest.mark.parametrize("second", [words([b"y"]), words([b"z", b"y"]), words([b'"y', b"z"], whole=False)])
 def test_scarce_words_are_found_again(second: Trace) -> None:
-    traces = Traces([Word(b"x"), second])
+    traces = Traces([words([b"x"]), second], Marks(SECRET))
     keys, values = stored([b"{}"] * 9 + [b'{"s":"x","t":"y"}', b'{"s":"x"}'])
     for _ in range(2):
-        assert not traces.shown(values[:9], integrity.sound_run(keys[:9], values[:9]))
-    assert traces.shown(values, integrity.sound_run(keys, values)) == [9]
+        assert not traces.shown(values[:9], run_of(keys[:9], values[:9], traces.marks))
+    assert traces.shown(values, run_of(keys, values, traces.marks)) == [9]
+
+
+def test_values_that_are_too_large_together_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces_module, "JOINED_BYTES", 400)
+    traces = Traces([words([b"x"])], Marks(SECRET))
+    _, values = stored([b'{"s":"x"}', b"{}", b'{"s":"%b"}' % (b"y" * 500), b"{}", b'{"s":"x"}', b"{}", b"{}"])
+    assert traces.shown(values) == [0, 2, 4]
+    assert not traces.shown([])
+
+
+def test_a_search_beyond_the_limits_of_the_engine_spares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = Traces([words([b"x"])], Marks(SECRET))
+    _, values = stored([b"{}"] * 3)
+
+    def runaway(*_: object) -> bytes:
+        raise MatchLimitExceededError(b"x")
+
+    monkeypatch.setattr(Regex, "captured", runaway)
+    assert traces.shown(values) == range(3)
+
+
+def test_few_records_are_decoded_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LOOKING", LOOKING)
+    keys, values = stored([b'{"s":"y"}'] * 9 + [b'{"s":"x"}'])
+    for text, seen in (("/s = 'x'", True), ("/s = 'x'", False), ("/s <> 'x'", True)):
+        matcher = Matcher(text, JsonType(), "t", Environment(now=lambda: 0), seen=seen)
+        assert matcher.marks(LOOKING - 11) is None
+        assert matcher.possible(values, None) == range(10)
+        assert list(matcher.possible(values, None)) == ([9] if seen and "<>" not in text else list(range(10)))
+        assert (matcher.marks(1) is not None) is (seen and "<>" not in text)
+        assert list(matcher.places(keys, values)) == ([9] if "<>" not in text else list(range(9)))
+
+
+def test_a_word_that_is_too_long_for_a_pattern_is_not_looked_for(lab: Lab) -> None:
+    fill(lab)
+    long = "x" * 70_000
+    lab.publish("t", message(id=-1, s=long))
+    assert found_by(lab, f"/s = '{long}'") == {-1}
+    assert found_by(lab, f"/s = '{long}' AND /id < 0") == {-1}

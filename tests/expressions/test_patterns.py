@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -129,6 +130,8 @@ def test_limits_are_errors_and_the_small_stack_is_none() -> None:
             Regex(source.encode()).found(b"a" * 50 + b"!")
         with pytest.raises(MatchLimitExceededError):
             list(Regex(source.encode()).spans(b"a" * 50 + b"!"))
+        with pytest.raises(MatchLimitExceededError):
+            Regex(source.encode()).captured(b"a" * 50 + b"!")
     assert Regex(b"^(a|b)*$").found(b"ab" * 200_000)
     assert list(Regex(b"(?:(a)|b)+$").spans(b"ab" * 20_000)) == [(0, 40_000)]
 
@@ -140,3 +143,10 @@ def test_plain_texts_do_not_load_the_engine() -> None:
         "sys.exit(any(name in sys.modules for name in ('pcre2', 'lark', 'numpy', 'fractions', 'hashlib')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@given(st.binary(max_size=30))
+def test_captured_is_the_first_group_of_every_match(subject: bytes) -> None:
+    assert Regex(rb"[\x00-\x7f]([^a]?)b*").captured(subject) == b"".join(
+        re.findall(rb"[\x00-\x7f]([^a]?)b*", subject, re.DOTALL)
+    )

@@ -9,6 +9,7 @@ import pytest
 from sowctl.errors import DamageError
 from sowctl.store import integrity
 from sowctl.store.env import Store
+from sowctl.store.marks import Marks
 from tests.support.stores import START, batch, key_of, new_store
 
 
@@ -49,6 +50,7 @@ def test_values_are_copied_where_they_are_not_too_large_together(
         store.write(lambda txn: txn.put(*batch(range(20, 22), 2, size=100_000)))
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         monkeypatch.setattr(integrity, "JOINED_BYTES", 10 * 4096)
-        runs = list(snapshot.runs(batch=10))
+        runs = list(snapshot.runs(batch=10, marks=Marks(bytes(12))))
         assert [len(keys) for keys, _, _ in runs] == [10, 10, 10]
         assert [run is not None for _, _, run in runs] == [True, True, False]
+        assert {run for _, _, run in snapshot.runs(batch=10)} == {None}, "nobody could tell what stands where"
