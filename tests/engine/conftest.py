@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine import reading
 from tests.support.instances import Lab, config_xml, topic_xml, verified
-
-
-@pytest.fixture(autouse=True)
-def looks_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Traces are looked for in every store, however few records it has."""
-    monkeypatch.setattr(reading, "LOOKING", 0)
-
 
 MakeLab = Callable[..., Lab]
 
