@@ -6,7 +6,7 @@ and Records.
 
 from __future__ import annotations
 
-from sowctl.store.codec import CHECK, HEADER_SIZE, OVERHEAD, has_payload
+from sowctl.store.codec import CHECK, HEADER_SIZE, OVERHEAD, PLAIN, has_payload
 from sowctl.values.fields import Refusal
 
 STATUSES = ("inserted", "updated", "unchanged")
@@ -35,9 +35,11 @@ def classify(
     statuses = [
         "inserted"
         if b is None
+        else _compared(b, p)
+        if not b.startswith(PLAIN)
         else "unchanged"
         if len(b) - len(p) == OVERHEAD and b.startswith(p, HEADER_SIZE)
-        else _compared(b, p)
+        else "updated"
         for b, p in zip(befores, payloads, strict=True)
     ]
     for place, earlier in repeats:

@@ -37,6 +37,8 @@ CHECK = slice(HEADER_SIZE - 8, HEADER_SIZE)
 """Where a value has its check word."""
 OVERHEAD = HEADER_SIZE + CRC_SIZE
 """Bytes of a value that are neither optional parts nor payload."""
+PLAIN = bytes(4)
+"""The beginning of a value without flags and optional parts: its payload stands right behind the header."""
 KEY_SIZE, HISTORY_KEY_SIZE, EXPIRY_KEY_SIZE = 8, 24, 16
 MAX_PART = 0xFFFF
 
