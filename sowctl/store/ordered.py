@@ -55,7 +55,7 @@ class Ordered:
             cursor = self._txn.cursor(self._database)
             if start is not None and self._again:
                 self._beside(cursor, start)
-            beyond = self._beside(cursor, stop) if stop is not None and self._again else None
+            beyond = self._beside(cursor, stop)[1] if stop is not None and self._again else None
             if not (cursor.first() if start is None else cursor.set_range(start)):
                 return
             pairs = cursor.iternext()
@@ -79,14 +79,22 @@ class Ordered:
             raise translate(problem, self._path, "read") from problem
 
     def verify_absence(self, keys: Sequence[bytes]) -> None:
-        """Raise :class:`DamageError` SOW-STO-003 if one of ``keys``, which a search did not find, may be there."""
-        cursor = self._txn.cursor(self._database)
-        for key in keys:
-            if self._beside(cursor, key) == key:
-                raise self._disordered(key)
+        """Raise :class:`DamageError` SOW-STO-003 if one of ``keys``, which a search did not find, may be there.
 
-    def _beside(self, cursor: Any, bound: bytes) -> bytes | None:
-        """The first key that is not before ``bound``, None if there is none; it and the one before it are verified."""
+        Nothing is between two neighbours that are where they should be: keys in order share what shows a gap.
+        """
+        cursor = self._txn.cursor(self._database)
+        low = high = b""
+        for key in keys:
+            if not low < key < high:
+                previous, following = self._beside(cursor, key)
+                if following == key:
+                    raise self._disordered(key)
+                low = previous or b""
+                high = following or bytes((255,)) * (self._length + 1)
+
+    def _beside(self, cursor: Any, bound: bytes) -> tuple[bytes | None, bytes | None]:
+        """The last key before ``bound`` and the first that is not, None if there is none; both are verified."""
         after = cursor.set_range(bound)
         following: Any = cursor.key() if after else None
         if after and (following < bound or len(following) != self._length):
@@ -99,7 +107,7 @@ class Ordered:
             for key in (following, previous):
                 if key is not None:
                     self._verify_found(key)
-        return following  # type: ignore[no-any-return]
+        return previous, following
 
     def _verify_found(self, key: bytes) -> None:
         value = self._txn.get(key, None, self._database)
