@@ -6,6 +6,8 @@ and Records.
 
 from __future__ import annotations
 
+from itertools import compress, repeat
+
 from sowctl.store.codec import CHECK, HEADER_SIZE, OVERHEAD, PLAIN, has_payload
 from sowctl.values.fields import Refusal
 
@@ -28,9 +30,8 @@ def classify(
         keys, checks, payloads = ([column[index] for index in keep] for column in (keys, checks, payloads))
     befores = list(map(stored.get, keys))
     repeats = _repeats(keys)
-    if not all(b is None or b.startswith(c, CHECK.start) for b, c in zip(befores, checks, strict=True)) or any(
-        checks[place] != checks[earlier] for place, earlier in repeats
-    ):
+    owned = map(bytes.startswith, filter(None, befores), compress(checks, befores), repeat(CHECK.start))
+    if not all(owned) or any(checks[place] != checks[earlier] for place, earlier in repeats):
         return _classify_collisions(keys, checks, payloads, befores, refused, places)
     statuses = [
         "inserted"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.statuses import classify
 from sowctl.store import codec
+from sowctl.values.fields import Refusal
 
 CHECK = b"12345678"
 PAYLOADS = st.sampled_from([b"", b"{}", b"{ }", b"ab", b"\0\0", b"\0\0{}", b"{}\0\0"])
@@ -40,3 +41,19 @@ def test_a_key_that_comes_again_is_compared_with_the_message_before_it() -> None
     assert found == ["updated", "inserted", "unchanged", "updated", "updated"]
     found = classify(keys, [CHECK] * 5, payloads, [0, 2, 4], stored, [], list(range(5)))
     assert found == ["updated", "unchanged", "inserted"]
+
+
+@given(ROWS, st.lists(st.booleans(), min_size=12, max_size=12))
+def test_a_key_with_another_check_is_refused(rows: list[tuple[object, bytes]], own: list[bool]) -> None:
+    keys = [number.to_bytes(8, "big") for number in range(len(rows))]
+    stored = {
+        key: codec.encode(key, b"1234567" + b"98"[mine : mine + 1], 1, 2, 0, 0, b"{}")
+        for key, (before, _), mine in zip(keys, rows, own, strict=False)
+        if before is not None
+    }
+    refused: list[Refusal] = []
+    places = list(range(len(rows)))
+    found = classify(keys, [CHECK] * len(rows), [payload for _, payload in rows], places, stored, refused, places)
+    collided = [place for place in places if rows[place][0] is not None and not own[place]]
+    assert [one.index for one in refused] == collided
+    assert len(found) == len(rows) - len(collided)
