@@ -54,6 +54,7 @@ class _Search:
 
     def __init__(self, pattern: bytes, marks: Marks) -> None:
         self._code = Regex(pattern + marks.behind)
+        self.fast = self._code.compiled
         self.looked = self.found = 0
 
     def numbers(self, run: bytes) -> list[int]:
@@ -81,7 +82,9 @@ class Traces:
 
     def __init__(self, traces: Sequence[Trace], marks: Marks) -> None:
         self.marks = marks
-        self._searches = [_Search(trace.spelled, marks) for trace in traces]
+        searches = [_Search(trace.spelled, marks) for trace in traces]
+        # Without machine code looking takes ten times as long: longer than to decode.
+        self._searches = searches if all(one.fast for one in searches) else []
         self._sorted = False
         texts = [text for trace in traces for text in trace.texts]
         escapes = rb"u00[2-7]" if all(map(bytes.isascii, texts)) else b"u"

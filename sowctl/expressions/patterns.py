@@ -65,9 +65,9 @@ class Simple:
 
 
 class Regex:
-    """A pattern that PCRE2 matches."""
+    """A pattern that PCRE2 matches; ``compiled``: in machine code, which not every machine allows."""
 
-    __slots__ = ("_code", "_engine", "_nojit", "source")
+    __slots__ = ("_code", "_engine", "_nojit", "compiled", "source")
 
     def __init__(self, source: bytes) -> None:
         from pcre2 import _cy
@@ -80,8 +80,9 @@ class Regex:
         self.source = source
         try:
             _cy.jit_compile(self._code)
+            self.compiled = True
         except _cy.LibraryError:
-            pass
+            self.compiled = False
 
     def match(self, subject: bytes, start: int, options: int = 0) -> tuple[int, int] | None:
         """The place of the first match at or behind ``start``."""

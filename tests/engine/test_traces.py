@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pcre2 import _cy
 
 from sowctl.engine import reading
 from sowctl.engine import traces as traces_module
@@ -301,6 +302,21 @@ def test_a_search_beyond_the_limits_of_the_engine_spares_nothing(monkeypatch: py
 
     monkeypatch.setattr(Regex, "captured", runaway)
     assert traces.shown(values) == range(3)
+
+
+def test_nothing_is_looked_for_without_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise _cy.LibraryError(-48)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_cy, "jit_compile", refuse)
+        matcher = Matcher("/s = 'x'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
+        assert matcher.marks(LOOKING) is None
+    keys, values = stored([b'{"s":"y"}', b'{"s":"x"}'])
+    assert matcher.possible(values, None) == range(2)
+    assert list(matcher.places(keys, values)) == [1]
+    matcher = Matcher("/s = 'x'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
+    assert matcher.marks(LOOKING) is not None
 
 
 def test_few_records_are_decoded_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
