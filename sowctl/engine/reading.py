@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d{1,20}")
 U64 = 1 << 64
-LOOKING = 10_000
+LOOKING = 4_000
 """Records from which on looking for traces before decoding spares more time than it takes to load what looks."""
 
 
