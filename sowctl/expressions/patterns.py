@@ -1,7 +1,8 @@
 """Patterns of ``LIKE``, ``REGEXP_MATCH`` and ``REGEXP_REPLACE`` over bytes (``sowctl-expressions(7)``, patterns).
 
 The engine is PCRE2 with its default options; it is loaded only for patterns that are more than a text with ``^`` or
-``$`` around it. A match that needs more steps than the engine's limit raises MatchLimitExceededError, never "no match".
+``$`` around it, and for what a scan looks for before it decodes. A match that needs more steps than the engine's limit
+raises MatchLimitExceededError, never "no match".
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ class Regex:
         try:
             return engine.substitute(self._code, b"$1", subject, 0, _ALL_REPLACEMENTS)[0]  # type: ignore[no-any-return]
         except engine.LibraryError as error:
-            raise MatchLimitExceededError(self.source) from error
+            if error.code == _JIT_STACK_LIMIT or error.code in _LIMITS:
+                raise MatchLimitExceededError(self.source) from error
+            raise
 
     def spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
         """Places of all matches as Perl finds them: right behind an empty one no other empty one."""

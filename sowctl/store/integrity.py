@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import add
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xxhash import xxh3_128_intdigest
 
 from sowctl.checksum import crc32
 from sowctl.store.codec import OVERHEAD, RESIDUE, damaged_record, is_sound
-from sowctl.store.marks import RESTART, Marks
 
+if TYPE_CHECKING:
+    from sowctl.store.marks import Marks
+
+RESTART = bytes.fromhex("81d59d4c")
+"""Four bytes after which a CRC-32 that stood at :data:`RESIDUE` is 0 again, as before the first byte."""
 JOINED_BYTES = 4 << 20
 """Values of up to so many bytes together are verified in one run."""
 DIGEST_MODULUS = 1 << 128

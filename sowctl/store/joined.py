@@ -16,8 +16,7 @@ import numpy as np
 
 from sowctl.checksum import crc32
 from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, KEY_SIZE, OVERHEAD, Uncut
-from sowctl.store.integrity import JOINED_BYTES
-from sowctl.store.marks import RESTART
+from sowctl.store.integrity import JOINED_BYTES, RESTART
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 LINE = 64

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from sowctl.checksum import crc32
 from sowctl.store.codec import RESIDUE
+from sowctl.store.integrity import RESTART
 
-RESTART = bytes.fromhex("81d59d4c")
-"""Four bytes after which a CRC-32 that stood at :data:`RESIDUE` is 0 again, as before the first byte."""
 SECRET_SIZE = 12
 """Random bytes of a mark: whoever can write values must not be able to write marks."""
 _FIRST = b"\xff"

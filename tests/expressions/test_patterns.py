@@ -9,6 +9,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pcre2 import _cy
 
 from sowctl.expressions.errors import ExpressionError, MatchLimitExceededError
 from sowctl.expressions.nodes import Pattern
@@ -134,6 +135,16 @@ def test_limits_are_errors_and_the_small_stack_is_none() -> None:
             Regex(source.encode()).captured(b"a" * 50 + b"!")
     assert Regex(b"^(a|b)*$").found(b"ab" * 200_000)
     assert list(Regex(b"(?:(a)|b)+$").spans(b"ab" * 20_000)) == [(0, 40_000)]
+
+
+def test_other_errors_of_the_engine_are_not_taken_for_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise _cy.LibraryError(-48)
+
+    pattern = Regex(b"(a)")
+    monkeypatch.setattr(_cy, "substitute", refuse)
+    with pytest.raises(_cy.LibraryError):
+        pattern.captured(b"a")
 
 
 def test_plain_texts_do_not_load_the_engine() -> None:
