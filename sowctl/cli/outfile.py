@@ -32,20 +32,32 @@ def whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO]:
         return
     refuse_existing(path, force=force)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            seam.call("file.sync", os.fsync, stream.fileno())
-        _publish(temporary, path, force=force, seam=seam)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _named(path, temporary):
+        descriptor = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                yield stream
+                stream.flush()
+                seam.call("file.sync", os.fsync, stream.fileno())
+            _publish(temporary, path, force=force, seam=seam)
+        finally:
+            temporary.unlink(missing_ok=True)
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         seam.call("dir.sync", os.fsync, directory)
     finally:
         os.close(directory)
+
+
+@contextmanager
+def _named(path: Path, temporary: Path) -> Iterator[None]:
+    """Let an OSError about ``temporary``, a name that is gone when it is read, speak of ``path``."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or os.fspath(error.filename) != os.fspath(temporary):
+            raise
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def _publish(temporary: Path, path: Path, *, force: bool, seam: Seam) -> None:

@@ -76,3 +76,20 @@ def test_no_file_is_replaced_unasked(tmp_path: Path) -> None:
 def test_devices_are_written_to_directly() -> None:
     with whole_file(Path(os.devnull), force=False, seam=SEAM) as stream:
         stream.write(b"gone")
+
+
+@pytest.mark.parametrize("directory", ["missing", "forbidden"])
+def test_an_error_names_the_file_and_not_the_one_that_stands_for_it_meanwhile(directory: str, tmp_path: Path) -> None:
+    path = tmp_path / directory / "out.csv"
+    if directory == "forbidden":
+        path.parent.touch()
+    with pytest.raises(OSError) as caught, whole_file(path, force=False, seam=SEAM):
+        raise AssertionError("the block is not reached")
+    assert caught.value.filename == str(path)
+    assert ".tmp" not in str(caught.value)
+
+
+def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, whole_file(tmp_path / "out", force=False, seam=SEAM):
+        (tmp_path / "other").read_bytes()
+    assert caught.value.filename == str(tmp_path / "other")
