@@ -12,6 +12,7 @@ _UNSAFE = pattern(
     "["
     "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks, embeddings, overrides, isolates
+    "\u200b\u2060-\u2064\ufeff"  # zero-width spaces, joiners and operators: two texts that look alike would differ
     "\u2028\u2029"  # line and paragraph separator
     "\ufff9-\ufffb\U000e0000-\U000e007f"  # interlinear annotation and tag characters: invisible text
     "\ud800-\udfff"  # surrogates; the low ones stand for bytes that are not UTF-8
@@ -69,9 +70,10 @@ def width(text: str) -> int:
     """Columns that displayed text takes on a terminal: wide characters count two, combining ones none."""
     if text.isascii():
         return len(text)
-    from unicodedata import combining, east_asian_width
+    # rich keeps the tables of the Unicode standard; its import (14 ms) is for other texts alone
+    from rich.cells import cell_len
 
-    return sum(0 if combining(c) or c == "\u200d" else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+    return cell_len(text)
 
 
 def clip(text: str, columns: int, mark: str = "...") -> str:

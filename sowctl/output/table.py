@@ -1,9 +1,10 @@
 """Format ``table``: columns for people.
 
 Columns are as wide as the first 200 rows need. On a terminal texts are cut, the widest first, until a line fits;
-numbers never are, and neither are SOW keys: nobody can use a part of one. Where that is not enough, each record becomes
-a block of lines. Elsewhere nothing is cut. A short result on a UTF-8 terminal is drawn by rich, everything else
-streams. No cell is printed but through ``display``.
+numbers never are, and neither are SOW keys and the times of the metadata: a part of one is of no use. Where that is not
+enough, each record becomes a block of lines. A short result on a terminal has no column for metadata that none of its
+records has. Elsewhere nothing is cut and nothing left out. A short result on a UTF-8 terminal is drawn by rich,
+everything else streams. No cell is printed but through ``display``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sowctl.output.columns import cell_text, open_columns
 from sowctl.output.display import clip, display, width
 from sowctl.output.formats import Rendered
 from sowctl.output.members import NumberText
-from sowctl.output.options import OutputOptions, Terminal
+from sowctl.output.options import Column, OutputOptions, Terminal
 from sowctl.output.records import Batch
 from sowctl.tuples import NamedTuple
 
@@ -27,6 +28,8 @@ _READABLE = 8
 """Columns of text are not cut below this width."""
 _LONGEST_KEY = 20
 """Digits of the largest SOW key."""
+_TIMES = frozenset({"timestamp", "expiration", "until"})
+"""Columns of metadata that hold times."""
 
 
 class Layout(NamedTuple):
@@ -50,13 +53,22 @@ class TableRenderer:
         first = list(islice(rows, FEW + 1))
         if not first:
             return Rendered(0)
+        terminal = self.options.terminal
+        shown = list(range(len(columns.columns)))
+        if terminal is not None and not columns.chosen and len(first) <= FEW:
+            # All rows are known here, so that a column left out is empty in each of them.
+            empty = {at for at in shown if all(cells[at] is None for cells in first)}
+            shown = [at for at in shown if at not in empty or not _is_metadata(columns.columns[at])]
+            first = [[cells[at] for at in shown] for cells in first]
         right = [_numeric(cells) for cells in zip(*first, strict=True)]
-        whole = [_whole(cells) for cells in zip(*first, strict=True)]
+        whole = [
+            columns.columns[at] in _TIMES or _whole(cells)
+            for at, cells in zip(shown, zip(*first, strict=True), strict=True)
+        ]
         texts = [_texts(cells) for cells in first]
-        headings = [display(heading) for heading in columns.headings]
+        headings = [display(columns.headings[at]) for at in shown]
         widths = [max(map(width, column)) for column in zip(headings, *texts, strict=True)]
         uncut = Layout(headings, widths, right)
-        terminal = self.options.terminal
         layout = uncut if terminal is None else _fit(uncut, whole, terminal.columns)
         everything = chain(texts, map(_texts, rows))
         if layout is None:
@@ -66,6 +78,10 @@ class TableRenderer:
         else:
             count = _stream(layout, everything, terminal, out)
         return Rendered(count, columns.notes())
+
+
+def _is_metadata(column: Column) -> bool:
+    return isinstance(column, str) and column != "data"
 
 
 def _numeric(cells: tuple[Any, ...]) -> bool:

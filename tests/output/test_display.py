@@ -79,3 +79,15 @@ def test_clip_never_exceeds_its_room(text: str, columns: int) -> None:
 
 def test_width_counts_wide_and_combining_characters() -> None:
     assert [width("ab"), width("東京"), width("e\u0301")] == [2, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [("ที่นี่", 2), ("e\u0301", 1), ("日本", 4), ("हिन्दी", 3)],
+)
+def test_width_is_that_of_the_unicode_tables(text: str, columns: int) -> None:
+    assert width(text) == columns
+
+
+def test_characters_without_width_are_shown() -> None:
+    assert display("a\u200bb\ufeffc\u2060") == "a\\u200bb\\ufeffc\\u2060"

@@ -9,7 +9,7 @@ import pytest
 
 from sowctl.output.display import width
 from sowctl.output.formats import make
-from sowctl.output.options import OutputOptions, Terminal
+from sowctl.output.options import Column, OutputOptions, Terminal
 from sowctl.output.records import OutputBatch, OutputRecord
 from sowctl.output.table import FEW
 
@@ -100,3 +100,24 @@ def test_color_is_only_in_the_heading() -> None:
     assert "\x1b[1m" in text
     assert "\x1b" not in table(MARKUP, Terminal(60, "utf-8", colored=False))
     assert "\x1b[31m" not in text
+
+
+def envelopes(terminal: Terminal | None, *, expiration: int = 0, columns: tuple[Column, ...] = ()) -> str:
+    out = io.BytesIO()
+    record = OutputRecord(b'{"id":1}', 17023530598616992373, 1_767_607_265_123_456, expiration, 7)
+    batch = OutputBatch("orders", "json", lambda payload: payload, [record] * 3)
+    make("table", OutputOptions(meta=True, terminal=terminal, columns=columns)).write([batch], out)
+    return out.getvalue().decode()
+
+
+def test_a_terminal_shows_no_metadata_that_no_record_has() -> None:
+    heading = envelopes(Terminal(120)).splitlines()[0].split()
+    assert heading == ["topic", "message_type", "sow_key", "timestamp", "txid", "id"]
+    assert "expiration" in envelopes(Terminal(160), expiration=1_767_607_265_123_456)
+    assert "bookmark" in envelopes(None), "what goes elsewhere has always the same columns"
+    assert "bookmark" in envelopes(Terminal(120), columns=("bookmark", "txid")), "asked for by name"
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_times_of_the_metadata_are_never_cut(columns: int) -> None:
+    assert "2026-01-05T10:01:05.123456Z" in envelopes(Terminal(columns))
