@@ -1,4 +1,7 @@
-"""What the commands about a configuration share: which file, values of its variables, and the loaded document."""
+"""What the commands about a configuration share: which file, values of its variables, and the loaded document.
+
+``-`` is the configuration on standard input. Its includes and relative paths count from the working directory.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ if TYPE_CHECKING:
     from sowctl.config.document import Document
 
 ConfigFile: TypeAlias = Annotated[
-    str | None, Argument("CONFIG", "the configuration file; default as for --config", complete="file")
+    str | None,
+    Argument("CONFIG", "the configuration file, - for standard input; default as for --config", complete="file"),
 ]
 Define: TypeAlias = Annotated[
     list[str] | None, option("--define", "-D", help="the value of ${NAME}; may be repeated", metavar="NAME=VALUE")
@@ -31,12 +35,25 @@ def defines(texts: Sequence[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def main_file(invocation: Invocation, file: str | None) -> tuple[Path, bytes | None]:
+    """The path of an operand, or of the usual configuration; for ``-`` a name and what standard input holds."""
+    if file != "-":
+        return Path(file) if file is not None else invocation.config_path(), None
+    from sowctl.cli.sources import STDIN
+    from sowctl.config.parse import MAX_FILE
+
+    # One byte more than a configuration may have, as from a file: the loader then says that it is too large.
+    return Path(STDIN), invocation.streams.stdin.read(MAX_FILE + 1)
+
+
 def load_document(
     invocation: Invocation, file: str | None, define: Sequence[str] | None, *, fragment: bool = False
 ) -> Document:
     """The configuration of an operand, or the usual one. Raises what :func:`sowctl.config.load.load` raises."""
     from sowctl.config.load import load
 
-    path = Path(file) if file is not None else invocation.config_path()
+    path, given = main_file(invocation, file)
     root = Path(invocation.settings.root) if invocation.settings.root is not None else None
-    return load(path, environment=invocation.environ, defines=defines(define), fragment=fragment, root=root)
+    return load(
+        path, environment=invocation.environ, defines=defines(define), fragment=fragment, root=root, given=given
+    )

@@ -71,10 +71,16 @@ class Invocation:
     def config_path(self) -> Path:
         """The configuration file: --config, SOWCTL_CONFIG, or the one with a usual name in the working directory.
 
-        Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-004`` where several have one, and
-        :class:`~sowctl.errors.ConfigError` ``SOW-CLI-005`` where none has.
+        Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-004`` where several have one and ``SOW-CLI-090`` for ``-``,
+        and :class:`~sowctl.errors.ConfigError` ``SOW-CLI-005`` where none has.
         """
         named = self.settings.config or self.environ.get("SOWCTL_CONFIG")
+        if named == "-":
+            raise UsageError(
+                "SOW-CLI-090",
+                "--config takes a file, not standard input: relative paths in a configuration count from its directory",
+                hint="'sowctl validate -', 'sowctl lint -' and 'sowctl config show -' read one from standard input",
+            )
         if named:
             return Path(named)
         found = [name for name in CONFIG_NAMES if Path(name).is_file()]

@@ -54,13 +54,20 @@ class Part:
 class Files:
     """One loading: the limits that all its files share, the variables, and where findings go.
 
-    ``findings`` is where they are collected; None where the first one ends the loading, raised as Broken.
+    ``findings`` is where they are collected; None where the first one ends the loading, raised as Broken. ``given`` is
+    the content of the main file where it came by another way, such as a pipe; ``path`` then only names it.
     """
 
     def __init__(
-        self, path: Path, environment: Mapping[str, str], defines: Mapping[str, str], findings: list[Finding] | None
+        self,
+        path: Path,
+        environment: Mapping[str, str],
+        defines: Mapping[str, str],
+        findings: list[Finding] | None,
+        given: bytes | None = None,
     ) -> None:
         self.path = path
+        self.given = given
         self.directory = Path(path).absolute().parent
         self.tree = self.directory.resolve()
         built_in = {
@@ -83,7 +90,7 @@ class Files:
     def main(self, fragment: bool) -> tuple[Part, bool]:
         """The main file, and whether it is a fragment. Raises SOW-CFG-030 where it cannot be read, and Broken."""
         try:
-            data = read_limited(self.path)
+            data = read_limited(self.path) if self.given is None else self.given
         except OSError as error:
             raise ConfigError(
                 UNREADABLE,

@@ -50,11 +50,13 @@ def lint(
     fragment: bool = False,
     rules: frozenset[str] | None = None,
     least: Level = Level.INFO,
+    given: Mapping[str, bytes] | None = None,
 ) -> Iterator[Linted]:
     """Each configuration with its findings that are of ``rules`` (default all) and at least as bad as ``least``.
 
     What makes a file unusable is always reported. A directory stands for every ``*.xml`` below it, in the order of the
-    names, except those that another one of them includes. A file that cannot be read has that as its one finding.
+    names, except those that another one of them includes. ``given`` has the contents of files that are not to be read,
+    by the names that ``paths`` has for them. A file that cannot be read has that as its one finding.
     Raises UsageError SOW-CFG-051 for a directory without such files.
     """
     active = frozenset(by_id()) if rules is None else rules
@@ -68,7 +70,8 @@ def lint(
         for candidate in candidates:
             if candidate.resolve() in seen:
                 continue
-            result, sources = _linted(candidate, active, least, environment, defines or {}, fragment, peers)
+            content = (given or {}).get(str(named))
+            result, sources = _linted(candidate, active, least, environment, defines or {}, fragment, peers, content)
             included.update(Path(source.file).resolve() for source in sources[1:])
             results.append(result)
         for result in results:
@@ -93,10 +96,13 @@ def _linted(
     defines: Mapping[str, str],
     fragment: bool,
     peers: Peers,
+    given: bytes | None,
 ) -> tuple[Linted, tuple[Source, ...]]:
     # Rules run whatever their level: a comment about one that is too mild to be shown is used all the same.
     try:
-        found, document = examine(path, active, environment=environment, defines=defines, fragment=fragment)
+        found, document = examine(
+            path, active, environment=environment, defines=defines, fragment=fragment, given=given
+        )
     except ConfigError as error:
         if error.code != UNREADABLE:
             raise

@@ -36,14 +36,16 @@ def load(
     defines: Mapping[str, str] | None = None,
     fragment: bool = False,
     root: Path | None = None,
+    given: bytes | None = None,
 ) -> Document:
     """Load ``path`` with its includes. ``defines`` win over ``environment``; ``root`` is the base of relative paths.
 
-    With ``fragment`` a file whose top is not AMPSConfig is accepted and wrapped. Raises
+    ``given`` is the content where it is not read from ``path``, which then only names it. With
+    ``fragment`` a file whose top is not AMPSConfig is accepted and wrapped. Raises
     :class:`~sowctl.errors.ConfigError` with the code of the first X rule broken (SOW-CFG-001 to 017), or of a limit
     (SOW-CFG-020 to 022), or SOW-CFG-030 when the file cannot be read.
     """
-    files = Files(Path(path), environment, defines or {}, None)
+    files = Files(Path(path), environment, defines or {}, None, given)
     try:
         return _Tree(files).document(fragment, root)
     except Broken as stop:
@@ -57,13 +59,14 @@ def load_collecting(
     defines: Mapping[str, str] | None = None,
     fragment: bool = False,
     root: Path | None = None,
+    given: bytes | None = None,
 ) -> tuple[Document | None, list[Finding]]:
     """As :func:`load`, for checks: what breaks a rule is returned; without a usable document, None.
 
     An undefined variable or a missing include does not end the loading. Raises SOW-CFG-030 as :func:`load` does.
     """
     findings: list[Finding] = []
-    files = Files(Path(path), environment, defines or {}, findings)
+    files = Files(Path(path), environment, defines or {}, findings, given)
     try:
         return _Tree(files).document(fragment, root), findings
     except Broken as stop:

@@ -33,13 +33,17 @@ def validate(
     environment: Mapping[str, str],
     defines: Mapping[str, str] | None = None,
     fragment: bool = False,
+    given: bytes | None = None,
 ) -> list[Finding]:
     """All errors of a configuration, sorted by place; an empty list means that nothing would stop an instance.
 
-    With ``fragment`` the file may hold parts of a configuration. Raises :class:`~sowctl.errors.ConfigError`
+    With ``fragment`` the file may hold parts of a configuration; ``given`` is as for
+    :func:`sowctl.config.load.load`. Raises :class:`~sowctl.errors.ConfigError`
     SOW-CFG-030 when the file cannot be read at all.
     """
-    findings = inspect(path, environment=environment, defines=defines, fragment=fragment, least=Level.ERROR)
+    findings = inspect(
+        path, environment=environment, defines=defines, fragment=fragment, least=Level.ERROR, given=given
+    )
     return [finding for finding in findings if finding.level >= Level.ERROR]
 
 
@@ -50,13 +54,14 @@ def inspect(
     defines: Mapping[str, str] | None = None,
     fragment: bool = False,
     least: Level = Level.ADVICE,
+    given: bytes | None = None,
 ) -> list[Finding]:
     """All findings, sorted by place, each once; rules whose findings are all below ``least`` are not run.
 
     Raises as :func:`validate` does.
     """
     wanted = frozenset(rule.id for rule in RULES if rule.worst >= least)
-    findings, document = examine(path, wanted, environment=environment, defines=defines, fragment=fragment)
+    findings, document = examine(path, wanted, environment=environment, defines=defines, fragment=fragment, given=given)
     return ordered(findings, () if document is None else document.sources, str(path))
 
 
@@ -67,13 +72,14 @@ def examine(
     environment: Mapping[str, str],
     defines: Mapping[str, str] | None = None,
     fragment: bool = False,
+    given: bytes | None = None,
 ) -> tuple[list[Finding], Document | None]:
     """The findings as they come and the document; of the table of rules only the ``wanted`` ones are run.
 
     What the loader, the element table and the expressions find is not chosen from. The document is None where it
     cannot be used. Raises as :func:`validate` does.
     """
-    document, findings = load_collecting(path, environment=environment, defines=defines, fragment=fragment)
+    document, findings = load_collecting(path, environment=environment, defines=defines, fragment=fragment, given=given)
     if document is None:
         return findings, None
     unset = {finding.place.element or "" for finding in findings if finding.id == "X009"}

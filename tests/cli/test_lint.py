@@ -106,3 +106,39 @@ def test_the_list(cli: Cli) -> None:
         "title": "topic-definition",
         "path": "SOW/TopicDefinition",
     }
+
+
+@pytest.mark.parametrize("command", ["validate", "lint", "config show"])
+def test_a_configuration_from_standard_input(command: str, files: Cli) -> None:
+    said = files(*command.split(), "-", stdin=GOOD.encode())
+    assert said.status == 0
+    broken = files(*command.split(), "-", stdin=b"<AMPSConfig><Nme>x</Nme></AMPSConfig>")
+    assert broken.status in (1, 4)
+    assert "(standard input):1:13" in broken.out + broken.err
+
+
+def test_includes_of_standard_input_count_from_here(files: Cli) -> None:
+    Path("part.xml").write_text("<Name>x</Name>")
+    text = b"<AMPSConfig><Include>part.xml</Include></AMPSConfig>"
+    assert files("validate", "-", stdin=text).err == "(standard input): no errors\n"
+
+
+def test_standard_input_beside_files_of_any_name(files: Cli) -> None:
+    Path("(standard input)").write_text(BAD)
+    said = files("lint", "-i", "B", "-F", "json", "-", "bad.xml", stdin=GOOD.encode())
+    assert {json.loads(line)["file"] for line in said.out.splitlines()} == {"bad.xml"}
+
+
+def test_validate_takes_several_files(files: Cli) -> None:
+    assert files("validate", "good.xml", "good.xml").err == "2 files: no errors\n"
+    said = files("validate", "bad.xml", "gone.xml", "good.xml")
+    assert said.status == 4
+    assert "bad.xml:1:32" in said.out
+    assert "error[SOW-CFG-030]: gone.xml" in said.err
+    for kind in ("sarif", "github"):
+        assert "S022" in files("validate", "--format", kind, "bad.xml").out
+
+
+def test_commands_on_data_take_no_configuration_from_standard_input(files: Cli) -> None:
+    said = files("query", "orders", "--config", "-", stdin=GOOD.encode())
+    assert (said.status, said.err.split(":")[0]) == (2, "error[SOW-CLI-090]")

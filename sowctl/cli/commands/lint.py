@@ -28,7 +28,9 @@ def run(
     files: Annotated[
         list[str] | None,
         Argument(
-            "CONFIG", "configurations, and directories for every *.xml below; default as for --config", complete="file"
+            "CONFIG",
+            "configurations, - for standard input, directories for every *.xml below; default as for --config",
+            complete="file",
         ),
     ] = None,
     select: Annotated[
@@ -70,10 +72,12 @@ def run(
     rules = chosen_rules(select or (), ignore or ())
     if list_rules:
         return _list(invocation, rules, format)
-    from sowctl.cli.configuring import defines
+    from sowctl.cli.configuring import defines, main_file
 
+    inputs = [main_file(invocation, file) for file in files] if files else [main_file(invocation, None)]
     linted = lint(
-        files if files else [invocation.config_path()],
+        [path for path, _ in inputs],
+        given={str(path): content for path, content in inputs if content is not None},
         environment=invocation.environ,
         defines=defines(define),
         fragment=fragment,

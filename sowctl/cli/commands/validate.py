@@ -1,40 +1,66 @@
-"""``sowctl validate``: every error of a configuration, with its place."""
+"""``sowctl validate``: every error of configurations, with its place."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
-from sowctl.cli.configuring import ConfigFile, Define, Fragment
+from sowctl.cli.configuring import Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
+from sowctl.cli.declare import Argument, option
+from sowctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sowctl.findings import Finding
 
 EXAMPLES = (
     "sowctl validate amps.xml",
     "sowctl validate --define PORT=9000 amps.xml",
     "sowctl validate --fragment topics.xml --format json",
+    "sed s/9007/9107/ amps.xml | sowctl validate -",
 )
 
 
 def run(
     invocation: Invocation,
-    file: ConfigFile = None,
+    files: Annotated[
+        list[str] | None,
+        Argument("CONFIG", "configuration files, - for standard input; default as for --config", complete="file"),
+    ] = None,
     define: Define = None,
     fragment: Fragment = False,
     format: Annotated[
-        str, option("--format", "-F", help="how findings are written", choices=("text", "json"))
+        str, option("--format", "-F", help="how findings are written", choices=("text", "json", "sarif", "github"))
     ] = "text",
 ) -> int:
     """Report every error that would stop an instance with this configuration.
 
-    Findings go to standard output, each with file, line and column, the line itself and a hint; the count goes to
-    standard error. Ends with status 0 where there is no error and 4 where there is one.
+    Findings go to standard output, file by file, each with file, line and column, the line itself and a hint; the
+    count goes to standard error. Ends with status 0 where there is no error and 4 where there is one, or where a file
+    cannot be read, after the others.
     """
-    from pathlib import Path
-
-    from sowctl.cli.configuring import defines
-    from sowctl.cli.reporting import show_findings
+    from sowctl.cli.configuring import defines, main_file
+    from sowctl.cli.reporting import write_findings
     from sowctl.config.validate import validate
 
-    path = Path(file) if file is not None else invocation.config_path()
-    findings = validate(path, environment=invocation.environ, defines=defines(define), fragment=fragment)
-    return show_findings(invocation, findings, as_json=format == "json", status=4, clean=f"{path}: no errors")
+    values = defines(define)
+    inputs = [main_file(invocation, file) for file in files] if files else [main_file(invocation, None)]
+
+    unread: list[ConfigError] = []
+
+    def findings() -> Iterator[Finding]:
+        for path, given in inputs:
+            try:
+                found = validate(path, environment=invocation.environ, defines=values, fragment=fragment, given=given)
+            except ConfigError as error:
+                unread.append(error)
+            else:
+                yield from found
+
+    tally = write_findings(invocation, findings(), format)
+    if unread:
+        # The other files were looked at all the same; the error ends the command, with status 4 as any finding does.
+        raise unread[0]
+    where = str(inputs[0][0]) if len(inputs) == 1 else f"{len(inputs)} files"
+    invocation.note(str(tally) if tally.counts else f"{where}: no errors")
+    return 4 if tally.counts else 0
