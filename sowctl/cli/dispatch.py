@@ -37,10 +37,11 @@ def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     if word is None or word == "help":
         return _overview(invocation, leading, rest, asked=word == "help")
     if word in table.PREFIXES and rest[:1] in (["--help"], ["-h"]):
-        from sowctl.cli import overview
+        from sowctl.cli import helptext, overview
 
         streams = invocation.streams
-        streams.stdout.write(overview.of_prefix(word, colored=streams.colored(streams.stdout)).encode())
+        colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
+        streams.stdout.write(overview.of_prefix(word, colored=colored, columns=columns).encode())
         return 0
     command, rest = _find(word, rest)
     loaded = load(command)
@@ -95,7 +96,8 @@ def _read(loaded: Loaded, words: list[str], invocation: Invocation) -> dict[str,
     values = application.read(f"sowctl {loaded.command.name}", loaded.parameters, words)
     if values is None:
         streams = invocation.streams
-        streams.stdout.write(helptext.text(loaded, colored=streams.colored(streams.stdout)).encode())
+        colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
+        streams.stdout.write(helptext.text(loaded, colored=colored, columns=columns).encode())
     return values
 
 
@@ -111,20 +113,26 @@ def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
         return found, rest
     found = table.find((word,))
     if found is None:
-        raise _unknown(word, [command.words[0] for command in table.COMMANDS])
+        raise _unknown(word, ["--version", *(command.words[0] for command in table.COMMANDS)])
     return found, rest
 
 
 def _unknown(word: str, known: Sequence[str], front: str = "") -> UsageError:
-    from difflib import get_close_matches
+    from sowctl.cli.foreign import COMMANDS, near
 
-    near = [front + name for name in get_close_matches(word, dict.fromkeys(known), n=2)]
-    hint = f"did you mean {' or '.join(near)}?" if near else "sowctl --help lists the commands"
+    meant = [front + name for name in near(word, tuple(dict.fromkeys(known)), {} if front else COMMANDS)]
+    if meant:
+        hint = f"did you mean {' or '.join(meant)}?"
+    elif front:
+        hint = f"sowctl {front}--help lists its commands"
+    else:
+        # Topics are operands, not commands: somebody who types a topic's name alone wants to see its records.
+        hint = f"sowctl --help lists the commands; the records of a topic of this name: sowctl query {word}"
     return UsageError("SOW-CLI-001", f"there is no command '{front}{word}'", hint=hint)
 
 
 def _overview(invocation: Invocation, leading: list[str], rest: list[str], *, asked: bool) -> int:
-    from sowctl.cli import overview
+    from sowctl.cli import helptext, overview
 
     streams = invocation.streams
     if rest:
@@ -136,6 +144,7 @@ def _overview(invocation: Invocation, leading: list[str], rest: list[str], *, as
     if unknown:
         raise UsageError("SOW-CLI-003", f"no such option: {unknown[0]}", hint="sowctl --help lists the global options")
     if asked or "--help" in leading or "-h" in leading:
-        streams.stdout.write(overview.text(colored=streams.colored(streams.stdout)).encode())
+        colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
+        streams.stdout.write(overview.text(colored=colored, columns=columns).encode())
         return 0
     raise UsageError("SOW-CLI-002", "no command given", hint="sowctl --help lists the commands")

@@ -1,4 +1,4 @@
-"""What ``sowctl COMMAND --help`` prints: usage, examples, description, operands, options by panel, in 80 columns."""
+"""What ``sowctl COMMAND --help`` prints: usage, examples, description, operands, options by panel."""
 
 from __future__ import annotations
 
@@ -8,26 +8,34 @@ from inspect import cleandoc
 
 from sowctl.cli.declare import Argument, Option, Parameter
 from sowctl.cli.dispatch import Loaded
+from sowctl.cli.streams import Streams, is_terminal
 
 COLUMNS = 80
+"""The width where no terminal says another one."""
+_LEAST, _MOST = 40, 100
 _INDENT = 26
 HELP = ("-h, --help", "show this text")
 
 
-def text(loaded: Loaded, *, colored: bool = False) -> str:
-    """The help of one command."""
+def columns_of(streams: Streams) -> int:
+    """The width of help: that of the terminal it goes to, within what is read well; 80 columns elsewhere."""
+    return max(_LEAST, min(streams.columns(), _MOST)) if is_terminal(streams.stdout) else COLUMNS
+
+
+def text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS) -> str:
+    """The help of one command, in lines of ``columns`` where no single word is longer."""
     parts = [title("Usage:", colored) + " " + usage(loaded), "", title("Examples:", colored)]
     parts += [f"  {example}" for example in loaded.examples]
     for paragraph in cleandoc(loaded.run.__doc__ or "").split("\n\n"):
-        parts += ["", *textwrap.wrap(paragraph, COLUMNS)]
+        parts += ["", *wrapped(paragraph, columns)]
     operands = [p for p in loaded.parameters if isinstance(p.declared, Argument)]
     if operands:
         parts += ["", title("Arguments:", colored)]
-        parts += [line for p in operands for line in entry(p.declared.metavar, p.declared.help + _choices(p))]
+        parts += [line for p in operands for line in entry(p.declared.metavar, p.declared.help + _choices(p), columns)]
     for panel, members in by_panel(loaded.parameters).items():
         parts += ["", title(f"{panel}:", colored)]
-        parts += [line for parameter in members for line in option_entry(parameter)]
-    parts += entry(*HELP)
+        parts += [line for parameter in members for line in option_entry(parameter, columns)]
+    parts += entry(*HELP, columns)
     return "\n".join([*parts, "", f"More: sowctl man {loaded.command.name}"]) + "\n"
 
 
@@ -58,17 +66,28 @@ def spelling(parameter: Parameter) -> str:
     return ", ".join(sorted(declared.names, key=len)) + value
 
 
-def option_entry(parameter: Parameter) -> list[str]:
+def option_entry(parameter: Parameter, columns: int = COLUMNS) -> list[str]:
     """The lines of one option."""
-    return entry(spelling(parameter), parameter.declared.help + _choices(parameter) + _default(parameter))
+    words = parameter.declared.help + _choices(parameter) + _default(parameter)
+    return entry(spelling(parameter), words, columns)
 
 
-def entry(names: str, help: str) -> list[str]:
-    """Names on the left, help on the right, in as many lines as it takes."""
-    rows = textwrap.wrap(help, COLUMNS - _INDENT, break_on_hyphens=False)
-    first = f"  {names:<{_INDENT - 3}} "
-    head = [first + rows[0]] if len(first) == _INDENT else [first.rstrip(), " " * _INDENT + rows[0]]
-    return head + [" " * _INDENT + row for row in rows[1:]]
+def entry(names: str, help: str, columns: int = COLUMNS, indent: int = _INDENT) -> list[str]:
+    """Names on the left, help on the right from column ``indent``, in as many lines as it takes.
+
+    On a terminal too narrow for two columns the help stands below the names.
+    """
+    if columns < 2 * indent:
+        return [f"  {names}", *(" " * 6 + row for row in wrapped(help, columns - 6))]
+    rows = wrapped(help, columns - indent)
+    first = f"  {names:<{indent - 3}} "
+    head = [first + rows[0]] if len(first) == indent else [first.rstrip(), " " * indent + rows[0]]
+    return head + [" " * indent + row for row in rows[1:]]
+
+
+def wrapped(words: str, columns: int) -> list[str]:
+    """``words`` in lines of at most ``columns``; a longer word has a line of its own and is never broken."""
+    return textwrap.wrap(words, columns, break_on_hyphens=False, break_long_words=False)
 
 
 def title(words: str, colored: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.declare import Option
-from sowctl.cli.helptext import entry, option_entry, title
+from sowctl.cli.helptext import COLUMNS, entry, option_entry, title
 from sowctl.cli.options import GLOBALS
 from sowctl.cli.table import COMMANDS, GROUPS, members
 from sowctl.version import VERSION
@@ -32,27 +32,28 @@ def spellings(declared: object) -> tuple[str, ...]:
     return declared.names if isinstance(declared, Option) else ()
 
 
-def text(*, colored: bool = False) -> str:
-    """The overview in 80 columns."""
+def text(*, colored: bool = False, columns: int = COLUMNS) -> str:
+    """The overview in lines of ``columns``."""
+    indent = max(len(command.name) for command in COMMANDS) + 4
     lines = [f"sowctl - {SUMMARY}", "", title("Usage:", colored) + " sowctl [OPTIONS] COMMAND [ARGUMENTS]...", ""]
     lines += [title("Examples:", colored), *(f"  {example}" for example in EXAMPLES), ""]
     for group in GROUPS:
         lines.append(title(f"{group}:", colored))
         commands = [command for command in COMMANDS if command.group == group]
-        lines += [f"  {command.name:<13} {command.summary}" for command in commands]
+        lines += [line for command in commands for line in entry(command.name, command.summary, columns, indent)]
         lines.append("")
     lines.append(title("Options of every command, before or after its name:", colored))
-    lines += [line for parameter in GLOBALS for line in option_entry(parameter)]
-    lines += [line for names, words in ROOT_OPTIONS for line in entry(names, words)]
+    lines += [line for parameter in GLOBALS for line in option_entry(parameter, columns)]
+    lines += [line for names, words in ROOT_OPTIONS for line in entry(names, words, columns)]
     lines += ["", "Exit statuses, environment and files: sowctl man"]
     return "\n".join(lines) + "\n"
 
 
-def of_prefix(word: str, *, colored: bool = False) -> str:
+def of_prefix(word: str, *, colored: bool = False, columns: int = COLUMNS) -> str:
     """The commands that begin with a word which is none by itself."""
     lines = [f"{title('Usage:', colored)} sowctl {word} COMMAND [ARGUMENTS]...", "", title("Commands:", colored)]
-    width = max(len(command.words[1]) for command in members(word))
-    lines += [f"  {command.words[1]:<{width}}  {command.summary}" for command in members(word)]
+    indent = max(len(command.words[1]) for command in members(word)) + 4
+    lines += [line for one in members(word) for line in entry(one.words[1], one.summary, columns, indent)]
     return "\n".join([*lines, "", f"What one takes: sowctl {word} COMMAND --help"]) + "\n"
 
 

@@ -42,6 +42,39 @@ CODES: dict[str, str] = {
     "SOW-EXP-031": "a user function that fails or gives what is no value of the language; found while data is read",
     "SOW-EXP-032": "an expression that is too long",
 }
+FOREIGN: dict[str, str] = {
+    "CHAR_LENGTH": "LENGTH",
+    "CHARINDEX": "INSTR",
+    "CURRENT_TIMESTAMP": "UNIX_TIMESTAMP",
+    "DATE_FORMAT": "STRFTIME",
+    "IFNULL": "COALESCE",
+    "IIF": "IF",
+    "LEN": "LENGTH",
+    "LOCATE": "INSTR",
+    "LCASE": "LOWER",
+    "LISTAGG": "GROUP_CONCAT",
+    "MEAN": "AVG",
+    "NOW": "UNIX_TIMESTAMP",
+    "NVL": "COALESCE",
+    "POSITION": "INSTR",
+    "POW": "POWER",
+    "REGEXP_EXTRACT": "REGEXP_MATCH",
+    "REGEXP_LIKE": "REGEXP_MATCH",
+    "REGEXP_SUBSTR": "REGEXP_MATCH",
+    "SIZE": "ARRAY_COUNT",
+    "STDDEV": "STDDEV_SAMP",
+    "STRING_AGG": "GROUP_CONCAT",
+    "STRLEN": "LENGTH",
+    "STRPOS": "INSTR",
+    "STR_TO_DATE": "STRPTIME",
+    "SUBSTRING": "SUBSTR",
+    "TO_CHAR": "STRFTIME",
+    "TO_DATE": "STRPTIME",
+    "TOLOWER": "LOWER",
+    "TOUPPER": "UPPER",
+    "UCASE": "UPPER",
+}
+"""Functions of other languages, each with the one of this language that does the same; for suggestions only."""
 WIDTH = 100
 """Longest part of a line that an excerpt shows, in characters."""
 
@@ -93,10 +126,18 @@ def locate(text: str, offset: int) -> tuple[int, int, str]:
 
 
 def near_names(name: str, known: Iterable[str], distance: int = 2, most: int = 3) -> list[str]:
-    """Up to ``most`` known names within an edit distance of ``name``, nearest first, then alphabetical."""
+    """Up to ``most`` known names within an edit distance of ``name``, nearest first, then alphabetical.
+
+    Another language's name for a function (:data:`FOREIGN`) has that function as its only answer. Names of fewer
+    than four characters are allowed one edit: with two, almost every short name is near every other.
+    """
     wanted = name.upper()
     if len(wanted) > 64:
         return []
+    known = list(known)
+    if FOREIGN.get(wanted) in known:
+        return [FOREIGN[wanted]]
+    distance = min(distance, 1) if len(wanted) < 4 else distance
     found = sorted((gap, other) for other in known if (gap := edit_distance(wanted, other, distance)) <= distance)
     return [other for _, other in found[:most]]
 

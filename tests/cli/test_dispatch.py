@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.cli import foreign
 from sowctl.cli.context import Invocation
+from sowctl.cli.declare import Option
+from sowctl.cli.dispatch import load
 from sowctl.cli.table import COMMANDS, GROUPS
 from sowctl.version import VERSION
 from tests.cli.conftest import Cli
@@ -26,7 +29,7 @@ def test_version(cli: Cli) -> None:
 def test_overview(argv: list[str], cli: Cli) -> None:
     result = cli(*argv)
     assert result.status == 0
-    assert max(map(len, result.out.splitlines())) <= 90
+    assert max(map(len, result.out.splitlines())) <= 80
     for command in COMMANDS:
         assert f"  {command.name} " in result.out
     for group in GROUPS:
@@ -45,6 +48,14 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
     [
         (["qurey"], "SOW-CLI-001", "did you mean query?"),
         (["zzz"], "SOW-CLI-001", "sowctl --help lists"),
+        (["orders"], "SOW-CLI-001", "sowctl query orders"),
+        (["select"], "SOW-CLI-001", "did you mean query?"),
+        (["journal", "zzz"], "SOW-CLI-001", "sowctl journal --help"),
+        (["query", "o", "--limit", "3"], "SOW-CLI-003", "did you mean --top-n?"),
+        (["query", "o", "--where", "/a"], "SOW-CLI-003", "did you mean --filter?"),
+        (["query", "o", "--json"], "SOW-CLI-003", "did you mean --format json?"),
+        (["query", "o", "--group-by", "/a"], "SOW-CLI-003", "did you mean --grouping?"),
+        (["query", "o", "--format", "jsn"], "SOW-CLI-003", "sowctl query --help"),
         (["journal", "dmup"], "SOW-CLI-001", "did you mean journal dump?"),
         (["journal"], "SOW-CLI-002", "sowctl journal --help"),
         ([], "SOW-CLI-002", "sowctl --help"),
@@ -152,3 +163,45 @@ def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[
     assert result.out.splitlines()[0] == "Usage: sowctl journal COMMAND [ARGUMENTS]..."
     assert "\n  list  list the journal files" in result.out
     assert "\n  dump  print journal entries\n" in result.out
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["query", "o", "--top-n", "abc"], "invalid value for '--top-n' / '-n': 'abc' is not a whole number"),
+        (["query", "o", "-n", "-1"], "invalid value for '--top-n' / '-n': -1; it must be at least 0"),
+        (["query", "o", "--batch-size", "0"], "invalid value for '--batch-size': 0; it must be from 1 to 10000"),
+        (["query", "o", "--format", "jsn"], "invalid value for '--format' / '-F': 'jsn'; did you mean json?"),
+        (["completion", "csh"], "invalid value for 'SHELL': 'csh'; did you mean zsh?"),
+        (["completion", "x"], "invalid value for 'SHELL': 'x'; it takes bash, zsh, fish"),
+        (["completion"], "missing argument 'SHELL'"),
+        (["query", "o", "--follow"], "no such option: --follow"),
+    ],
+)
+def test_words_about_a_wrong_value_are_this_program_s(argv: list[str], words: str, cli: Cli) -> None:
+    assert cli(*argv).err.splitlines()[0] == f"error[SOW-CLI-003]: {words}"
+
+
+def test_what_is_suggested_exists() -> None:
+    names = {command.name for command in COMMANDS} | {"--version"}
+    assert set(foreign.COMMANDS.values()) <= names
+    spelled = {
+        name
+        for command in COMMANDS
+        for parameter in load(command).parameters
+        if isinstance(parameter.declared, Option)
+        for name in parameter.declared.names
+    }
+    for other, own in foreign.OPTIONS.items():
+        assert own.split()[0] in spelled, other
+    assert foreign.near("--limit", ["--meta"], foreign.OPTIONS) == []
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+@pytest.mark.parametrize("argv", [["--help"], ["query", "--help"], ["pipeline", "--help"]])
+def test_help_fits_the_terminal_and_breaks_no_word(argv: list[str], columns: int, cli: Cli) -> None:
+    shown = cli(*argv, environ={"COLUMNS": str(columns), "NO_COLOR": "1"}, tty="out").out
+    words = set(cli(*argv).out.split())
+    assert set(shown.split()) == words
+    head = {line for line in shown.splitlines() if line.startswith(("Usage:", "  sowctl ", "sowctl - "))}
+    assert all(len(line) <= columns for line in set(shown.splitlines()) - head)

@@ -1,0 +1,89 @@
+"""The words of other tools for what a command here calls otherwise, and which known word a wrong one is near.
+
+What comes from here are hints: a word of these tables is never accepted in the place of the right one.
+``application.py`` asks about options, ``dispatch.py`` about commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+OPTIONS: Mapping[str, str] = {
+    "--limit": "--top-n",
+    "--head": "--top-n",
+    "--max": "--top-n",
+    "--offset": "--skip-n",
+    "--skip": "--skip-n",
+    "--where": "--filter",
+    "--grep": "--filter",
+    "--sort": "--order-by",
+    "--sort-by": "--order-by",
+    "--order": "--order-by",
+    "--group-by": "--grouping",
+    "--fields": "--select",
+    "--json": "--format json",
+    "--ndjson": "--format ndjson",
+    "--csv": "--format csv",
+    "--tsv": "--format tsv",
+    "--raw": "--format raw",
+    "--table": "--format table",
+    "--as-of": "--at",
+    "--asof": "--at",
+    "--timestamp": "--at",
+    "--key": "--sow-key",
+    "--id": "--sow-key",
+    "--out": "--output",
+    "--no-color": "--color never",
+    "--no-colour": "--color never",
+    "--timeout": "--lock-wait",
+    "--ttl": "--expiration",
+    "--force-yes": "--yes",
+    "--assume-yes": "--yes",
+    "--simulate": "--dry-run",
+    "--silent": "--quiet",
+}
+"""By an option of other tools, the one that a command may have instead, with its value where that says it."""
+
+COMMANDS: Mapping[str, str] = {
+    "select": "query",
+    "find": "query",
+    "cat": "query",
+    "list": "info",
+    "ls": "info",
+    "stat": "info",
+    "topics": "info",
+    "insert": "publish",
+    "put": "publish",
+    "upsert": "publish",
+    "import": "publish",
+    "load": "publish",
+    "remove": "delete",
+    "rm": "delete",
+    "rebuild": "replay",
+    "recover": "replay",
+    "restore": "replay",
+    "verify": "check",
+    "fsck": "check",
+    "log": "journal dump",
+    "dump": "journal dump",
+    "export": "pipeline export",
+    "checksum": "hash",
+    "digest": "hash",
+    "init": "config init",
+    "version": "--version",
+}
+"""By a command of other tools, the one of this program; an option of its own counts as well."""
+
+
+def near(word: str, known: Collection[str], table: Mapping[str, str]) -> list[str]:
+    """What may have been meant by ``word``, best first: what ``table`` has for it, else known words like it.
+
+    A suggestion of the table counts only where its first word is known.
+    """
+    told = table.get(word.lower())
+    if told is not None and told.split()[0] in known:
+        return [told]
+    from difflib import get_close_matches
+
+    begun = [name for name in known if len(word.lstrip("-")) > 2 and name.startswith(word)]
+    return begun[:3] or get_close_matches(word, known, n=2, cutoff=0.75)
