@@ -1,11 +1,13 @@
-"""Finds a manual page and formats it: with man(1) on a terminal, with groff(1) or by itself elsewhere."""
+"""Finds a manual page and formats it.
+
+With man(1) on a terminal, with groff(1) or mandoc(1) elsewhere, and by itself where there is none of them.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,13 @@ from sowctl.errors import MissingError
 SECTIONS = (5, 7, 1)
 _SUFFIXES = (".5", ".7", ".1")
 """With one of these a name means the page of that section, as in ``sowctl-lint.7``."""
+_FORMATTERS = (
+    ("groff", "-t", "-man", "-Tutf8", "-P-c", "-P-b", "-P-u"),
+    ("mandoc", "-Tutf8", "-Owidth=80"),
+)
+"""Commands that make text of a page, the best first."""
+_OVERSTRUCK = re.compile(b"[^\\n]\x08")
+"""Bold and underlined letters as mandoc writes them: a letter, a step back, and the letter that stays."""
 _NUMBERS = tuple(map(str, SECTIONS))
 
 
@@ -38,11 +47,11 @@ def find(words: Sequence[str]) -> pages.Page | Path:
     sections: tuple[int, ...] = SECTIONS
     if name[-2:] in _SUFFIXES:
         name, sections = name[:-2], (int(name[-1]),)
-    for directory in _directories():
+    # "expressions" means sowctl-expressions(7) and "store" sow-store(5): that is what they are about.
+    for full in (name, f"sowctl-{name}", f"sow-{name}"):
         for section in sections:
-            for candidate in (directory / f"{name}.{section}", directory / f"man{section}" / f"{name}.{section}"):
-                if candidate.is_file():
-                    return candidate
+            if (path := _installed(f"{full}.{section}")) is not None:
+                return path
     raise MissingError("SOW-CLI-020", f"there is no page {' '.join(words)!r}", hint="sowctl man lists the commands")
 
 
@@ -57,14 +66,29 @@ def formatted(source: pages.Page | Path, *, pager: bool, environ: Mapping[str, s
                 return None
     if isinstance(source, pages.Page):
         return pages.plain(source).encode()
-    if shutil.which("groff"):
-        command = ["groff", "-t", "-man", "-Tutf8", "-P-c", "-P-b", "-P-u", str(source)]
-        done = subprocess.run(command, env=dict(environ), capture_output=True, check=False)
-        if done.returncode == 0:
-            return done.stdout
-    return source.read_bytes()
+    for command in _FORMATTERS:
+        if shutil.which(command[0], path=environ.get("PATH")):
+            done = subprocess.run([*command, str(source)], env=dict(environ), capture_output=True, check=False)
+            if done.returncode == 0:
+                return _OVERSTRUCK.sub(b"", done.stdout)
+    from sowctl.cli.rofftext import to_text
+
+    return to_text(source.read_text(encoding="utf-8")).encode()
 
 
-def _directories() -> tuple[Path, ...]:
-    """Beside the package (a checkout), then where installation puts manual pages."""
-    return Path(__file__).parents[2] / "man", Path(sys.prefix) / "share" / "man"
+def _installed(file: str) -> Path | None:
+    """Where a page lies: beside the package (a checkout), or where this distribution says that it was installed."""
+    package = Path(__file__).parents[1]
+    section = f"man{file[-1]}"
+    # pip --target puts data beside the packages, whatever the list of installed files says
+    for directory in (package.parent / "man", package.parent / "share" / "man" / section):
+        if (directory / file).is_file():
+            return directory / file
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        listed = files("sowctl") or ()
+    except PackageNotFoundError:
+        return None
+    found = (Path(str(entry.locate())) for entry in listed if entry.name == file)
+    return next((path.resolve() for path in found if path.is_file()), None)

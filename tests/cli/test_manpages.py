@@ -10,6 +10,7 @@ import pytest
 
 from sowctl.cli.exits import EXITS
 from sowctl.cli.manpages import main_page, pages
+from sowctl.cli.manviewer import find
 from sowctl.cli.page import Page, plain, roff
 from sowctl.cli.table import COMMANDS
 from tests.cli.conftest import Cli
@@ -96,3 +97,33 @@ def test_roff_protects_dots_quotes_and_backslashes() -> None:
 
     page = Page("x", 1, "d", "s", (Section("A", (Literal((".TH x", "'quoted'", "a\\nb -c")),)),))
     assert "\\&.TH x\n\\(aqquoted\\(aq\na\\enb \\-c\n" in roff(page)
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (["sow-store"], "sow-store.5"),
+        (["store"], "sow-store.5"),
+        (["lint.7"], "sowctl-lint.7"),
+        (["7", "lint"], "sowctl-lint.7"),
+        (["expressions"], "sowctl-expressions.7"),
+        (["plugins(7)"], "sowctl-plugins.7"),
+    ],
+)
+def test_pages_are_found_by_short_names(words: list[str], file: str) -> None:
+    found = find(words)
+    assert isinstance(found, Path)
+    assert found == MAN / file
+
+
+def test_without_any_formatter_a_page_is_plain_text(cli: Cli) -> None:
+    shown = cli("man", "sow-store", environ={"PATH": "/nonexistent"}).out
+    assert shown.startswith("SOW-STORE(5)")
+    assert ".TH" not in shown
+
+
+def test_mandoc_is_used_where_groff_is_not(cli: Cli, tmp_path: Path) -> None:
+    tool = tmp_path / "mandoc"
+    tool.write_text("#!/bin/sh\nprintf 'N\\bNA\\bAM\\bME\\bE _\\bx\\n'\n")
+    tool.chmod(0o755)
+    assert cli("man", "sow-store", environ={"PATH": str(tmp_path)}).out == "NAME x\n"
