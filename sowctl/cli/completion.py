@@ -1,20 +1,30 @@
 """Completion scripts for bash, zsh and fish, static texts made from the table and the declarations.
 
-A script knows commands, options, the choices of options and operands, and where files or directories belong. It starts
-no program while completing.
+A script knows commands, options, the choices of options and operands, and where files, directories, stores or words of
+a table belong. It starts no program while completing.
 """
 
 from __future__ import annotations
 
-from sowctl.cli.declare import Argument, Option, Parameter
+from sowctl.cli.declare import Argument, Completion, Option, Parameter
 from sowctl.cli.dispatch import load
 from sowctl.cli.options import GLOBALS
 from sowctl.cli.table import COMMANDS, PREFIXES, members
 from sowctl.tuples import NamedTuple
 
+_PATHS = frozenset({"file", "directory", "store"})
+_ZSH_PATHS = {"file": "_files", "directory": "_files -/", "store": '_files -g "*.sow"'}
+_FISH_PATHS = {
+    "file": "-F",
+    "directory": "-f -a '(__fish_complete_directories)'",
+    "store": "-f -a '(__fish_complete_suffix .sow)'",
+}
+"""What completes a path, in the words of each shell; bash has a function for each, in the script itself."""
+
 
 class Word(NamedTuple):
-    """One option: spellings, help, whether a value follows, and what completes it: choices, ``file``, ``directory``."""
+    """One option: spellings, help, whether a value follows, and what completes it: words, or ``file``, ``directory``,
+    ``store``."""
 
     names: tuple[str, ...]
     help: str
@@ -24,13 +34,13 @@ class Word(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What completes behind one command: its options and its operands' choices or files."""
+    """What completes behind one command: its options, and its operands' words or ``files`` (as ``Word.complete``)."""
 
     name: str
     summary: str
     options: tuple[Word, ...]
     choices: tuple[str, ...]
-    files: bool
+    files: str
 
 
 def script(shell: str) -> str:
@@ -42,15 +52,33 @@ def script(shell: str) -> str:
 def _spec(name: str, summary: str, parameters: tuple[Parameter, ...]) -> Spec:
     options = tuple(_word(parameter) for parameter in parameters if isinstance(parameter.declared, Option))
     operands = [parameter.declared for parameter in parameters if isinstance(parameter.declared, Argument)]
-    choices = tuple(choice for operand in operands for choice in operand.choices)
-    files = any(operand.complete or operand.metavar == "TARGET" for operand in operands)
+    choices = tuple(choice for operand in operands for choice in operand.choices or _words_of(operand.complete))
+    files = next((operand.complete for operand in operands if operand.complete in _PATHS), "")
     return Spec(name, summary, (*options, _HELP), choices, files)
 
 
 def _word(parameter: Parameter) -> Word:
     declared = parameter.declared
     assert isinstance(declared, Option)
-    return Word(declared.names, declared.help, parameter.takes_value, declared.choices, declared.complete)
+    words = declared.choices or _words_of(declared.complete)
+    return Word(declared.names, declared.help, parameter.takes_value, words, declared.complete)
+
+
+def _words_of(complete: Completion) -> tuple[str, ...]:
+    """The words of a table that complete a value; none for values that are paths or of any kind."""
+    if complete == "page":
+        from sowctl.cli.manviewer import WRITTEN
+
+        return (*(command.page for command in COMMANDS), *WRITTEN)
+    if complete == "function":
+        from sowctl.expressions.functions.table import TABLE
+
+        return tuple(entry.name for entry in TABLE)
+    if complete == "message type":
+        from sowctl.messages.types import type_names
+
+        return tuple(type_names())
+    return ()
 
 
 _HELP = Word(("--help", "-h"), "show help", False, (), "")
@@ -60,7 +88,7 @@ _GLOBAL = tuple(_word(parameter) for parameter in GLOBALS)
 def _first_words() -> list[tuple[str, str]]:
     """What may stand first: one-word commands and the first words of the others."""
     single = [(command.name, command.summary) for command in COMMANDS if len(command.words) == 1]
-    return single + [(prefix, "commands on journals") for prefix in sorted(PREFIXES)]
+    return single + [(prefix, PREFIXES[prefix]) for prefix in sorted(PREFIXES)]
 
 
 def _bash(specs: list[Spec]) -> str:
@@ -68,7 +96,7 @@ def _bash(specs: list[Spec]) -> str:
     for spec in specs:
         names = " ".join(name for option in spec.options for name in option.names)
         operands = " ".join(spec.choices)
-        words.append(f'        "{spec.name}") options="{names}" operands="{operands}" files={int(spec.files)} ;;')
+        words.append(f'        "{spec.name}") options="{names}" operands="{operands}" files="{spec.files}" ;;')
         for option in spec.options:
             if option.takes_value and option not in _GLOBAL:
                 values.append(f"        {_patterns(spec.name, option)}) {_bash_value(option)} ;;")
@@ -76,7 +104,7 @@ def _bash(specs: list[Spec]) -> str:
         if option.takes_value:
             values.append(f"        {_patterns('*', option)}) {_bash_value(option)} ;;")
     prefixes = "\n".join(
-        f'        "{prefix}") options="" operands="{" ".join(c.words[1] for c in members(prefix))}" files=0 ;;'
+        f'        "{prefix}") options="" operands="{" ".join(c.words[1] for c in members(prefix))}" files="" ;;'
         for prefix in sorted(PREFIXES)
     )
     takes = "|".join(name for option in _GLOBAL if option.takes_value for name in option.names) + "|--format|-F"
@@ -95,9 +123,7 @@ def _patterns(command: str, option: Word) -> str:
 def _bash_value(option: Word) -> str:
     if option.choices:
         return f'_sowctl_words "{" ".join(option.choices)}"; return'
-    if option.complete == "directory":
-        return "_sowctl_paths -d; return"
-    return "_sowctl_paths -f; return" if option.complete == "file" else "return"
+    return f"_sowctl_{option.complete}; return" if option.complete in _PATHS else "return"
 
 
 _BASH = """\
@@ -108,7 +134,16 @@ _sowctl_words() {
 _sowctl_paths() {
     local IFS=$'\\n'
     compopt -o filenames 2>/dev/null
-    COMPREPLY=($(compgen "$1" -- "$current"))
+    COMPREPLY=($(compgen "$@" -- "$current"))
+}
+_sowctl_file() { _sowctl_paths -f; }
+_sowctl_directory() { _sowctl_paths -d; }
+_sowctl_store() {
+    local found
+    _sowctl_paths -d
+    found=("${COMPREPLY[@]}")
+    _sowctl_paths -f -X '!*.sow'
+    COMPREPLY+=("${found[@]}")
 }
 _sowctl() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="" command="" skip=0 index word options operands files
@@ -141,7 +176,7 @@ _sowctl() {
         if [[ $current == -* ]]; then _sowctl_words "@GLOBALS@"; else _sowctl_words "@FIRST@"; fi
         return
     fi
-    options="" operands="" files=1
+    options="" operands="" files="file"
     case "$command" in
 @PREFIXES@
 @WORDS@
@@ -150,8 +185,8 @@ _sowctl() {
         _sowctl_words "$options"
     elif [[ -n $operands ]]; then
         _sowctl_words "$operands"
-    elif ((files)); then
-        _sowctl_paths -f
+    elif [[ -n $files ]]; then
+        "_sowctl_$files"
     fi
 }
 complete -F _sowctl sowctl
@@ -163,14 +198,16 @@ def _zsh(specs: list[Spec]) -> str:
     cases = []
     for spec in specs:
         lines = [f"      {_quoted(_zsh_option(option, name))} \\" for option in spec.options for name in option.names]
-        rest = f"({' '.join(spec.choices)})" if spec.choices else "_files" if spec.files else " "
+        rest = f"({' '.join(spec.choices)})" if spec.choices else _ZSH_PATHS.get(spec.files, " ")
         cases.append(f'    "{spec.name}")\n      _arguments -s \\\n' + "\n".join(lines) + f"\n      '*: :{rest}' ;;")
-    seconds = "\n".join(
-        f"    {prefix}) compadd {' '.join(command.words[1] for command in members(prefix))} ;;"
-        for prefix in sorted(PREFIXES)
-    )
+    seconds = "\n".join(f"    {prefix}) {_zsh_seconds(prefix)} ;;" for prefix in sorted(PREFIXES))
     filled = _ZSH.replace("@FIRST@", first).replace("@CASES@", "\n".join(cases)).replace("@SECONDS@", seconds)
     return filled.replace("@TWO@", "|".join(sorted(PREFIXES)))
+
+
+def _zsh_seconds(prefix: str) -> str:
+    words = " ".join(_quoted(f"{command.words[1]}:{command.summary}") for command in members(prefix))
+    return f"commands=({words}); _describe command commands"
 
 
 def _zsh_option(option: Word, name: str) -> str:
@@ -178,11 +215,7 @@ def _zsh_option(option: Word, name: str) -> str:
     text = f"*{name}[{words}]"
     if not option.takes_value:
         return text
-    action = (
-        f"({' '.join(option.choices)})"
-        if option.choices
-        else {"file": "_files", "directory": "_files -/"}.get(option.complete, " ")
-    )
+    action = f"({' '.join(option.choices)})" if option.choices else _ZSH_PATHS.get(option.complete, " ")
     return f"{text}:value:{action}"
 
 
@@ -221,16 +254,19 @@ def _fish(specs: list[Spec]) -> str:
     for word, summary in _first_words():
         lines.append(f"complete -c sowctl -n __fish_use_subcommand -a {word} -d {_quoted_fish(summary)}")
     for prefix in sorted(PREFIXES):
-        seconds = [command.words[1] for command in members(prefix)]
-        test = f"__fish_seen_subcommand_from {prefix}; and not __fish_seen_subcommand_from {' '.join(seconds)}"
-        lines.append(f"complete -c sowctl -n '{test}' -a '{' '.join(seconds)}'")
+        seconds = " ".join(command.words[1] for command in members(prefix))
+        test = f"__fish_seen_subcommand_from {prefix}; and not __fish_seen_subcommand_from {seconds}"
+        lines += [
+            f"complete -c sowctl -n '{test}' -a {command.words[1]} -d {_quoted_fish(command.summary)}"
+            for command in members(prefix)
+        ]
     for spec in specs:
         test = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in spec.name.split())
         front = f"complete -c sowctl -n '{test}'"
         if spec.choices:
             lines.append(f"{front} -a '{' '.join(spec.choices)}'")
         elif spec.files:
-            lines.append(f"{front} -F")
+            lines.append(f"{front} {_FISH_PATHS[spec.files]}")
         lines += [f"{front} {_fish_option(option)}" for option in spec.options]
     return "\n".join(lines) + "\n"
 
@@ -239,7 +275,7 @@ def _fish_option(option: Word) -> str:
     parts = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
     if option.takes_value:
         parts.append("-r" + (f" -f -a '{' '.join(option.choices)}'" if option.choices else ""))
-        parts += ["-F"] if option.complete else []
+        parts += [_FISH_PATHS[option.complete]] if option.complete in _PATHS else []
     return " ".join([*parts, f"-d {_quoted_fish(option.help)}"])
 
 

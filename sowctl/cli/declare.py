@@ -19,7 +19,9 @@ from typing import Any, Literal, TypeAlias, get_args, get_origin
 from sowctl.tuples import NamedTuple
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
-Completion: TypeAlias = Literal["file", "directory", ""]
+Completion: TypeAlias = Literal["file", "directory", "store", "page", "function", "message type", ""]
+"""What a completion script offers for a value: names of files or directories, ``.sow`` files, or words of a table."""
+_PLACES: dict[str, Completion] = {"FILE": "file", "DIR": "directory"}
 _REQUIRED: Any = object()
 """The default of a parameter that has none."""
 
@@ -48,7 +50,11 @@ class Argument(NamedTuple):
 
 
 def option(*names: str, help: str, **more: Any) -> Option:
-    """``Option`` with its spellings first, as in ``option("--filter", "-f", help="...", metavar="EXPR")``."""
+    """``Option`` with its spellings first, as in ``option("--filter", "-f", help="...", metavar="EXPR")``.
+
+    What is written FILE or DIR is completed as such.
+    """
+    more.setdefault("complete", _PLACES.get(more.get("metavar", ""), ""))
     return Option(names, help, **more)
 
 

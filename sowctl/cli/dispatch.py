@@ -59,7 +59,7 @@ def _text(parameter: declare.Parameter, value: Any) -> Any:
     """Texts are UTF-8 also where the locale knows ASCII alone and has left other bytes as surrogates; paths stay."""
     if isinstance(value, list):
         return [_text(parameter, item) for item in value]
-    if not isinstance(value, str) or value.isascii() or parameter.declared.complete:
+    if not isinstance(value, str) or value.isascii() or parameter.declared.complete in ("file", "directory"):
         return value
     if not any("\udc80" <= character <= "\udcff" for character in value):
         return value

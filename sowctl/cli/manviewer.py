@@ -17,6 +17,18 @@ from sowctl.cli import table
 from sowctl.errors import MissingError
 
 SECTIONS = (5, 7, 1)
+WRITTEN = (
+    "sow-config",
+    "sow-journal",
+    "sow-memo",
+    "sow-store",
+    "sowctl-expressions",
+    "sowctl-messages",
+    "sowctl-pipeline",
+    "sowctl-plugins",
+    "sowctl-spark",
+)
+"""The pages that are about no single command; sowctl-lint(7) is found by the name of its command."""
 _SUFFIXES = (".5", ".7", ".1")
 """With one of these a name means the page of that section, as in ``sowctl-lint.7``."""
 _FORMATTERS = (

@@ -16,9 +16,11 @@ PANEL = "Global options"
 OUTPUT = "Output options"
 
 Target: TypeAlias = Annotated[
-    str, Argument("TARGET", "a topic's name, a .sow file, or a regular expression over names")
+    str, Argument("TARGET", "a topic's name, a .sow file, or a regular expression over names", complete="store")
 ]
-Targets: TypeAlias = Annotated[list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all")]
+Targets: TypeAlias = Annotated[
+    list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all", complete="store")
+]
 Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all")]
 
 Filter: TypeAlias = Annotated[
@@ -28,7 +30,10 @@ SowKeys: TypeAlias = Annotated[
     list[str] | None, option("--sow-key", help="only this SOW key; may be repeated", metavar="KEY")
 ]
 MessageType: TypeAlias = Annotated[
-    str | None, option("--message-type", help="the message type, where topics share a name", metavar="TYPE")
+    str | None,
+    option(
+        "--message-type", help="the message type, where topics share a name", metavar="TYPE", complete="message type"
+    ),
 ]
 LiteralTopic: TypeAlias = Annotated[
     bool, option("--literal-topic", help="the target is a name, never a regular expression")

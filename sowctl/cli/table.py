@@ -73,8 +73,14 @@ COMMANDS: tuple[Command, ...] = (
     Command("completion", "completion", "print a completion script for bash, zsh or fish", SELF),
 )
 
+PREFIXES = {
+    "store": "commands on stores",
+    "journal": "commands on journals",
+    "pipeline": "bulk work on Spark",
+    "config": "show, compare and begin configurations",
+}
+"""The first words that are no command by themselves, with what their commands are about."""
 _BY_WORDS = {command.words: command for command in COMMANDS}
-PREFIXES = frozenset(command.words[0] for command in COMMANDS if len(command.words) == 2)
 
 
 def find(words: tuple[str, ...]) -> Command | None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from sowctl.cli.completion import script
-from sowctl.cli.table import COMMANDS
+from sowctl.cli.manviewer import WRITTEN
+from sowctl.cli.table import COMMANDS, PREFIXES
 
+MAN = Path(__file__).parents[2] / "man"
 BASH = shutil.which("bash")
 
 
@@ -32,6 +34,13 @@ BASH = shutil.which("bash")
         ("sowctl completion ", {"bash", "zsh", "fish"}, {"orders.sow"}),
         ("sowctl publish orders ord", {"orders.sow", "order book.ndjson"}, {"dir"}),
         ("sowctl replay --into d", {"dir"}, {"data.ndjson"}),
+        ("sowctl query ", {"orders.sow", "dir"}, {"data.ndjson", "order book.ndjson"}),
+        ("sowctl publish orders --rejects da", {"data.ndjson"}, {"orders.sow"}),
+        ("sowctl replay --journal d", {"dir"}, {"data.ndjson"}),
+        ("sowctl man sow-s", {"sow-store"}, {"orders.sow"}),
+        ("sowctl man sowctl-jo", {"sowctl-journal-dump"}, set()),
+        ("sowctl functions SUB", {"SUBSTR"}, {"orders.sow"}),
+        ("sowctl query orders --message-type m", {"msgpack"}, {"json"}),
         ("sowctl --config ", {"data.ndjson"}, {"query"}),
         ("sowctl query orders --filter ", set(), {"orders.sow", "--top-n"}),
     ],
@@ -92,3 +101,18 @@ def test_scripts_name_every_command(shell: str) -> None:
         for word in command.words:
             assert word in text
     assert "@" not in text.replace("${COMP_WORDS[@]}", "").replace('"$@"', "").replace("[@]", "")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_first_words_and_second_words_are_described(shell: str) -> None:
+    text = script(shell)
+    assert set(PREFIXES) == {command.words[0] for command in COMMANDS if len(command.words) == 2}
+    for words in PREFIXES.values():
+        assert words in text
+    for command in COMMANDS:
+        assert command.summary.partition("'")[0] in text
+
+
+def test_the_pages_that_complete_are_those_written_by_hand() -> None:
+    made = {command.page for command in COMMANDS} | {"sowctl", "sowctl-lint"}
+    assert {path.stem for path in MAN.glob("*.[157]")} - made == set(WRITTEN)

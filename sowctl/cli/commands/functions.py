@@ -18,7 +18,9 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    name: Annotated[str | None, Argument("NAME", "one function, in any letter case; default all")] = None,
+    name: Annotated[
+        str | None, Argument("NAME", "one function, in any letter case; default all", complete="function")
+    ] = None,
     format: Annotated[str, option("--format", "-F", help="how they are written", choices=("text", "json"))] = "text",
 ) -> int:
     """List the functions of the expression language by group, or describe one of them.

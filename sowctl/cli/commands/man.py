@@ -14,7 +14,8 @@ EXAMPLES = ("sowctl man", "sowctl man query", "sowctl man journal dump", "sowctl
 def run(
     invocation: Invocation,
     page: Annotated[
-        list[str] | None, Argument("PAGE", "a command, or a page such as sow-store; default sowctl itself")
+        list[str] | None,
+        Argument("PAGE", "a command, or a page such as sow-store; default sowctl itself", complete="page"),
     ] = None,
 ) -> int:
     """Show a manual page: with man(1) on a terminal, else as plain text."""
