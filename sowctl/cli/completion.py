@@ -17,7 +17,8 @@ _ZSH_PATHS = {"file": "_files", "directory": "_files -/", "store": '_files -g "*
 _FISH_PATHS = {
     "file": "-F",
     "directory": "-f -a '(__fish_complete_directories)'",
-    "store": "-f -a '(__fish_complete_suffix .sow)'",
+    # __fish_complete_suffix would offer every file, those with the suffix only first
+    "store": "-f -a '(for file in (commandline -ct)*.sow; echo $file; end; __fish_complete_directories)'",
 }
 """What completes a path, in the words of each shell; bash has a function for each, in the script itself."""
 
