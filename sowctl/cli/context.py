@@ -52,24 +52,26 @@ class Invocation:
         self.lock_wait = 10.0
 
     def settle(self, settings: Settings) -> None:
-        """Take over the global options: ``clock`` becomes that of --now or SOWCTL_NOW, ``lock_wait`` its seconds.
+        """Take over the global options: ``clock`` becomes that of --now, ``lock_wait`` its seconds.
 
         Raises :class:`~sowctl.errors.UsageError` for an unreadable time or interval (``SOW-CLI-006``).
         """
         self.settings = settings
         self.streams.color = settings.color
-        if now := settings.now or self.environ.get("SOWCTL_NOW"):
-            self.clock = fixed_clock(parse_time(now, self.clock))
+        if settings.now:
+            self.clock = fixed_clock(parse_time(settings.now, self.clock))
         if settings.lock_wait == "forever":
             self.lock_wait = FOREVER
             return
         try:
             self.lock_wait = parse_interval(settings.lock_wait) / 1e9
         except ValueError as error:
-            raise UsageError("SOW-CLI-006", f"--lock-wait: {error}", hint="such as 0, 500ms, 10s, forever") from None
+            told = self.environ.get("SOWCTL_LOCK_WAIT") == settings.lock_wait
+            name = "SOWCTL_LOCK_WAIT" if told else "--lock-wait"
+            raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="such as 0, 500ms, 10s, forever") from None
 
     def config_path(self) -> Path:
-        """The configuration file: --config, SOWCTL_CONFIG, or the one with a usual name in the working directory.
+        """The configuration file: --config (or SOWCTL_CONFIG), or the one with a usual name in the working directory.
 
         Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-004`` where several have one and ``SOW-CLI-090`` for ``-``,
         and :class:`~sowctl.errors.ConfigError` ``SOW-CLI-005`` where none has.

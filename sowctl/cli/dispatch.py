@@ -9,7 +9,7 @@ from typing import Any
 
 from sowctl.cli import arguments, declare, table
 from sowctl.cli.context import Invocation, Settings
-from sowctl.cli.options import GLOBALS, LEADING_VALUES
+from sowctl.cli.options import GLOBALS, LEADING_VALUES, VARIABLES, from_environment
 from sowctl.errors import UsageError
 from sowctl.tuples import NamedTuple
 
@@ -88,12 +88,16 @@ def load(command: table.Command) -> Loaded:
 
 
 def _read(loaded: Loaded, words: list[str], invocation: Invocation) -> dict[str, Any] | None:
-    values = arguments.read(loaded.parameters, words)
+    parameters = loaded.parameters
+    if any(name in invocation.environ for name in VARIABLES.values()):
+        # what the environment says stands in the place of the defaults, so both readers know nothing of it
+        parameters = (*parameters[: -len(GLOBALS)], *from_environment(invocation.environ))
+    values = arguments.read(parameters, words)
     if values is not None:
         return values
     from sowctl.cli import application, helptext
 
-    values = application.read(f"sowctl {loaded.command.name}", loaded.parameters, words)
+    values = application.read(f"sowctl {loaded.command.name}", parameters, words)
     if values is None:
         streams = invocation.streams
         colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)

@@ -101,7 +101,7 @@ def main(
 
     ``own_process``: nobody else's code runs here, so that signal handlers may be set.
     """
-    streams = Streams(stdin, stdout, stderr, environ, color=_early(argv, "--color", "auto"))
+    streams = Streams(stdin, stdout, stderr, environ, color=_early(argv, environ, "--color", "auto"))
     invocation = Invocation(streams, environ, seam, clock)
     invocation.own_process = own_process
     try:
@@ -141,7 +141,7 @@ def _refused(error: SowError | OSError, invocation: Invocation, argv: Sequence[s
     reported = from_oserror(error) if isinstance(error, OSError) else error
     if invocation.durable is not None:
         reported.facts.setdefault("durable", invocation.durable)
-    report(reported, invocation.streams, _early(argv, "--error-format", "text"))
+    report(reported, invocation.streams, _early(argv, invocation.environ, "--error-format", "text"))
     _trace(error, invocation, argv)
     return reported.exit_status
 
@@ -169,7 +169,7 @@ def _bug(error: Exception, invocation: Invocation, argv: Sequence[str]) -> int:
         hint="please report it with the command line and the output of the same command with --debug",
         durable=invocation.durable,
     )
-    report(words, invocation.streams, _early(argv, "--error-format", "text"))
+    report(words, invocation.streams, _early(argv, invocation.environ, "--error-format", "text"))
     _trace(error, invocation, argv)
     return BUG
 
@@ -184,8 +184,9 @@ def _trace(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
         invocation.streams.talk(lines)
 
 
-def _early(argv: Sequence[str], name: str, default: str) -> str:
+def _early(argv: Sequence[str], environ: Mapping[str, str], name: str, default: str) -> str:
     """The value of a global option before anything was parsed: errors in parsing must be written as it says."""
+    default = environ.get(f"SOWCTL_{name[2:].replace('-', '_').upper()}") or default
     for position, word in enumerate(argv):
         if word == "--":
             break

@@ -13,7 +13,7 @@ from sowctl.cli.declare import Argument, Option, Parameter
 from sowctl.cli.dispatch import load
 from sowctl.cli.exits import EXITS
 from sowctl.cli.helptext import by_panel, usage
-from sowctl.cli.options import FORMATS, GLOBALS
+from sowctl.cli.options import FORMATS, GLOBALS, VARIABLES
 from sowctl.cli.overview import EXAMPLES, SUMMARY
 from sowctl.cli.page import Items, Literal, Page, Paragraph, Section, Subheading, roff
 from sowctl.cli.table import COMMANDS, GROUPS, Command
@@ -21,8 +21,10 @@ from sowctl.version import RELEASED, VERSION
 
 SOURCE = f"sowctl {VERSION}"
 ENVIRONMENT = (
-    ("SOWCTL_CONFIG", "The configuration file, where --config is not given."),
-    ("SOWCTL_NOW", "The time to take for the present, where --now is not given."),
+    *(
+        (name, f"The value of --{option.replace('_', '-')}, where it is not given.")
+        for option, name in VARIABLES.items()
+    ),
     ("NO_COLOR", "If not empty: no colours. TERM=dumb does the same."),
     ("CLICOLOR_FORCE, FORCE_COLOR", "If neither empty nor 0: colours also where there is no terminal."),
     ("COLUMNS", "The width of tables on a terminal."),

@@ -6,9 +6,11 @@ they may stand before or after the command's name and end up in :class:`~sowctl.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
 from sowctl.cli.declare import Argument, Option, Parameter, Shape, option
+from sowctl.errors import UsageError
 
 FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack")
 FRAMINGS = ("lines", "nul", "length", "envelope")
@@ -152,6 +154,30 @@ GLOBALS: tuple[Parameter, ...] = (
     _shared("verbose", _VERBOSE, "count", 0),
     _shared("debug", _DEBUG, "flag", False),
 )
+VARIABLES: dict[str, str] = {
+    parameter.name: f"SOWCTL_{parameter.name.upper()}" for parameter in GLOBALS if parameter.takes_value
+}
+"""The environment variable of each global option that takes a value; it counts where the option is not given."""
+
+
+def from_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
+    """``GLOBALS`` with what the environment sets as defaults; a variable that is empty sets nothing.
+
+    --config stays as it is: commands that can do without a configuration read only one that is given, so that
+    :meth:`~sowctl.cli.context.Invocation.config_path` looks at its variable.
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-091`` for a value that the option would not take.
+    """
+    found = []
+    for parameter in GLOBALS:
+        value = None if parameter.name == "config" else environ.get(VARIABLES.get(parameter.name, "")) or None
+        choices = parameter.declared.choices
+        if value is not None and choices and value not in choices:
+            words = f"{VARIABLES[parameter.name]} is '{value}'; it takes {', '.join(choices)}"
+            raise UsageError("SOW-CLI-091", words, hint=f"unset {VARIABLES[parameter.name]}, or give it one of these")
+        found.append(parameter if value is None else parameter._replace(default=value))
+    return tuple(found)
+
+
 LEADING_VALUES = frozenset(
     name
     for parameter in GLOBALS

@@ -165,15 +165,15 @@ class _Page:
                 continue
             while row.count("T{") > row.count("T}"):
                 row = f"{row} {_words(next(rows))}"
-            texts = (cell.strip().removeprefix("T{").removesuffix("T}").strip() for cell in row.split("\t"))
-            cells.append([characters(cell) for cell in texts])
+            bare = (cell.strip().removeprefix("T{").removesuffix("T}").strip() for cell in row.split("\t"))
+            cells.append([characters(cell) for cell in bare])
         count = max(map(len, cells), default=0)
         widths = [max(len(row[at]) for row in cells if at < len(row)) for at in range(count)]
         yield ""
-        for row in cells:
-            front = " " * _TEXT + "".join(cell.ljust(widths[at] + 2) for at, cell in enumerate(row[:-1]))
+        for texts in cells:
+            front = " " * _TEXT + "".join(cell.ljust(widths[at] + 2) for at, cell in enumerate(texts[:-1]))
             room = max(20, self.columns - len(front))
-            last = textwrap.wrap(row[-1], room, break_on_hyphens=False, break_long_words=False) or [""]
+            last = textwrap.wrap(texts[-1], room, break_on_hyphens=False, break_long_words=False) or [""]
             yield (front + last[0]).rstrip()
             yield from (" " * len(front) + more for more in last[1:])
 

@@ -12,6 +12,7 @@ from sowctl.cli import foreign
 from sowctl.cli.context import Invocation
 from sowctl.cli.declare import Option
 from sowctl.cli.dispatch import load
+from sowctl.cli.options import GLOBALS, VARIABLES
 from sowctl.cli.table import COMMANDS, GROUPS
 from sowctl.version import VERSION
 from tests.cli.conftest import Cli
@@ -205,3 +206,52 @@ def test_help_fits_the_terminal_and_breaks_no_word(argv: list[str], columns: int
     assert set(shown.split()) == words
     head = {line for line in shown.splitlines() if line.startswith(("Usage:", "  sowctl ", "sowctl - "))}
     assert all(len(line) <= columns for line in set(shown.splitlines()) - head)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "given"),
+    [
+        ("SOWCTL_COLOR", "always", "color", ("--color", "never")),
+        ("SOWCTL_ERROR_FORMAT", "json", "error_format", ("--error-format", "text")),
+        ("SOWCTL_LOCK_WAIT", "3s", "lock_wait", ("--lock-wait", "4s")),
+        ("SOWCTL_PROGRESS", "never", "progress", ("--progress", "always")),
+        ("SOWCTL_ROOT", "/r", "root", ("--root", "/s")),
+        ("SOWCTL_NOW", "1000s", "now", ("--now", "2000s")),
+    ],
+)
+def test_variables_stand_for_global_options(
+    variable: str, value: str, field: str, given: tuple[str, str], cli: Cli, planted: Plant
+) -> None:
+    seen: list[object] = []
+
+    def run(invocation: Invocation) -> int:
+        seen.append(getattr(invocation.settings, field))
+        return 0
+
+    planted(run)
+    for argv, environ in (((), {variable: value}), (given, {variable: value}), ((), {variable: ""}), ((), {})):
+        cli("completion", *argv, environ=environ)
+    assert seen[:2] == [value, given[1]]
+    assert seen[2] == seen[3] != value
+
+
+def test_the_variables_are_those_of_all_global_options_with_a_value() -> None:
+    assert set(VARIABLES) == {parameter.name for parameter in GLOBALS if parameter.takes_value}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("SOWCTL_COLOR", "red", "SOWCTL_COLOR is 'red'; it takes auto, always, never"),
+        ("SOWCTL_PROGRESS", "x", "SOWCTL_PROGRESS is 'x'; it takes"),
+        ("SOWCTL_LOCK_WAIT", "soon", "SOWCTL_LOCK_WAIT: "),
+    ],
+)
+def test_a_wrong_variable_is_named(variable: str, value: str, words: str, cli: Cli) -> None:
+    said = cli("functions", environ={variable: value})
+    assert (said.status, words in said.err) == (2, True)
+
+
+def test_errors_in_options_are_written_as_the_environment_says(cli: Cli) -> None:
+    said = cli("query", "--nope", environ={"SOWCTL_ERROR_FORMAT": "json"})
+    assert json.loads(said.err)["code"] == "SOW-CLI-003"
