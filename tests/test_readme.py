@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.config.rules.table import by_id
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -98,3 +100,9 @@ def test_every_linked_file_is_there() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", README):
         assert (ROOT / target).exists(), target
     assert shutil.which("sh")
+
+
+def test_the_number_of_rules_is_the_table_s() -> None:
+    told = re.search(r"knows (\d+) rules", README)
+    assert told is not None
+    assert int(told[1]) == len(by_id())
