@@ -7,18 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sowctl.errors import SowError
 from sowctl.version import VERSION
 
 if TYPE_CHECKING:
+    import os
+
     from sowctl.engine.instance import Instance
 
 __version__ = VERSION
 
-__all__ = ["__version__", "open"]
+__all__ = ["SowError", "__version__", "open"]
 
 
-def open(config: str, **options: Any) -> Instance:  # noqa: A001 - the name users expect, as in dbm.open
-    """Open an instance by its configuration file; see :meth:`sowctl.engine.instance.Instance.open`."""
+def open(config: str | os.PathLike[str], **options: Any) -> Instance:  # noqa: A001 - the name users expect, as in dbm.open
+    """Open an instance by its configuration file; see :meth:`sowctl.engine.instance.Instance.open`.
+
+    Whatever sowctl refuses is raised as a :class:`SowError` with code, exit status, place and hint.
+    """
     from sowctl.engine.instance import Instance
 
     return Instance.open(config, **options)

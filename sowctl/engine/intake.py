@@ -25,10 +25,15 @@ class Source(Protocol):
         ...
 
 
+_PAYLOADS = frozenset({bytes, bytearray, memoryview})
+
+
 class Listed:
-    """A source over messages in memory, or that somebody yields."""
+    """A source over messages in memory, or that a program yields. Raises TypeError for what is no bytes."""
 
     def __init__(self, messages: Iterable[bytes], size: int = 1000) -> None:
+        if isinstance(messages, bytes | bytearray | memoryview | str):
+            raise TypeError(f"messages are a list of bytes, not {type(messages).__name__}: publish([message])")
         self.ended = False
         self.blocking = True
         self._messages = iter(messages)
@@ -41,6 +46,10 @@ class Listed:
         if not payloads:
             self.ended = True
             return None
+        if not {*map(type, payloads)} <= _PAYLOADS:
+            # one set of types for a batch: no message pays for the mistake of another
+            wrong = next(type(payload).__name__ for payload in payloads if type(payload) not in _PAYLOADS)
+            raise TypeError(f"a message is bytes, not {wrong}; of a dict: json.dumps(message).encode()")
         start = self._count
         self._count += len(payloads)
         numbers = range(start + 1, self._count + 1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import sowctl
 from tests.support.instances import Lab, message
 from tests.support.stores import opened
 
@@ -35,3 +37,18 @@ def test_an_instance_keeps_stores_open_within_its_with_statement(lab: Lab) -> No
     assert opened(path) == 0
     assert topic.query("/v > 2").count() == 2
     assert opened(path) == 0, "the next questions are as before"
+
+
+@pytest.mark.parametrize("messages", [b'{"id":1}', '{"id":1}', [{"id": 1}], ['{"id":1}'], [b'{"id":1}', None]])
+def test_what_is_no_list_of_bytes_is_refused_before_anything_is_written(messages: Any, lab: Lab) -> None:
+    lab.publish("t", message(id=9))
+    topic = lab.open().topic("t")
+    with pytest.raises(TypeError, match="bytes"):
+        topic.publish(messages)
+    assert topic.query().count() == 1
+
+
+def test_programs_name_a_configuration_by_a_path_and_catch_one_class(lab: Lab) -> None:
+    with sowctl.open(Path(lab.config)) as instance, pytest.raises(sowctl.SowError) as caught:
+        instance.topic("nope")
+    assert caught.value.code.startswith("SOW-")
