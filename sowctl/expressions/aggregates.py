@@ -2,56 +2,60 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
-from sowctl.expressions.sets import distinct, double_sum, extreme, numbers_of, total
+from sowctl.expressions.sets import Stamps, deviation, distinct, extreme, mean, total
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Scalar
 
 Inputs = Sequence[Scalar]
 
-
-def average(inputs: Inputs) -> float | None:
-    """The mean as a Double; None for no input."""
-    return double_sum(numbers_of(inputs)) / len(inputs) if inputs else None
-
-
-def _deviation(inputs: Inputs, degrees: int) -> float | None:
-    numbers = numbers_of(inputs)
-    if len(numbers) <= degrees:
-        return None
-    mean = double_sum(numbers) / len(numbers)
-    squares = [(number - mean) * (number - mean) for number in map(float, numbers)]
-    return math.sqrt(double_sum(squares) / (len(numbers) - degrees))
-
-
-def unique(inputs: Inputs) -> Scalar:
-    """The first value if all are equal by the common reading, else NULL."""
-    return inputs[0] if inputs and len(distinct(inputs)) == 1 else None
-
-
 AGGREGATE_CALLS: dict[str, Callable[[Inputs], Scalar]] = {
     "COUNT": len,
     "COUNT_DISTINCT": lambda inputs: len(distinct(inputs)),
     "SUM": total,
-    "AVG": average,
-    "STDDEV_POP": lambda inputs: _deviation(inputs, 0),
-    "STDDEV_SAMP": lambda inputs: _deviation(inputs, 1),
-    "MIN": lambda inputs: extreme(inputs, greatest=False),
-    "MAX": lambda inputs: extreme(inputs, greatest=True),
-    "UNIQUE": unique,
-    "ANY": lambda inputs: inputs[-1] if inputs else None,
+    "AVG": mean,
+    "STDDEV_POP": lambda inputs: deviation(inputs, 0),
+    "STDDEV_SAMP": lambda inputs: deviation(inputs, 1),
 }
 
 
-def group_concat(inputs: Inputs, delimiter: bytes | None) -> bytes | None:
+def unique(inputs: Inputs, stamps: Stamps | None) -> Scalar:
+    """The first value if all are equal by the common reading, else NULL."""
+    found = distinct(inputs, stamps)
+    return found[0] if len(found) == 1 else None
+
+
+def last(inputs: Inputs, stamps: Stamps | None) -> Scalar:
+    """The last value; of equal stamps the one that came later, as for a field that is not aggregated."""
+    if not inputs:
+        return None
+    return inputs[-1 if stamps is None else max(reversed(range(len(inputs))), key=stamps.__getitem__)]
+
+
+ORDERED_CALLS: dict[str, Callable[[Inputs, Stamps | None], Scalar]] = {
+    "MIN": lambda inputs, stamps: extreme(inputs, greatest=False, stamps=stamps),
+    "MAX": lambda inputs, stamps: extreme(inputs, greatest=True, stamps=stamps),
+    "UNIQUE": unique,
+    "ANY": last,
+}
+ORDERED = frozenset((*ORDERED_CALLS, "GROUP_CONCAT"))
+"""Aggregates whose result depends on the order of their inputs: the last, the first of equals, all in their order."""
+
+
+def group_concat(inputs: Inputs, delimiter: bytes | None, stamps: Stamps | None = None) -> bytes | None:
     """The texts of the distinct inputs in first-seen order and spelling."""
-    return (delimiter or b"").join(text_of(value) or b"" for value in distinct(inputs)) or None
+    return (delimiter or b"").join(text_of(value) or b"" for value in distinct(inputs, stamps)) or None
 
 
-def aggregate(name: str, inputs: Inputs, delimiter: Scalar = b",") -> Scalar:
-    """The result of the aggregate ``name`` over inputs that are not NULL; ``delimiter`` is for GROUP_CONCAT."""
+def aggregate(name: str, inputs: Inputs, delimiter: Scalar = b",", stamps: Stamps | None = None) -> Scalar:
+    """The result of the aggregate ``name`` over inputs that are not NULL.
+
+    ``delimiter`` is for GROUP_CONCAT. ``stamps``: one per input, ascending in the order of updates, for those of
+    :data:`ORDERED`; None where the inputs are in that order.
+    """
     if name == "GROUP_CONCAT":
-        return group_concat(inputs, text_of(delimiter))
+        return group_concat(inputs, text_of(delimiter), stamps)
+    if name in ORDERED_CALLS:
+        return ORDERED_CALLS[name](inputs, stamps)
     return AGGREGATE_CALLS[name](inputs)

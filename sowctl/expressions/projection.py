@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from sowctl.expressions import nodes as n
 from sowctl.expressions.actions import FieldDefinition
-from sowctl.expressions.aggregates import aggregate
+from sowctl.expressions.aggregates import ORDERED, aggregate
 from sowctl.expressions.code import Operand, finish
 from sowctl.expressions.compile import Tuples, Value
 from sowctl.expressions.emit import Emitter
@@ -47,19 +47,25 @@ class Aggregated(NamedTuple):
     delimiter: Part | None
 
 
-_TEXTS = frozenset((str, type(None)))
+_NO_VALUE = type(None)
+_TEXTS = frozenset((str, _NO_VALUE))
 
 
 class Group:
-    """What is kept of one group: inputs per aggregate, row and header of the last message, its stamp, their count."""
+    """What is kept of one group: inputs per aggregate, row and header of the last message, its stamp, their count.
 
-    __slots__ = ("count", "header", "inputs", "row", "stamp")
+    Inputs are without NULLs, except those of aggregates whose order counts: of these there is one per message, so that
+    ``stamps`` tells where each belongs; that is empty where messages came in the order of their updates.
+    """
+
+    __slots__ = ("count", "header", "inputs", "row", "stamp", "stamps")
 
     def __init__(self, aggregates: int) -> None:
         self.inputs: list[list[Scalar]] = [[] for _ in range(aggregates)]
         self.row: Row = ()
         self.header: Header = NO_HEADER
         self.stamp: tuple[int, ...] = ()
+        self.stamps: list[tuple[int, ...]] = []
         self.count = 0
 
 
@@ -67,7 +73,7 @@ class Projection:
     """A compiled projection.
 
     ``slots``, ``sources`` and ``uses_header`` as in compiled values; ``destinations`` are the places of the fields,
-    ``width`` is the number of grouping fields.
+    ``width`` is the number of grouping fields; ``ordered`` says of each aggregate whether the order of inputs counts.
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class Projection:
         self._parts = [*grouping, *(call.argument for call in self.aggregates)]
         self._extra = extra
         self.width = len(grouping)
+        self.ordered = [call.name in ORDERED for call in self.aggregates]
         self._read = Tuples("", None, reader, read)
         self._make = Tuples("", None, maker, made)
         self.slots: tuple[Slot, ...] = self._read.slots
@@ -110,10 +117,12 @@ class Projection:
     ) -> None:
         """Process messages in order: each is added to the group of its key.
 
-        ``stamps``: they come in another order, and the last of a group is the one with the highest stamp. Raises
-        LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
+        ``stamps``: they come in another order than that of their updates, which ascending stamps are: the last of a
+        group is the one with the highest stamp, and of equal stamps the one that came later. A group's messages have
+        stamps all or none. Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
-        width = self.width
+        width, ordered = self.width, self.ordered
+        placed = stamps if any(ordered) else None
         made = self._read.values(rows, env, headers)
         for key, places in self._places(made).items():
             group = groups.get(key)
@@ -121,15 +130,18 @@ class Projection:
                 group = groups[key] = Group(len(self.aggregates))
             last = places[-1]
             if len(places) == 1:
-                for inputs, value in zip(group.inputs, made[last][width:], strict=True):
-                    if value is not None:
+                for inputs, value, every in zip(group.inputs, made[last][width:], ordered, strict=True):
+                    if every or value is not None:
                         inputs.append(value)  # type: ignore[arg-type]
             else:
-                for number, inputs in enumerate(group.inputs, width):
+                for number, (inputs, every) in enumerate(zip(group.inputs, ordered, strict=True), width):
                     column = [made[place][number] for place in places]
-                    inputs.extend([value for value in column if value is not None])  # type: ignore[misc]
+                    column = column if every else [value for value in column if value is not None]
+                    inputs.extend(column)  # type: ignore[arg-type]
                 if stamps is not None:
                     last = max(reversed(places), key=stamps.__getitem__)
+            if placed is not None:
+                group.stamps.extend([placed[place] for place in places])
             group.count += len(places)
             if stamps is not None:
                 if stamps[last] < group.stamp:
@@ -169,7 +181,13 @@ class Projection:
             given = iter(())
         for number, call in enumerate(self.aggregates):
             delimiter = next(given) if call.delimiter is not None else b","
-            results[number] = aggregate(call.name, group.inputs[number], delimiter)  # type: ignore[arg-type]
+            inputs = group.inputs[number]
+            stamps = group.stamps if self.ordered[number] and len(inputs) > 1 and group.stamps else None
+            if self.ordered[number] and _NO_VALUE in set(map(type, inputs)):
+                there = [place for place, value in enumerate(inputs) if value is not None]
+                inputs = [inputs[place] for place in there]
+                stamps = None if stamps is None else [stamps[place] for place in there]
+            results[number] = aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]
         return list(self._made(group, results, env)[:size])
 
     def _made(self, group: Group, results: Sequence[SlotValue], env: Environment) -> tuple[SlotValue, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.joining import left_join, plan
 from sowctl.expressions.joins import JoinSide, parse_join
 from sowctl.expressions.projection import Group
+from sowctl.expressions.sets import deviation, mean
 from sowctl.expressions.view import compile_projection
+from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Values
 from sowctl.values.paths import parse_path
 from tests.support import jsonslots
@@ -68,6 +71,78 @@ def test_aggregates(values: list[Any], expression: str, expected: Any) -> None:
     result = over(values, expression)
     assert type(result) is type(expected)
     assert result == expected or (result != result and expected != expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "middle", "spread"),
+    [
+        ([2**53 + 1] * 3, float(2**53), 0.0),
+        ([2**64 - 1, 2**64 - 1], float(2**64), 0.0),
+        ([2**53 + 1, 2**53 + 3], float(2**53 + 2), 1.0),
+        ([2**53 + 1, 0.5, 0.5], (2**53 + 2) / 3, math.sqrt(2) * (2**53) / 3),
+        ([2**60 + 1, 2**60 + 1, float(2**60)], float(2**60), math.sqrt(2) / 3),
+        ([0.1] * 11, 0.1, 0.0),
+        ([0.1] * 3, 0.1, 0.0),
+        ([1e16, 1e16 + 2, 1e16 + 4], 1e16 + 2, math.sqrt(8 / 3)),
+        ([1e16, 1e16 + 2], 1e16, 1.0),
+        ([1e308, 1e308, 1e308], 1e308, 0.0),
+        ([True, False], 0.5, 0.5),
+        ([1e300, -1e300], 0.0, math.inf),
+    ],
+)
+def test_means_are_the_nearest_double_and_equal_inputs_do_not_deviate(
+    values: list[Any], middle: float, spread: float
+) -> None:
+    assert over(values, "AVG(/v)") == middle
+    assert over(values, "STDDEV_POP(/v)") == pytest.approx(spread, rel=1e-15)
+
+
+@given(st.lists(st.integers(-(2**63), 2**64 - 1) | st.floats(-1e300, 1e300), min_size=1, max_size=8))
+def test_a_mean_is_that_of_fractions(values: list[Any]) -> None:
+    assert mean(values) == float(sum(map(Fraction, values)) / len(values))
+
+
+@given(st.integers(-(2**63), 2**64 - 1) | st.floats(-1e300, 1e300), st.integers(1, 40))
+def test_equal_values_have_no_deviation(value: float, count: int) -> None:
+    assert deviation([value] * count, 0) == 0.0
+
+
+@given(st.lists(st.integers(-(2**63), 2**64 - 1) | st.floats(-1e6, 1e6), min_size=2, max_size=8))
+def test_a_deviation_is_that_of_fractions(values: list[Any]) -> None:
+    exact = list(map(Fraction, values))
+    centre = sum(exact) / len(exact)
+    expected = math.sqrt(sum((value - centre) ** 2 for value in exact) / (len(exact) - 1))
+    assert deviation(values, 1) == pytest.approx(expected, rel=1e-12, abs=1e-150)
+
+
+MIXED = st.sampled_from([None, 1, "1", 1.0, "1.0", 0.0, "-0", 2, "2", "a", "b", True])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), MIXED), min_size=1, max_size=10).flatmap(
+        lambda m: st.tuples(st.just(m), st.permutations(range(len(m))))
+    )
+)
+def test_stamps_bring_the_order_of_updates_whatever_the_order_of_arrival(
+    drawn: tuple[list[tuple[int, Any]], list[int]],
+) -> None:
+    messages, arrival = drawn
+    program = compile_projection(
+        "/g, /v AS /last, ANY(/v) AS /any, GROUP_CONCAT(/v) AS /all,"
+        " MIN(/v) AS /least, MAX(/v) AS /most, UNIQUE(/v) AS /one",
+        "/g",
+    )
+    rows = [jsonslots.row(json.dumps({"g": g, "v": v}), program.slots) for g, v in messages]
+    ordered: dict[Any, Group] = {}
+    program.add(ordered, rows, ENV)
+    for cut in range(len(rows)):
+        groups: dict[Any, Group] = {}
+        for part in (arrival[:cut], arrival[cut:]):
+            program.add(groups, [rows[place] for place in part], ENV, stamps=[(place, 7) for place in part])
+        for key, group in groups.items():
+            for found, wanted in zip(program.fields(group, ENV), program.fields(ordered[key], ENV), strict=True):
+                assert type(found) is type(wanted)
+                assert text_of(found) == text_of(wanted)
 
 
 def test_groups_are_texts_in_first_seen_order() -> None:

@@ -59,7 +59,11 @@ def add_columns(
     starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order[0]] - 1))
     bounds = [*starts.tolist(), size]
     counting = [aggregate.name == "COUNT" for aggregate in projection.aggregates]
-    taken = [_Taken(column, size, order, only=only) for column, only in zip(inputs, counting, strict=True)]
+    taken = [
+        _Taken(column, size, order, only=only, nulls=every)
+        for column, only, every in zip(inputs, counting, projection.ordered, strict=True)
+    ]
+    stamps = list(zip(txids[order].tolist(), times[order].tolist(), strict=True)) if any(projection.ordered) else []
     for start, stop in pairwise(bounds):
         key = tuple(text_of(_value(column, int(order[start]))) for column in keys)
         group = groups.get(key)
@@ -67,6 +71,7 @@ def add_columns(
             group = groups[key] = Group(len(projection.aggregates))
         for gathered, values_in_order in zip(group.inputs, taken, strict=True):
             gathered += values_in_order.between(start, stop)
+        group.stamps += stamps[start:stop]
         group.count += stop - start
         places = order[start:stop]
         last = int(places[np.argmax(txids[places])])
@@ -115,10 +120,11 @@ def _codes(column: Column, size: int) -> Array:
 
 
 class _Taken:
-    """The values of a column in another order, without NULLs; ``only`` how many they are: then TRUE for each."""
+    """The values of a column in another order, ``nulls`` with NULLs; ``only`` how many they are: then TRUE for each."""
 
-    def __init__(self, column: Column, size: int, order: Array, *, only: bool) -> None:
+    def __init__(self, column: Column, size: int, order: Array, *, only: bool, nulls: bool) -> None:
         self._only = only
+        self._keeps = nulls
         self._order = order
         self._plain = column.array is not None and column.kind is not Kind.STRING and not column.constant
         self._plain = self._plain and column.ints is None and column.source is None
@@ -132,13 +138,16 @@ class _Taken:
         """The values of a stretch."""
         if not self._plain:
             found = map(self._values.__getitem__, self._order[start:stop].tolist())
-            return [value for value in found if value is not None]
+            return list(found) if self._keeps else [value for value in found if value is not None]
         if self._only:
             return [True] * (stop - start - (0 if self._nulls is None else int(self._nulls[start:stop].sum())))
-        data = self._data[start:stop]
-        if self._nulls is not None:
-            data = data[~self._nulls[start:stop]]
+        data, nulls = self._data[start:stop], None if self._nulls is None else self._nulls[start:stop]
+        if nulls is not None and not self._keeps:
+            data, nulls = data[~nulls], None
         values: list[Any] = data.tolist()
+        if nulls is not None:
+            for place in np.flatnonzero(nulls).tolist():
+                values[place] = None
         return values
 
 

@@ -112,14 +112,14 @@ _AGGREGATES: dict[str, tuple[str, str]] = {
     "COUNT": ("number", "number of inputs"),
     "COUNT_DISTINCT": ("number", "number of different inputs, by their common reading"),
     "SUM": ("number", "exact sum of Integers, else the correctly rounded sum"),
-    "AVG": ("number", "mean, a Double"),
+    "AVG": ("number", "the Double nearest to the mean"),
     "STDDEV_POP": ("number", "standard deviation of a population"),
     "STDDEV_SAMP": ("number", "standard deviation of a sample"),
     "MIN": ("value", "the least input, the first of equals; NaN if one is"),
     "MAX": ("value", "the greatest input, the first of equals; NaN if one is"),
     "UNIQUE": ("value", "the first input if all are equal, else NULL"),
-    "ANY": ("value", "the last input processed"),
-    "GROUP_CONCAT": ("String", "different inputs in the order they were first seen, joined by delim (,)"),
+    "ANY": ("value", "the last input, in the order of updates"),
+    "GROUP_CONCAT": ("String", "different inputs in the order of updates, joined by delim (,)"),
 }
 TITLES: dict[str, str] = {
     "choice": "Choice",

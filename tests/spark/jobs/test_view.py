@@ -22,6 +22,7 @@ from sowctl.spark.jobs import state
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.view import AdHoc, view
 from tests.spark.jobs.test_outputs import read_lines
+from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 if TYPE_CHECKING:
@@ -79,6 +80,19 @@ def test_equals_the_aggregated_query(spark: SparkSession, lab: Lab, tmp_path: Pa
     told = run(spark, lab, AdHoc("orders", (projection,), ("/customer",), filter=filter), tmp_path / "v")
     assert told == wanted
     assert len(told) > 5
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_a_group_sees_its_records_in_the_order_of_their_updates(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(state, "RECORDS_PER_PART", 5)
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
+    history = drawn_history(seed, updates=120, ids=40)
+    lab.publish("t", *map(json.dumps, history))
+    told = run(spark, lab, AdHoc("t", (PROJECTION,), (GROUPING,)), tmp_path / "v")
+    assert told == lab.query("t", projection=PROJECTION, grouping=GROUPING)
+    assert spelled({row["g"]: row for row in map(json.loads, told)}) == spelled(expected(history))
 
 
 def test_a_configured_view_and_one_over_it(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
