@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.model import OtherEntry
-from sowctl.engine.lifetime import expires
 from sowctl.engine.reading import open_source
 from sowctl.engine.reports import TopicInfo
 from sowctl.engine.sources import CurrentSource, open_current, open_file
@@ -63,7 +62,7 @@ def _target(instance: Instance, target: Target) -> TopicInfo:
         row = TopicInfo(meta.definition.topic, meta.definition.message_type, "file", "ok")
         row.keys, row.key_mode = meta.definition.key_fields, meta.definition.key_mode
         row.journalled = meta.has_journal
-        _fill(row, source, target.path, instance.now, hides=False)
+        _fill(row, source, target.path)
         return row
 
 
@@ -112,6 +111,7 @@ def _topic(instance: Instance, topic: TopicConfig) -> TopicInfo:
         state = _journal_topics(instance).get((topic.name, topic.message_type)) if topic.journalled else None
         if state is not None:
             row.last_txid, row.last_update = state.last_txid, state.last_time or None
+            _count_in_journals(instance, topic, row)
         return row
     try:
         source = open_current(instance, topic)
@@ -122,28 +122,34 @@ def _topic(instance: Instance, topic: TopicConfig) -> TopicInfo:
         row.state, row.note = "unreadable", error.message
         return row
     with closing(source):
-        _fill(row, source, topic.file, instance.now, hides=expires(topic.expiration))
+        _fill(row, source, topic.file)
     return row
 
 
-def _fill(row: TopicInfo, source: CurrentSource, path: Path, now: int, *, hides: bool) -> None:
+def _count_in_journals(instance: Instance, topic: TopicConfig, row: TopicInfo) -> None:
+    """The records of a topic without a store, as a query finds them; what is in the way of that becomes the note."""
+    if not row.last_txid:
+        return
+    try:
+        with closing(open_current(instance, topic)) as source:
+            row.records, row.expired = source.records_by_lifetime()
+            row.payload_bytes = source.meta.payload_bytes
+    except SowError as error:
+        row.note = error.message
+
+
+def _fill(row: TopicInfo, source: CurrentSource, path: Path) -> None:
     meta = source.meta
     overlay = source.overlay
     row.path = str(path)
-    row.records, row.versions, row.payload_bytes = meta.records, meta.versions, meta.payload_bytes
+    row.versions, row.payload_bytes = meta.versions, meta.payload_bytes
     row.file_bytes = path.stat().st_size
     row.index_bytes = MemoDirectory(path).size()
     row.applied, row.last_txid = meta.applied, source.last_txid
     row.last_update = max(meta.last_time, overlay.last_time if overlay is not None else 0) or None
     row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
-    if hides:
-        row.expired = sum(1 for _ in source.snapshot.expired(now))
-    row.records -= row.expired
-    if overlay is not None:
-        row.lag = len(overlay)
-        known = source.snapshot.get_many(sorted(overlay.current))
-        gone = sum(1 for key, value in overlay.current.items() if value is None and key in known)
-        row.records += sum(1 for k, v in overlay.current.items() if v is not None and k not in known) - gone
+    row.records, row.expired = source.records_by_lifetime()
+    row.lag = len(overlay) if overlay is not None else 0
 
 
 def _log_only(instance: Instance) -> list[TopicInfo]:

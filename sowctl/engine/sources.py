@@ -129,18 +129,24 @@ class CurrentSource:
 
     def visible_records(self) -> int:
         """How many records there are to see."""
+        return self.records_by_lifetime()[0]
+
+    def records_by_lifetime(self) -> tuple[int, int]:
+        """How many records there are to see, and how many there are whose lifetime is over; no payload is read."""
         current = self.overlay.current if self.overlay is not None else {}
         count = self.meta.records
         if current:
             stored = self._snapshot.get_many(sorted(current))
             count += sum(value is not None for value in current.values()) - len(stored)
-        if self.hides:
-            count -= sum(key not in current for key in self._snapshot.expired(self._now))
-            from sowctl.engine.apply import visible
+        if not self.hides:
+            return count, 0
+        # A record of the overlay stands for the one of the store with its key, whose stamp no longer counts.
+        expired = sum(key not in current for key in self._snapshot.expired(self._now))
+        from sowctl.engine.apply import visible
 
-            fresh = [value for value in current.values() if value is not None]
-            count -= len(fresh) - len(visible(fresh, self._now))
-        return count
+        fresh = [value for value in current.values() if value is not None]
+        expired += len(fresh) - len(visible(fresh, self._now))
+        return count - expired, expired
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
         """See :class:`Source`."""

@@ -15,8 +15,9 @@ EXAMPLES = (
 def run(invocation: Invocation, targets: Targets = None, format: Format = None, columns: Columns = None) -> int:
     """List topics with type, number of records, size, position, lag behind the journal and last update.
 
-    Without TARGET every topic of the configuration is listed, and what the transaction log alone names. Of logical
-    topics the records are counted one by one; their file is the Pattern topic's.
+    Without TARGET every topic of the configuration is listed, and what the transaction log alone names. Records are
+    those that query --count counts at the same clock; of a transient topic, and where a store is missing, that takes
+    reading the journals. Of logical topics the records are counted one by one; their file is the Pattern topic's.
     """
     from sowctl.cli.emit import Choice, Sink
     from sowctl.cli.rows import topic_row
