@@ -80,7 +80,10 @@ class _Files:
     def read(self) -> list[FileDescriptorProto]:
         name = self.definition.proto_file.strip()
         if not name:
-            raise self.error("a protobuf message type needs a ProtoFile")
+            raise self.error("a protobuf message type needs a ProtoFile", "add <ProtoFile>: the file of its definition")
+        if not self.definition.proto_paths:
+            hint = "add <ProtoPath>: the directory of the file; <ProtoPath>.</ProtoPath> is that of the configuration"
+            raise self.error("a protobuf message type needs a ProtoPath", hint)
         if name.endswith(".proto"):
             self._add(name)
         else:

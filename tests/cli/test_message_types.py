@@ -13,6 +13,7 @@ from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import type_names
 from tests.cli.conftest import Cli
 from tests.support.messagetypes import SAMPLES, Sample
+from tests.support.protosamples import Order, order_set
 
 FIX = b"55=IBM\x0144=90.50\x01448=A\x01448=B\x01"
 JSON = b'{"id":"IBM","p":1}'
@@ -251,3 +252,27 @@ def test_a_separator_that_is_no_byte_is_refused_with_its_place(cli: Cli, tmp_pat
         done = cli(*words)
         assert done.status in (4, 1)
         assert "'300' is not the decimal code of a byte" in done.err + done.out
+
+
+def test_publish_and_validate_ask_for_the_same_elements(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "order.desc").write_bytes(order_set().SerializeToString())
+    parts = {
+        "Type": "<Type>trade.Order</Type>",
+        "ProtoFile": "<ProtoFile>order.desc</ProtoFile>",
+        "ProtoPath": "<ProtoPath>.</ProtoPath>",
+    }
+    for missing in (None, *parts):
+        rows = "".join(text for name, text in parts.items() if name != missing)
+        kind = f"<MessageType><Name>o</Name><Module>protobuf</Module>{rows}</MessageType>"
+        topic = "<Topic><Name>t</Name><MessageType>o</MessageType><Key>/a</Key><FileName>t.sow</FileName></Topic>"
+        text = f"<AMPSConfig><Name>i</Name><MessageTypes>{kind}</MessageTypes><SOW>{topic}</SOW></AMPSConfig>"
+        (tmp_path / "c.xml").write_text(text)
+        payload = framed(Order(a="x").SerializeToString())
+        validated = cli("validate", "c.xml")
+        published = cli("publish", "t", "--config", "c.xml", "--framing", "length", stdin=payload)
+        assert (validated.status, published.status) == ((0, 0) if missing is None else (4, 4)), (
+            missing,
+            validated,
+            published,
+        )
+        assert missing is None or f"needs a {missing}" in published.err

@@ -22,7 +22,9 @@ from sowctl.values.paths import parse_path
 from tests.support.protosamples import ORDER2, ORDER3, Order, order_set
 
 
-def of(folder: Path, *, file: str = "order.desc", kind: str = "trade.Order", paths: Sequence[str] = ()) -> MessageType:
+def of(
+    folder: Path, *, file: str = "order.desc", kind: str = "trade.Order", paths: Sequence[str] = (".",)
+) -> MessageType:
     return get_type(
         TypeDefinition(
             "orders",
@@ -217,7 +219,8 @@ def test_paths_have_aliases_and_files_import_one_another(tmp_path: Path) -> None
     ("how", "words", "hint"),
     [
         ({"file": "none.proto"}, "there is no file 'none.proto'", "looked for"),
-        ({"file": ""}, "needs a ProtoFile", None),
+        ({"file": ""}, "needs a ProtoFile", "add <ProtoFile>"),
+        ({"paths": ()}, "needs a ProtoPath", "<ProtoPath>.</ProtoPath>"),
         ({"kind": ""}, "needs a Type", "name the message"),
         ({"kind": "trade.Ordr"}, "no message 'trade.Ordr'", "trade.Order"),
         ({"file": "bad.desc"}, "neither a .proto file nor a descriptor set", "protoc"),
@@ -228,7 +231,7 @@ def test_paths_have_aliases_and_files_import_one_another(tmp_path: Path) -> None
         ({"file": "unfit.proto", "kind": "M"}, "the schema 'unfit.proto' cannot be used", None),
     ],
 )
-def test_definitions_that_cannot_be_used(tmp_path: Path, how: dict[str, str], words: str, hint: str | None) -> None:
+def test_definitions_that_cannot_be_used(tmp_path: Path, how: dict[str, Any], words: str, hint: str | None) -> None:
     (tmp_path / "order.desc").write_bytes(order_set().SerializeToString())
     (tmp_path / "bad.desc").write_bytes(b"\xff\xff")
     (tmp_path / "bad.proto").write_text("package x;\nmessage   { }")

@@ -158,7 +158,9 @@ SAMPLES = [
         typed=False,
     ),
     Sample(
-        TypeDefinition("orders", "protobuf", proto_type="trade.Order", proto_file=_schema("2", ORDER2)),
+        TypeDefinition(
+            "orders", "protobuf", proto_type="trade.Order", proto_file=_schema("2", ORDER2), proto_paths=(".",)
+        ),
         Order(a="x", n=5, f=2.5, l=[1, 2]).SerializeToString(),
         Order(a="", n=6, z=1).SerializeToString(),
         b"",
@@ -166,7 +168,9 @@ SAMPLES = [
         path=lambda name: "/absent" if name == "q" else f"/{name}",
     ),
     Sample(
-        TypeDefinition("orders3", "protobuf", proto_type="trade.Order", proto_file=_schema("3", ORDER3)),
+        TypeDefinition(
+            "orders3", "protobuf", proto_type="trade.Order", proto_file=_schema("3", ORDER3), proto_paths=(".",)
+        ),
         Order(a="x", n=5, f=2.5, l=[1, 2]).SerializeToString(),
         Order(a="", n=6, z=1).SerializeToString(),
         b"",
