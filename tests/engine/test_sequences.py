@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from sowctl.errors import StorageError
 from sowctl.messages.framing import FrameReader
 from sowctl.seam import SEAM, Seam
 from tests.support.faults import FailAt
-from tests.support.instances import Lab
+from tests.support.instances import Lab, topic_xml
 
 
 def _send(lab: Lab, seam: Seam, topics: str) -> tuple[int, int]:
@@ -44,3 +45,18 @@ def test_a_failure_between_journal_and_store_loses_nothing_on_repetition(lab: La
     expected = [[n for n, letter in enumerate(topics, start=1) if letter == which] + [99] for which in "ta"]
     assert [_ids(lab, "t"), _ids(lab, "alone")] == expected
     assert _send(lab, SEAM, topics) == (0, len(topics))
+
+
+def test_a_silent_publisher_is_never_forgotten_and_the_manual_says_so(tmp_path: Path) -> None:
+    log = (
+        "<TransactionLog><JournalDirectory>journal</JournalDirectory>"
+        "<InactiveClientAckExpiration>1h</InactiveClientAckExpiration>"
+        "<Topic><Name>t</Name><MessageType>json</MessageType></Topic></TransactionLog>"
+    )
+    lab = Lab(tmp_path, f"<AMPSConfig><Name>i</Name><SOW>{topic_xml('t')}</SOW>{log}</AMPSConfig>")
+    assert _send(lab, SEAM, "tt") == (2, 0)
+    lab.clock.tick(5 * 3600)
+    assert _send(lab, SEAM, "tt") == (0, 2)
+    page = (Path(__file__).parents[2] / "man" / "sow-config.5").read_text(encoding="utf-8")
+    told = page.partition(".B InactiveClientAckExpiration\n")[2].partition(".TP")[0]
+    assert "Checked; has no effect" in told

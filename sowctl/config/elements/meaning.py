@@ -205,7 +205,7 @@ _LINES = """
 + TransactionLog/Topic/MessageType: the message type
 + FlushInterval: how long messages may be gathered before they are durable
 . O_DIRECT: how a server writes
-. InactiveClientAckExpiration: when the sequence of a silent publisher is forgotten; never where absent
+. InactiveClientAckExpiration: when a server forgets the sequence of a silent publisher; here it is never forgotten
 . CompressedJournalCacheMemoryLimit: memory for compressed journals
 . Replication: instances that messages are sent to
 . Destination: one instance
