@@ -74,8 +74,8 @@ def format_milliseconds(at: int) -> str:
 def parse_time(text: str, now: Clock) -> Micros:
     """Read an instant: ISO-8601, basic form ``20260102T030405.678901Z``, epoch with unit, relative, ``EPOCH``, ``NOW``.
 
-    A text without a zone is UTC in the basic form and with a date alone; an ISO text with a time of day needs ``Z``
-    or an offset. Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-010`` (no instant) or ``SOW-VAL-011`` (no zone).
+    A text without a zone is UTC in every form, as all output is. Raises :class:`~sowctl.errors.UsageError`
+    ``SOW-VAL-010`` for a text that is no instant.
     """
     word = text.strip()
     if word.upper() == "EPOCH":
@@ -90,12 +90,6 @@ def parse_time(text: str, now: Clock) -> Micros:
     if match := _BASIC.fullmatch(word):
         return _instant(text, list(match.groups()[:6]), match[7] or "", _zone(None))
     if match := _ISO.fullmatch(word):
-        if match[4] is not None and match[8] is None:
-            raise UsageError(
-                "SOW-VAL-011",
-                f"{text!r} names no time zone",
-                hint=f"write {word.replace(' ', 'T')}Z for UTC, or an offset such as +02:00",
-            )
         parts = [part or "0" for part in match.groups()[:6]]
         return _instant(text, parts, (match[7] or "")[:6], _zone(match[8]))
     raise UsageError(

@@ -39,6 +39,9 @@ CLOCK = fixed_clock(NOON)
         ("1767355200000000us", NOON),
         ("1767355200000000999ns", NOON),
         ("1767355200.5s", NOON + 500_000),
+        ("2026-01-02T12:00:00", NOON),
+        ("2026-01-02 12:00", NOON),
+        ("20260102T120000", NOON),
         ("-15m", NOON - 900_000_000),
         ("now-1d", NOON - 86_400_000_000),
         ("+1.5h", NOON + 5_400_000_000),
@@ -54,7 +57,6 @@ def test_instants(text: str, expected: int) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("2026-01-02T12:00:00", "SOW-VAL-011"),
         ("2026-13-02", "SOW-VAL-010"),
         ("20260230T000000Z", "SOW-VAL-010"),
         ("yesterday", "SOW-VAL-010"),
