@@ -22,6 +22,8 @@ _COUNTS = (
     "examined", "matched", "returned", "deleted", "expired",
     "entries", "applied", "records", "versions",
 )  # fmt: skip
+_OF_A_QUERY = ("examined", "matched", "returned")
+"""Of a query all three are said: that nothing matched is what somebody wants to know."""
 _TIMES = ("now",)
 """Fields that are times in microseconds, and are written as ISO-8601."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -108,7 +110,7 @@ def _in_words(report: Mapping[str, Any]) -> str:
 
 def _counts(row: Mapping[str, Any]) -> list[str]:
     counted = {name: row[name] for name in _COUNTS if type(row.get(name)) is int}
-    always = () if counted.get("journalled") else _ALWAYS
+    always = _OF_A_QUERY if "returned" in counted else () if counted.get("journalled") else _ALWAYS
     return [f"{count:,} {name}" for name, count in counted.items() if count or name in always]
 
 
