@@ -47,12 +47,13 @@ class Sink:
             refuse_existing(self.path, force=choice.force)
         streams = invocation.streams
         shown = self.path is None and is_terminal(streams.stdout)
-        self.format = formats.choose(choice.format, terminal=shown, template=choice.template is not None)
+        delimiter = _delimiter(choice)
+        self.format = formats.choose(choice.format, terminal=shown, given=_shaping(choice))
         terminal = Terminal(streams.columns(), streams.encoding(), streams.colored(streams.stdout)) if shown else None
         self.options = OutputOptions(
             meta=choice.meta,
             columns=parse_columns(choice.columns) if choice.columns is not None else (),
-            delimiter=_delimiter(choice),
+            delimiter=delimiter,
             length_prefix=choice.length_prefix,
             template=choice.template,
             terminal=terminal,
@@ -88,16 +89,21 @@ def _row_batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
         yield OutputBatch("", "json", lambda payload: payload, [OutputRecord(payload)])
 
 
+def _shaping(choice: Choice) -> list[str]:
+    """The options given that only some formats take."""
+    options = (
+        ("--delimiter", choice.delimiter is not None),
+        ("--null", choice.null),
+        ("--length-prefix", choice.length_prefix),
+        ("--template", choice.template is not None),
+        ("--columns", choice.columns is not None),
+    )
+    return [name for name, given in options if given]
+
+
 def _delimiter(choice: Choice) -> bytes:
-    chosen = [
-        name
-        for name, given in (
-            ("--delimiter", choice.delimiter is not None),
-            ("--null", choice.null),
-            ("--length-prefix", choice.length_prefix),
-        )
-        if given
-    ]
+    """What ends a record. Raises UsageError ``SOW-CLI-012`` where that is said twice."""
+    chosen = [name for name in _shaping(choice) if name in ("--delimiter", "--null", "--length-prefix")]
     if len(chosen) > 1:
         raise UsageError("SOW-CLI-012", f"{' and '.join(chosen)} exclude each other", hint="give one of them")
     if choice.null:

@@ -60,16 +60,20 @@ Meta: TypeAlias = Annotated[
 ]
 Columns: TypeAlias = Annotated[
     str | None,
-    option("--columns", help="of table, csv and tsv, such as /id,/price,sow_key", metavar="LIST", panel=OUTPUT),
+    option(
+        "--columns", help="of table, csv and tsv, such as /id,sow_key; into pipes csv", metavar="LIST", panel=OUTPUT
+    ),
 ]
 Delimiter: TypeAlias = Annotated[
     str | None,
-    option("--delimiter", help="end of a raw record: a text, or a byte as a number; default newline", panel=OUTPUT),
+    option("--delimiter", help="end of a record of ndjson, raw, template: text, or a byte as a number", panel=OUTPUT),
 ]
-Null: TypeAlias = Annotated[bool, option("--null", "-0", help="raw records end with a zero byte", panel=OUTPUT)]
+Null: TypeAlias = Annotated[
+    bool, option("--null", "-0", help="records of ndjson, raw and template end with a zero byte", panel=OUTPUT)
+]
 Lengths: TypeAlias = Annotated[
     bool,
-    option("--length-prefix", help="raw: before each record its length, 4 bytes big-endian", panel=OUTPUT),
+    option("--length-prefix", help="raw records, each behind its length: 4 bytes, big-endian", panel=OUTPUT),
 ]
 Template: TypeAlias = Annotated[
     str | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Protocol
 
 from sowctl.errors import UsageError
@@ -30,30 +30,68 @@ class Renderer(Protocol):
 
 
 class Format(NamedTuple):
-    """One line: its name, module and class in ``sowctl.output``, what it is, and whether it is no text at all."""
+    """One line: its name, module and class in ``sowctl.output``, what it is, and whether it is no text at all.
+
+    ``takes``: the options that shape it, of those that do not shape every format.
+    """
 
     name: str
     module: str
     renderer: str
     summary: str
     binary: bool = False
+    takes: tuple[str, ...] = ()
 
 
+_COLUMNS = ("--columns",)
+_ENDS = ("--null", "--delimiter")
 FORMATS: tuple[Format, ...] = (
-    Format("table", "table", "TableRenderer", "columns for people; the default on a terminal"),
-    Format("ndjson", "ndjson", "NdjsonRenderer", "one JSON value a line; the default elsewhere"),
+    Format("table", "table", "TableRenderer", "columns for people; the default on a terminal", takes=_COLUMNS),
+    Format("ndjson", "ndjson", "NdjsonRenderer", "one JSON value a line; the default elsewhere", takes=_ENDS),
     Format("json", "jsonarray", "JsonRenderer", "one JSON array"),
-    Format("csv", "delimited", "CsvRenderer", "comma-separated, quoted where needed, with a header"),
-    Format("tsv", "delimited", "TsvRenderer", "tab-separated with backslash escapes, with a header"),
-    Format("raw", "raw", "RawRenderer", "the payloads' bytes, each with a delimiter or behind its length"),
-    Format("template", "template", "TemplateRenderer", "a text of your own for each record"),
+    Format(
+        "csv",
+        "delimited",
+        "CsvRenderer",
+        "comma-separated, quoted where needed, with a header; the default elsewhere with --columns",
+        takes=_COLUMNS,
+    ),
+    Format("tsv", "delimited", "TsvRenderer", "tab-separated with backslash escapes, with a header", takes=_COLUMNS),
+    Format(
+        "raw",
+        "raw",
+        "RawRenderer",
+        "the payloads' bytes, each with a delimiter or behind its length",
+        takes=(*_ENDS, "--length-prefix"),
+    ),
+    Format(
+        "template", "template", "TemplateRenderer", "a text of your own for each record", takes=("--template", *_ENDS)
+    ),
     Format("msgpack", "msgpackstream", "MsgpackRenderer", "a stream of MessagePack maps", binary=True),
 )
+_FIRST = ("ndjson", "raw", "template")
+"""Where the terminal's table and what else is usual do not take an option that was given, the first that does."""
 
 
-def choose(wanted: str | None, *, terminal: bool, template: bool = False) -> str:
-    """The format to use: the wanted one, else template where one is given, else table on a terminal, else ndjson."""
-    return wanted or ("template" if template else "table" if terminal else "ndjson")
+def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = ()) -> str:
+    """The format to use: the wanted one, else table on a terminal and ndjson elsewhere, or one that takes ``given``.
+
+    These are the options that shape some formats only. Raises UsageError ``SOW-OUT-012`` for one that does not shape
+    the chosen format, so that no option is without effect.
+    """
+    usual = "table" if terminal else "csv" if "--columns" in given else "ndjson"
+    takes = {line.name: line.takes for line in FORMATS}
+    if wanted is not None:
+        found = wanted
+    else:
+        found = next((name for name in (usual, *_FIRST) if set(given) <= set(takes[name])), usual)
+    foreign = next((name for name in given if name not in takes.get(found, given)), None)
+    if foreign is not None:
+        able = [name for name, known in takes.items() if foreign in known]
+        either = ", ".join(able[:-1]) + (" or " if able[:-1] else "") + able[-1]
+        hint = f"leave it out, or take --format {either}"
+        raise UsageError("SOW-OUT-012", f"{foreign} does not go with the format {found}", hint=hint)
+    return found
 
 
 def make(name: str, options: OutputOptions) -> Renderer:

@@ -1,4 +1,4 @@
-"""Format ``ndjson``: one JSON value a line.
+"""Format ``ndjson``: one JSON value a line, or before each delimiter that was asked for.
 
 A payload of type json stands there as it is, byte for byte, unless it holds line breaks; other types are their JSON
 view. With metadata each line is an envelope that ends in ``data`` (the payload verbatim, where it is one line of JSON)
@@ -21,6 +21,7 @@ class NdjsonRenderer:
 
     def __init__(self, options: OutputOptions) -> None:
         self.meta = options.meta
+        self.delimiter = options.delimiter
         self.terminal = options.terminal is not None
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
@@ -31,7 +32,7 @@ class NdjsonRenderer:
             if not values:
                 continue
             count += len(values)
-            text = b"\n".join(values) + b"\n"
+            text = self.delimiter.join(values) + self.delimiter
             out.write(display_json(text) if self.terminal else text)
             out.flush()
         return Rendered(count)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sowctl.cli.options import FORMATS as OFFERED
 from sowctl.errors import UsageError
 from sowctl.output.formats import FORMATS, choose, make
-from sowctl.output.options import OutputOptions, Terminal
+from sowctl.output.options import OutputOptions, Terminal, parse_columns
 from sowctl.output.records import OutputBatch, OutputRecord
 
 NAMES = [line.name for line in FORMATS]
@@ -111,8 +111,57 @@ def test_the_options_offer_what_there_is() -> None:
 def test_choice() -> None:
     assert choose(None, terminal=True) == "table"
     assert choose(None, terminal=False) == "ndjson"
-    assert choose(None, terminal=True, template=True) == "template"
     assert choose("raw", terminal=True) == "raw"
+    assert choose("nix", terminal=True, given=["--null"]) == "nix"
+
+
+@pytest.mark.parametrize(
+    ("given", "on_terminal", "elsewhere"),
+    [
+        (["--template"], "template", "template"),
+        (["--template", "--null"], "template", "template"),
+        (["--columns"], "table", "csv"),
+        (["--null"], "ndjson", "ndjson"),
+        (["--delimiter"], "ndjson", "ndjson"),
+        (["--length-prefix"], "raw", "raw"),
+    ],
+)
+def test_an_option_of_some_formats_chooses_one_that_takes_it(
+    given: list[str], on_terminal: str, elsewhere: str
+) -> None:
+    assert (choose(None, terminal=True, given=given), choose(None, terminal=False, given=given)) == (
+        on_terminal,
+        elsewhere,
+    )
+
+
+def test_no_option_is_without_effect() -> None:
+    """Every option either changes what a format writes, or is refused with it."""
+    shaping = {
+        "--columns": {"columns": parse_columns("/b")},
+        "--null": {"delimiter": b"\0"},
+        "--delimiter": {"delimiter": b";"},
+        "--length-prefix": {"length_prefix": True},
+        "--template": {"template": "{/b}!"},
+    }
+    for name in NAMES:
+        for option, changes in shaping.items():
+            plain = OPTIONS._replace(columns=(), template="{data}")
+            changed = rendered(name, batch(b'{"a":1,"b":2}'), options=plain._replace(**changes)) != rendered(
+                name, batch(b'{"a":1,"b":2}'), options=plain
+            )
+            try:
+                choose(name, terminal=False, given=[option])
+                taken = True
+            except UsageError as error:
+                assert (error.code, error.exit_status) == ("SOW-OUT-012", 2)
+                taken = False
+            assert taken == changed, (name, option)
+
+
+def test_a_delimiter_on_a_terminal_is_shown() -> None:
+    options = OPTIONS._replace(terminal=Terminal(80, "utf-8", False), delimiter=b"\0")
+    assert "\0" not in rendered("ndjson", batch(b'{"a":1}'), options=options).decode()
 
 
 @pytest.mark.parametrize(("name", "lengths"), [("msgpack", False), ("raw", True)])
