@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from sowctl.cli.declare import option
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.cli.context import Invocation
+    from sowctl.engine.options import QueryOptions
 
 OrderBy: TypeAlias = Annotated[
     str | None, option("--order-by", "-o", help="such as '/price DESC, /id'; default key order", metavar="LIST")
@@ -32,7 +37,10 @@ Projection: TypeAlias = Annotated[
     option("--projection", help="fields of one message per group, such as 'SUM(/qty) AS /sum'", metavar="LIST"),
 ]
 Grouping: TypeAlias = Annotated[
-    str | None, option("--grouping", help="fields that make a group, such as '/region'", metavar="LIST")
+    str | None,
+    option(
+        "--grouping", help="fields that make a group, such as '/region'; without it all records are one", metavar="LIST"
+    ),
 ]
 AfterKey: TypeAlias = Annotated[
     str | None, option("--after-key", help="go on after this SOW key, in key order", metavar="KEY")
@@ -49,3 +57,20 @@ Jobs: TypeAlias = Annotated[
     int | None, option("--jobs", "-j", help="processes that may read a large store", metavar="COUNT", minimum=1)
 ]
 ExitStatus: TypeAlias = Annotated[bool, option("--exit-status", help="end with status 1 if nothing is found")]
+
+
+def with_text(
+    invocation: Invocation, asked: QueryOptions, text: str, at: str | None, literal: bool
+) -> tuple[QueryOptions, str | None, bool]:
+    """The query, ``--at`` and ``--literal-topic`` with what ``--options`` says; notes on what has no effect are told.
+
+    Raises UsageError ``SOW-CLI-013`` for two instants, ``SOW-QRY-017``.
+    """
+    from sowctl.engine.optiontext import with_option_text
+
+    told = with_option_text(asked, text)
+    if told.bookmark is not None and at is not None:
+        raise UsageError("SOW-CLI-013", "the past is asked for twice", hint="give --at or the option bookmark")
+    for note in told.notes:
+        invocation.note(note)
+    return told.options, told.bookmark or at, told.literal or literal

@@ -1,7 +1,7 @@
 """The option text of a query command: ``top_n=10,skip_n=20,grouping=[/a],projection=[...],select=[...]``.
 
 Names and values as in ``semantics`` 3.1; brackets hold lists and may hold commas and quoted text. An unknown name is an
-error before anything happens.
+error before anything happens; one that means nothing for files is known, and comes back with the reason.
 """
 
 from __future__ import annotations
@@ -11,11 +11,30 @@ from collections.abc import Mapping
 from sowctl.engine.options import QueryOptions
 from sowctl.errors import UsageError
 from sowctl.plain import replace
+from sowctl.tuples import NamedTuple
 
 NUMBERS = {"top_n": "top_n", "skip_n": "skip_n", "batch_size": "batch_size"}
 LISTS = {"select": "select", "grouping": "grouping", "projection": "projection"}
 TEXTS = {"orderby": "order_by"}
 """Name in the text, field of :class:`~sowctl.engine.options.QueryOptions`."""
+BOOKMARK, LITERAL = "bookmark", "non_regex_topic"
+IGNORED = {
+    "timestamp": "--meta prints the time of every record",
+    "no_sowkey": "SOW keys are printed with --meta alone",
+    "send_keys": "records are printed whole, their key fields among them",
+}
+"""What is about the messages of a connection: names, and how it is with files."""
+_SWITCH = {"true": True, "false": False}
+
+
+class Told(NamedTuple):
+    """What an option text says: ``bookmark`` where the past is asked for; ``literal``: the topic is no pattern;
+    ``notes`` on options without effect."""
+
+    options: QueryOptions
+    bookmark: str | None = None
+    literal: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def parse_option_text(text: str) -> Mapping[str, str]:
@@ -63,9 +82,10 @@ def _end(text: str, at: int) -> int:
     return at
 
 
-def with_option_text(options: QueryOptions, text: str) -> QueryOptions:
+def with_option_text(options: QueryOptions, text: str) -> Told:
     """``options`` with what an option text says. Raises UsageError ``SOW-QRY-017``."""
     changes: dict[str, object] = {}
+    bookmark, literal, notes = None, False, []
     for name, value in parse_option_text(text).items():
         if name in NUMBERS:
             if not value.isascii() or not value.isdecimal():
@@ -73,18 +93,32 @@ def with_option_text(options: QueryOptions, text: str) -> QueryOptions:
             changes[NUMBERS[name]] = int(value)
         elif name in LISTS or name in TEXTS:
             changes[LISTS.get(name) or TEXTS[name]] = value
+        elif name == BOOKMARK:
+            bookmark = value
+        elif name == LITERAL:
+            literal = _switch(text, name, value)
+        elif name in IGNORED:
+            if _switch(text, name, value):
+                notes.append(f"the query option {name} has no effect: {IGNORED[name]}")
         else:
-            raise _unknown(text, name)
+            raise _unknown(name)
     for field in changes:
         if getattr(options, field) not in (None, getattr(QueryOptions(), field)):
             raise _wrong(text, 0, f"{field} is given twice, by an option of its own and here")
-    return replace(options, **changes)  # type: ignore[arg-type]
+    return Told(replace(options, **changes), bookmark, literal, tuple(notes))  # type: ignore[arg-type]
 
 
-def _unknown(text: str, name: str) -> UsageError:
+def _switch(text: str, name: str, value: str) -> bool:
+    found = _SWITCH.get(value.lower())
+    if found is None:
+        raise _wrong(text, 0, f"{name} is true or false, not {value!r}")
+    return found
+
+
+def _unknown(name: str) -> UsageError:
     from difflib import get_close_matches
 
-    known = [*NUMBERS, *LISTS, *TEXTS]
+    known = [*NUMBERS, *LISTS, *TEXTS, BOOKMARK, LITERAL, *IGNORED]
     near = get_close_matches(name, known, n=1)
     meant = f"did you mean {near[0]}? " if near else ""
     return UsageError("SOW-QRY-017", f"there is no query option {name!r}", hint=f"{meant}known: {', '.join(known)}")

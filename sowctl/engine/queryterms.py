@@ -30,9 +30,8 @@ def check_options(options: QueryOptions, targets: Sequence[Target]) -> None:
 def _check_aggregated(
     projection: str | None, grouping: str | None, select: str | None, targets: Sequence[object]
 ) -> None:
-    if (projection is None) != (grouping is None):  # C71
-        missing = "projection" if projection is None else "grouping"
-        raise UsageError("SOW-QRY-015", f"an aggregated query needs a {missing} as well", hint=f"add --{missing}")
+    if projection is None and grouping is not None:  # C71
+        raise UsageError("SOW-QRY-015", "an aggregated query needs a projection as well", hint="add --projection")
     if projection is not None and select is not None:
         hint = "name the fields that are wanted in --projection"
         raise UsageError("SOW-QRY-015", "an aggregated query takes no select list", hint=hint)

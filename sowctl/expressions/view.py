@@ -20,7 +20,7 @@ from sowctl.expressions.trees import walk
 
 def compile_projection(
     projection: str | Sequence[str],
-    grouping: str | Sequence[str],
+    grouping: str | Sequence[str] | None,
     *,
     joined: bool = False,
     sources: Collection[tuple[str, ...]] = (),
@@ -28,11 +28,14 @@ def compile_projection(
 ) -> Projection:
     """Compile a projection and its grouping, each one text or several; ``joined``: every field needs its topic.
 
+    A grouping of None makes one group of all messages.
+
     ``sources``: the qualifiers that name a source of the view; none given, none is checked. Raises ExpressionError,
     also where there is no grouping.
     """
     fields = [(field, text) for text in _texts(projection) for field in parse_projection(text)]
-    keys = [Part(field, text) for text in _texts(grouping) for field in parse_grouping(text)]
+    grouped = () if grouping is None else _texts(grouping)
+    keys = [Part(field, text) for text in grouped for field in parse_grouping(text)]
     seen: set[tuple[str, ...]] = set()
     for field, text in fields:
         check(field.expression, text, Context.PROJECTION, extra)

@@ -108,6 +108,34 @@ def test_query(shop: Cli) -> None:
     counted = shop("query", "orders", "/id < 3", "--count", "--statistics")
     assert counted.out == "2\n"
     assert counted.err == "orders: 3 examined, 2 matched, 2 returned\n"
+    nothing = shop("query", "orders", "/id > 90", "--statistics")
+    assert nothing.err == "orders: 3 examined, 0 matched, 0 returned\n"
+    some = shop("query", "orders", "-n", "0", "--statistics")
+    assert some.err == "orders: 3 examined, 3 matched, 0 returned\n"
+
+
+def test_options_of_formats_take_effect_or_are_refused(shop: Cli) -> None:
+    first = ("query", "orders", "/id = 2")
+    assert shop(*first, "-0").out == '{"id":2,"symbol":"SAP","price":241.90}\0'
+    assert shop(*first, "--columns", "/id,/price").out == "id,price\n2,241.90\n"
+    assert shop(*first, "--length-prefix").out == '\0\0\0\x26{"id":2,"symbol":"SAP","price":241.90}'
+    for name, option in (("csv", ("--delimiter", ";")), ("json", ("-0",)), ("csv", ("--template", "{/id}"))):
+        refused = shop(*first, "-F", name, *option)
+        assert (refused.status, refused.out) == (2, "")
+        assert "does not go with the format" in refused.err
+    assert shop("info", "orders", "--columns", "/topic,/records").out == "topic,records\norders,3\n"
+
+
+def test_option_texts_of_a_connection(shop: Cli) -> None:
+    asked = shop("query", "orders", "/id = 1", "--options", "timestamp,send_keys,bookmark=1")
+    assert asked.out == '{"id":1,"symbol":"IBM","price":187.20}\n'
+    assert asked.err.count("has no effect") == 2
+    past = shop("query", "orders", "--options", "bookmark=1", "--count")
+    assert past.out == shop("query", "orders", "--at", "1", "--count").out
+    assert shop("query", "orders", "--options", "bookmark=1", "--at", "NOW").status == 2
+    assert shop("query", "order.", "--count").out == "3\n"
+    assert shop("query", "order.", "--count", "--options", "non_regex_topic").status == 10
+    assert shop("query", "orders", "--projection", "COUNT(/id) AS /n, MAX(/id) AS /m").out == '{"n":3,"m":3}\n'
 
 
 def test_the_same_bytes_twice_and_in_a_file(shop: Cli) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.optiontext import parse_option_text, with_option_text
+from sowctl.engine.optiontext import Told, parse_option_text, with_option_text
 from sowctl.errors import UsageError
 
 
@@ -18,7 +18,7 @@ def test_everything_at_once() -> None:
         "projection": "SUM(/q[0]) AS /s,CONCAT(/a,',]') AS /t",
         "batch_size": "5",
     }
-    options = with_option_text(QueryOptions(filter="/x = 1"), text)
+    options = with_option_text(QueryOptions(filter="/x = 1"), text).options
     assert options == QueryOptions(
         filter="/x = 1",
         top_n=10,
@@ -30,9 +30,18 @@ def test_everything_at_once() -> None:
 
 
 def test_select_and_order() -> None:
-    options = with_option_text(QueryOptions(), "select=[-/,+/id],orderby=/a DESC")
+    options = with_option_text(QueryOptions(), "select=[-/,+/id],orderby=/a DESC").options
     assert (options.select, options.order_by) == ("-/,+/id", "/a DESC")
-    assert with_option_text(QueryOptions(), "") == QueryOptions()
+    assert with_option_text(QueryOptions(), "") == Told(QueryOptions())
+
+
+def test_options_of_a_connection_are_known() -> None:
+    told = with_option_text(QueryOptions(), "timestamp,no_sowkey=TRUE,send_keys=false,top_n=2")
+    assert told.options == QueryOptions(top_n=2)
+    assert [note.split()[3] for note in told.notes] == ["timestamp", "no_sowkey"]
+    assert (told.bookmark, told.literal) == (None, False)
+    told = with_option_text(QueryOptions(), "bookmark=0|1|,non_regex_topic")
+    assert told == Told(QueryOptions(), "0|1|", True)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +50,8 @@ def test_select_and_order() -> None:
         ("topn=3", "did you mean top_n"),
         ("live", "no query option 'live'"),
         ("top_n=x", "whole number"),
+        ("timestamp=yes", "true or false"),
+        ("non_regex", "did you mean non_regex_topic"),
         ("top_n=-1", "whole number"),
         ("top_n=1,top_n=2", "given twice"),
         ("select=[-/,+/id", "not closed"),

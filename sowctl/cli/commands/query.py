@@ -80,8 +80,10 @@ def run(
     --meta in that of their updates; --after-key (0 to begin) keeps the order of keys with --meta, too. The filter
     language is described in sowctl-expressions(7).
 
-    --at takes a time, a bookmark or a txid (a bare number): the state as of that entry's time. EPOCH or 0 is the oldest
-    state that can be answered for, 0|1| the present.
+    --at takes a time (UTC where it names no zone), a bookmark or a txid (a bare number): the state as of that entry's
+    time. EPOCH or 0 is the oldest state that can be answered for, 0|1| the present.
+
+    --projection without --grouping makes one message of all records that match, of aggregates alone.
     """
     from contextlib import closing
 
@@ -95,14 +97,12 @@ def run(
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     if analyze and not explain:
         raise UsageError("SOW-CLI-031", "--analyze goes with --explain", hint="add --explain")
-    when = moment(invocation, at)
     asked = QueryOptions(
         filter=filter if filter is not None else expression,
         order_by=order_by,
         top_n=top_n,
         skip_n=skip_n,
         sow_keys=tuple(sow_key) if sow_key else None,
-        at=when.time,
         select=select,
         batch_size=batch_size,
         sort_memory=size("--sort-memory", sort_memory) or 0,
@@ -116,9 +116,9 @@ def run(
     if no_index:
         asked = replace(asked, index_from=None)
     if options is not None:
-        from sowctl.engine.optiontext import with_option_text
-
-        asked = with_option_text(asked, options)
+        asked, at, literal_topic = asking.with_text(invocation, asked, options, at, literal_topic)
+    when = moment(invocation, at)
+    asked = replace(asked, at=when.time)
     if explain:
         from sowctl.cli.planning import show_plans
 
