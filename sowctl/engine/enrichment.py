@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.errors import ConfigError, SowError
+from sowctl.messages.base import HalfPair
 from sowctl.values.fields import Refusal, Row
 
 if TYPE_CHECKING:
@@ -68,6 +69,13 @@ class Phase:
             except SowError as error:
                 refused[index] = Refusal(index, error.code, error.message)
         return found, sorted(refused.values(), key=lambda refusal: refusal.index)
+
+    def halves(self, payloads: Sequence[bytes]) -> list[Refusal]:
+        """The payloads in which a field that is read here holds half a surrogate pair."""
+        if not payloads:
+            return []
+        read = self._type.key_texts([slot.path for slot in self._fields.slots])
+        return [refusal for refusal in read(payloads)[1] if isinstance(refusal, HalfPair)]
 
     def headers(self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) -> list[Header]:
         """What is known of messages that have no key yet."""

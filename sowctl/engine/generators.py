@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from sowctl.config.actions import CHAINING, KEY_GENERATORS
 from sowctl.engine.keys import KeyMaker, Keys
 from sowctl.engine.plugins import Options, entry_point, is_library, modules
-from sowctl.errors import ConfigError, SowError
-from sowctl.identity.keys import key_digest, prefix
+from sowctl.errors import ConfigError, SowError, UsageError
+from sowctl.identity.keys import given_text, key_digest, prefix
 from sowctl.values.fields import Refusal
 from sowctl.values.paths import Path, parse_path
 
@@ -71,12 +71,14 @@ class GeneratedKeys:
     def _identity(self, texts: Sequence[bytes | None], payload: bytes) -> bytes:
         try:
             identity = self._generator.key(texts, payload)
+            if isinstance(identity, str):
+                identity = given_text(identity)
+        except UsageError as error:
+            raise _NoKeyError(f"the key generator gives it no key: {error.message}") from error
         except ValueError as error:
             raise _NoKeyError(f"the key generator gives it no key: {error}") from error
         except Exception as error:
             raise _NoKeyError(f"the key generator failed: {type(error).__name__}: {error}") from error
-        if isinstance(identity, str):
-            identity = identity.encode("utf-8", "surrogateescape")
         if not isinstance(identity, bytes) or not identity:
             raise _NoKeyError("the key generator gives it no key")
         return identity

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sowctl.errors import ConfigError, UsageError
-from sowctl.identity.keys import batch_digester, is_user_key, user_key_digest
+from sowctl.identity.keys import batch_digester, given_text, is_user_key, user_key_digest
 from sowctl.messages.base import KeyTexts
 from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
@@ -97,8 +97,7 @@ class UserKeys:
         """See :class:`KeyMaker`; SOW-PUB-003 where there is no key or one outside the Base64 alphabet."""
         default = self._default
         given = [e.sow_key if e.sow_key is not None else default for e in envelopes] if envelopes else None
-        # The command line passes bytes that are not UTF-8 on as surrogates.
-        encoded = [(key or "").encode("utf-8", "surrogateescape") for key in given or (default,)]
+        encoded = [given_text(key or "") for key in given or (default,)]
         keys = encoded if given else encoded * len(payloads)
         for index, key in enumerate(keys):
             if not is_user_key(key):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.config.matching import search_of
 from sowctl.engine.targets import MAX_LOGICAL, unnamed_logical
-from sowctl.identity.keys import key_digest, prefix
+from sowctl.identity.keys import given_text, key_digest, prefix
 from sowctl.store.codec import logical_topic
 from sowctl.values.fields import Refusal
 
@@ -76,7 +76,7 @@ def domain_of(topic: TopicConfig) -> str:
 
 def user_key_of(name: str, key: str) -> bytes:
     """The 8-byte key of a record that its publisher filed under ``key`` in a logical topic."""
-    return key_digest(prefix(name), (key.encode("utf-8", "surrogateescape"),))[:8]
+    return key_digest(prefix(name), (given_text(key),))[:8]
 
 
 def chosen(logical: Logical) -> Callable[[Pairs], Pairs]:

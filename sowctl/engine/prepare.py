@@ -15,7 +15,7 @@ from sowctl.engine.keys import KeyMaker, key_maker
 from sowctl.engine.lifetime import stamp
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import SowError, UsageError
-from sowctl.messages.base import KeyTexts, MessageType
+from sowctl.messages.base import REPLACED, KeyTexts, MessageType
 from sowctl.plain import dataclass
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
@@ -92,6 +92,7 @@ class Preparer:
         ``SOW-ENG-032`` where nothing names them.
         """
         refused: dict[int, Refusal] = {}
+        given = payloads
         if logicals is None and self.topic.pattern is not None:
             from sowctl.engine.logical import names_for
 
@@ -102,6 +103,8 @@ class Preparer:
             self._refuse_large(payloads, refused)
         made = self.keys.make(payloads, envelopes, refused)
         digests, user_keys, texts = made
+        if self.preprocessing is not None and texts is not None:
+            self._refuse_halves(self.preprocessing, given, texts, refused)
         if logicals is not None:
             from sowctl.engine.logical import logical_keys
 
@@ -155,6 +158,23 @@ class Preparer:
         for index, payload in zip(places, written, strict=True):
             changed[index] = payload
         return changed
+
+    def _refuse_halves(
+        self, phase: Phase, payloads: Sequence[bytes], texts: Sequence[KeyTexts], refused: dict[int, Refusal]
+    ) -> None:
+        """Refuse messages whose key field was made of a field with half a surrogate pair.
+
+        What an expression reads of such a half is U+FFFD, and so is what it writes: only the message as it came
+        says whether that character was meant. Hardly a key has it, so hardly a message is read again.
+        """
+        doubtful = [
+            index
+            for index, row in enumerate(texts)
+            if index not in refused and any(one is not None and REPLACED in one for one in row)
+        ]
+        for refusal in phase.halves([payloads[index] for index in doubtful]):
+            place = doubtful[refusal.index]
+            refused[place] = Refusal(place, refusal.code, refusal.message)
 
     def _deltas(
         self, count: int, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]

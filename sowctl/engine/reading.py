@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.targets import Target
 from sowctl.errors import InputError, SowError, UsageError
-from sowctl.identity.keys import batch_digester, key_bytes, user_key_digest
+from sowctl.identity.keys import batch_digester, given_text, key_bytes, user_key_digest
 from sowctl.store.codec import OPTIONAL_PARTS, Uncut, decode, payloads, stamps
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def key_of(text: str, key_mode: str) -> bytes:
     Raises UsageError ``SOW-QRY-001`` for a text that is no decimal below 2**64 where keys are generated.
     """
     if key_mode == "user":
-        return user_key_digest(text.encode("utf-8", "surrogateescape"))[:8]
+        return user_key_digest(given_text(text))[:8]
     if _NUMBER.fullmatch(text) and int(text) < U64:
         return key_bytes(int(text))
     raise UsageError(
@@ -88,7 +88,7 @@ def key_of_fields(texts: Sequence[str], key_domain: str, fields: int) -> bytes:
     """The 8-byte key of a record with these key field texts. Raises UsageError ``SOW-QRY-002`` for another number."""
     if len(texts) != fields:
         raise UsageError("SOW-QRY-002", f"the key has {fields} fields, {len(texts)} values were given")
-    return batch_digester(key_domain, fields)([[text.encode("utf-8", "surrogateescape") for text in texts]])[0][:8]
+    return batch_digester(key_domain, fields)([list(map(given_text, texts))])[0][:8]
 
 
 class Matcher:

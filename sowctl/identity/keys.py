@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import xxhash
 
+from sowctl.errors import UsageError
 from sowctl.patterns import pattern
 
 USER_KEY_DOMAIN = b"\x00user\x00"
@@ -64,6 +65,21 @@ def batch_digester(domain: str, fields: int) -> BatchDigester:
         return [digest(start + b"".join([len(text).to_bytes(4, "big") + text for text in row])) for row in texts]
 
     return many
+
+
+def given_text(text: str) -> bytes:
+    """The bytes of a key or of a key field's text that a caller gives; bytes of the command line come as surrogates.
+
+    Raises UsageError ``SOW-IDN-011`` for half a surrogate pair, which stands for no bytes: no message has that key.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise UsageError(
+            "SOW-IDN-011",
+            f"{text!r} is no key: it holds half a surrogate pair, which is no character",
+            hint="messages with such keys are refused; give the text of a record's key, or its SOW key",
+        ) from None
 
 
 def user_key_digest(user_key: bytes) -> Digest:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 from sowctl.errors import ConfigError, InputError, UsageError
+from sowctl.plain import dataclass
 from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
@@ -34,6 +35,10 @@ NO_SUCH_FIELD = "SOW-MSG-008"
 UNWRITABLE = "SOW-MSG-009"
 TOO_MANY = "SOW-MSG-010"
 MISSING_EXTRA = "SOW-MSG-011"
+HALF_PAIR = "SOW-IDN-010"
+
+REPLACED = "\N{REPLACEMENT CHARACTER}".encode()
+HALF_WORDS = r"half a surrogate pair (one of \ud800 to \udfff alone), which is no character"
 
 T = TypeVar("T")
 
@@ -59,7 +64,10 @@ class KeyExtractor(Protocol):
     """Reads the texts of the first values of some fields of many payloads at once."""
 
     def __call__(self, payloads: Sequence[bytes], /) -> tuple[list[KeyTexts], list[Refusal]]:
-        """One tuple per payload, in order, and the refusals; ``None`` stands for NULL, empty, absent, or an object."""
+        """One tuple per payload, in order, and the refusals; ``None`` stands for NULL, empty, absent, or an object.
+
+        One in whose fields a surrogate has no partner is refused as :class:`HalfPair`; its texts have U+FFFD there.
+        """
         ...
 
 
@@ -71,6 +79,23 @@ class PayloadRefused(ValueError):
         self.code = code
         self.message = message
         self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class HalfPair(Refusal):
+    """The refusal of key ``fields`` that hold half a surrogate pair; ``texts`` are those of all fields.
+
+    Such a half is no character and has no bytes. Every one reads as U+FFFD, so that different keys would be one key.
+    """
+
+    fields: tuple[str, ...] = ()
+    texts: KeyTexts = ()
+
+
+def half_pair(index: int, fields: Sequence[str], texts: KeyTexts) -> HalfPair:
+    """The one place that says what is wrong with such key fields."""
+    words = f"key field {fields[0]} holds" if len(fields) == 1 else f"key fields {', '.join(fields)} hold"
+    return HalfPair(index, HALF_PAIR, f"{words} {HALF_WORDS}", None, tuple(fields), texts)
 
 
 class MessageType(Protocol):

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sowctl.messages.base import (
+    REPLACED,
     Extractor,
+    HalfPair,
     KeyExtractor,
     KeyTexts,
     Members,
     MessageType,
     SelectList,
+    half_pair,
     without_fields,
 )
 from sowctl.messages.compositetype import CompositeType, with_refused
@@ -60,9 +63,27 @@ class CompositeGlobalType(CompositeType):
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
             rows, refusals = read(payloads)
-            return [tuple([text_of(value) for value in row]) for row in rows], refusals
+            texts = [tuple([text_of(value) for value in row]) for row in rows]
+            # A part says what of a text is half a pair; only U+FFFD can be one, and hardly a key has that.
+            doubtful = [at for at, row in enumerate(texts) if any(one is not None and REPLACED in one for one in row)]
+            for at in doubtful:
+                fields = self._halves(payloads[at], paths)
+                if fields:
+                    refusals.append(half_pair(at, fields, texts[at]))
+            return texts, sorted(refusals, key=lambda refusal: refusal.index)
 
         return extract
+
+    def _halves(self, payload: bytes, paths: Sequence[Path]) -> list[str]:
+        """The fields whose first value, in the part that has it, holds half a surrogate pair."""
+        parts = self.split(payload)[0]
+        found = []
+        for path in paths:
+            at = self._part_of(path, parts)
+            if at is not None:
+                refusals = self.parts[at[0]].key_texts([at[1]])([parts[at[0]]])[1]
+                found += [str(path) for refusal in refusals if isinstance(refusal, HalfPair)]
+        return found
 
     def members_view(self, payload: bytes) -> bytes:
         """The members of all parts; of one that several parts have an array of all values."""
@@ -114,23 +135,30 @@ class CompositeGlobalType(CompositeType):
 
     def _subscripted(self, slot: Slot) -> Callable[[Sequence[bytes]], Values]:
         """What reads a path with subscripts: the first one counts through all parts, so it says which part is meant."""
-        steps = slot.path.steps
-        at = _subscript(slot.path)
-        assert at is not None
-        above = (*steps[:at], Step(steps[at].name))
 
         def read(parts: Sequence[bytes]) -> Values:
-            position = steps[at].index or 0
-            for kind, part in zip(self.parts, parts, strict=True):
-                count = self._count(kind, part, above)
-                if position < count:
-                    local = Path((*steps[:at], Step(steps[at].name, position), *steps[at + 1 :]))
-                    value = kind.extractor([Slot(local, slot.text, True)])([part])[0][0][0]
-                    return value if isinstance(value, Values) else Values(())
-                position -= count
-            return Values(())
+            at = self._part_of(slot.path, parts)
+            if at is None:
+                return Values(())
+            number, local = at
+            value = self.parts[number].extractor([Slot(local, slot.text, True)])([parts[number]])[0][0][0]
+            return value if isinstance(value, Values) else Values(())
 
         return read
+
+    def _part_of(self, path: Path, parts: Sequence[bytes]) -> tuple[int, Path] | None:
+        """The part in which the first value at ``path`` stands, and the path there; None where no part has any."""
+        steps, at = path.steps, _subscript(path)
+        last = len(steps) - 1 if at is None else at
+        above = (*steps[:last], Step(steps[last].name))
+        position = 0 if at is None else steps[at].index or 0
+        for number, (kind, part) in enumerate(zip(self.parts, parts, strict=True)):
+            count = self._count(kind, part, above)
+            if position < count:
+                local = path if at is None else Path((*steps[:at], Step(steps[at].name, position), *steps[at + 1 :]))
+                return number, local
+            position -= count
+        return None
 
     def _count(self, kind: MessageType, part: bytes, steps: Sequence[Step]) -> int:
         """How many values and objects one part has at a path, which its JSON view tells for every type."""

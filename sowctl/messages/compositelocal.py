@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sowctl.errors import InputError, UsageError
-from sowctl.messages.base import NO_SUCH_FIELD, Extractor, KeyExtractor, KeyTexts, Members, SelectList
+from sowctl.messages.base import (
+    NO_SUCH_FIELD,
+    Extractor,
+    HalfPair,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    SelectList,
+    half_pair,
+)
 from sowctl.messages.compositetype import CompositeType, joined, with_refused
 from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
@@ -62,11 +71,18 @@ class CompositeLocalType(CompositeType):
                 return [], []
             taken, refusals = self.taken_apart(payloads)
             columns: list[list[bytes | None]] = [[None] * len(payloads) for _ in paths]
+            halves: list[tuple[int, HalfPair]] = []
             for number, places, read in asked:
-                for at, column in zip(places, zip(*read([p[number] for p in taken])[0], strict=True), strict=True):
+                found, skipped = read([p[number] for p in taken])
+                for at, column in zip(places, zip(*found, strict=True), strict=True):
                     columns[at] = list(column)
+                halves += [(number, refusal) for refusal in skipped if isinstance(refusal, HalfPair)]
             rows: list[KeyTexts] = list(zip(*columns, strict=True)) if columns else [()] * len(payloads)
-            return with_refused(rows, refusals, nothing)
+            rows, refusals = with_refused(rows, refusals, nothing)
+            for number, refusal in halves:
+                fields = [f"/{number}{field}" for field in refusal.fields]
+                refusals.append(half_pair(refusal.index, fields, rows[refusal.index]))
+            return rows, sorted(refusals, key=lambda refusal: refusal.index)
 
         return extract
 

@@ -18,10 +18,10 @@ from operator import attrgetter
 import msgspec
 
 from sowctl.errors import SowError
-from sowctl.messages.base import MAX_DEPTH
+from sowctl.messages.base import HALF_PAIR, HALF_WORDS, MAX_DEPTH
 from sowctl.messages.cutters import LineCutter
 from sowctl.messages.framing import TOO_LONG, Chunk, RefusedFrame
-from sowctl.messages.jsonexact import JsonRefused, Spanned, is_deep, parse_members
+from sowctl.messages.jsonexact import JsonRefused, Spanned, is_deep, parse_members, without_halves
 from sowctl.values.fields import Number
 
 NOT_AN_ENVELOPE = "SOW-INP-010"
@@ -165,6 +165,8 @@ def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
 
 def _value(name: str, value: object) -> str | int | float:
     if isinstance(value, str) and name not in _COUNTS:
+        if without_halves(value) != value:
+            raise EnvelopeRefused(HALF_PAIR, f"the member {name!r} of an envelope holds {HALF_WORDS}")
         return value
     if isinstance(value, Number):
         if name == "expiration" and isfinite(value.value):

@@ -32,6 +32,7 @@ _STEP = (-1, 1)
 _NUMBER = pattern(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
 _WORD = pattern(rb"[A-Za-z]++")
 _ESCAPE = pattern(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
+_HALF = pattern("[\ud800-\udfff]")
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
 _DIGITS = 20
@@ -57,9 +58,12 @@ class Spanned:
         self.value = value
 
 
-def parse(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False) -> Json:
-    """The value of ``payload``; ``last``: so count duplicate members. Raises :class:`JsonRefused`."""
-    return _Reader(payload, max_depth, spans=False, last=last).document()  # type: ignore[return-value]
+def parse(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False, halves: bool = False) -> Json:
+    """The value of ``payload``; ``last``: so count duplicate members. Raises :class:`JsonRefused`.
+
+    ``halves``: surrogates without their partner stay in values (not in names), for those who must tell them apart.
+    """
+    return _Reader(payload, max_depth, spans=False, last=last, halves=halves).document()  # type: ignore[return-value]
 
 
 def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False) -> Spanned:
@@ -68,8 +72,11 @@ def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = Fals
 
 
 def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, list[str]]:
-    """:func:`parse_spans`, and the names that the outermost object has more than once. Raises :class:`JsonRefused`."""
-    reader = _Reader(payload, max_depth, spans=True)
+    """:func:`parse_spans`, and the names that the outermost object has more than once. Raises :class:`JsonRefused`.
+
+    Surrogates without their partner stay in values.
+    """
+    reader = _Reader(payload, max_depth, spans=True, halves=True)
     return reader.document(), reader.repeated  # type: ignore[return-value]
 
 
@@ -90,10 +97,18 @@ def number_of(text: bytes) -> int | float:
     return float(text)
 
 
-def unescape(raw: bytes) -> str:
-    """The characters of a valid JSON string, given what stands between its quotes."""
+def unescape(raw: bytes, *, halves: bool = False) -> str:
+    """The characters of a valid JSON string, given what stands between its quotes; ``halves`` as in :func:`parse`."""
     text = raw.decode()
-    return _ESCAPE.sub(_character, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    text = _ESCAPE.sub(_character, text)
+    return text if halves else without_halves(text)
+
+
+def without_halves(text: str) -> str:
+    """``text`` with U+FFFD for every surrogate, which in the text of a string is one without its partner."""
+    return text if text.isascii() else _HALF.sub("\ufffd", text)
 
 
 def _character(match: re.Match[str]) -> str:
@@ -105,19 +120,18 @@ def _character(match: re.Match[str]) -> str:
         low = int(second, 16)
         if 0xD800 <= unit < 0xDC00:
             return chr(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00))
-        return _unit(unit) + "\ufffd"
-    return _unit(unit)
-
-
-def _unit(unit: int) -> str:
-    return "\ufffd" if 0xD800 <= unit < 0xE000 else chr(unit)
+        return chr(unit) + chr(low)
+    return chr(unit)
 
 
 class _Reader:
     """One pass over one payload, with the open containers on a list instead of the Python stack."""
 
-    def __init__(self, payload: bytes, max_depth: int, *, spans: bool, last: bool = False) -> None:
+    def __init__(
+        self, payload: bytes, max_depth: int, *, spans: bool, last: bool = False, halves: bool = False
+    ) -> None:
         self.payload = payload
+        self.halves = halves
         self.last = last
         self.max_depth = max_depth
         self.spans = spans
@@ -148,7 +162,7 @@ class _Reader:
         start = self.position
         head = self.payload[start : start + 1]
         if head == b'"':
-            return True, self.made(start, unescape(self.string()))
+            return True, self.made(start, unescape(self.string(), halves=self.halves))
         if head == b"{" or head == b"[":
             if len(self.open) == self.max_depth:
                 self.fail(start, f"more than {self.max_depth} objects and arrays inside one another", TOO_DEEP)

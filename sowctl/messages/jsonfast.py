@@ -15,11 +15,12 @@ nesting, looked after by :mod:`sowctl.messages.jsonbatch`, and duplicate members
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET
 
+from sowctl.messages.base import HalfPair
 from sowctl.messages.jsonbatch import FAILURES, Batch, Column, Members, decode_each, suspects
 from sowctl.messages.jsonplan import Field, Plan
 from sowctl.messages.jsonshape import holders
@@ -177,7 +178,7 @@ class FastReader(Generic[T]):
             row = self._exact(index, batch.payloads[index])
             if isinstance(row, Refusal):
                 refusals.append(row)
-                rows[index] = self._refused
+                rows[index] = cast(T, row.texts) if isinstance(row, HalfPair) else self._refused
             else:
                 rows[index] = row
         return refusals

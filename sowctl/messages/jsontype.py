@@ -14,16 +14,18 @@ from sowctl.messages.base import (
     MAX_DEPTH,
     MAX_MESSAGE,
     Extractor,
+    HalfPair,
     KeyExtractor,
     KeyTexts,
     Members,
     PayloadRefused,
     SelectList,
+    half_pair,
     input_error,
     refuse_large,
     too_large,
 )
-from sowctl.messages.jsonexact import Json, JsonRefused, Spanned, parse, parse_spans
+from sowctl.messages.jsonexact import Json, JsonRefused, Spanned, parse, parse_spans, without_halves
 from sowctl.messages.jsonshape import key_text, resolve, slot_value
 from sowctl.plain import replace
 from sowctl.values.fields import Refusal, Row, Slot, Write
@@ -87,10 +89,14 @@ class JsonType:
         wanted = tuple(paths)
 
         def exact(index: int, payload: bytes) -> KeyTexts | Refusal:
-            tree = self._read(index, payload)
+            tree = self._read(index, payload, halves=True)
             if isinstance(tree, Refusal):
                 return tree
-            return tuple([key_text(resolve(tree[0], path.steps)[0]) for path in wanted])
+            found = [resolve(tree[0], path.steps)[0] for path in wanted]
+            try:
+                return tuple(map(key_text, found))
+            except UnicodeEncodeError:
+                return _with_halves(index, wanted, found)
 
         if self.fast:
             from sowctl.messages.jsonrows import key_reader
@@ -102,7 +108,10 @@ class JsonType:
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
             results = [exact(index, payload) for index, payload in enumerate(payloads)]
-            rows = [refused if isinstance(result, Refusal) else result for result in results]
+            rows = [
+                result.texts if isinstance(result, HalfPair) else refused if isinstance(result, Refusal) else result
+                for result in results
+            ]
             return rows, [result for result in results if isinstance(result, Refusal)]
 
         return extract
@@ -167,11 +176,18 @@ class JsonType:
         except PayloadRefused as problem:
             raise input_error(problem, part) from None
 
-    def _read(self, index: int, payload: bytes) -> tuple[Json] | Refusal:
-        """The tree of one payload, in a tuple, or why there is none."""
+    def _read(self, index: int, payload: bytes, *, halves: bool = False) -> tuple[Json] | Refusal:
+        """The tree of one payload, in a tuple, or why there is none; ``halves`` as in :func:`parse`."""
         if len(payload) > self.max_message:
             return replace(refuse_large([payload], self.max_message)[0], index=index)
         try:
-            return (parse(payload, self.max_depth, last=self._last),)
+            return (parse(payload, self.max_depth, last=self._last, halves=halves),)
         except JsonRefused as problem:
             return Refusal(index, problem.code, problem.message, problem.offset)
+
+
+def _with_halves(index: int, paths: Sequence[Path], found: Sequence[list[object]]) -> HalfPair:
+    """The refusal of key fields that were ``found`` at ``paths``, some of which hold half a surrogate pair."""
+    whole = [[without_halves(item) if isinstance(item, str) else item for item in items[:1]] for items in found]
+    fields = [str(path) for path, old, new in zip(paths, found, whole, strict=True) if old[:1] != new]
+    return half_pair(index, fields, tuple(map(key_text, whole)))

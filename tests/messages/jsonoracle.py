@@ -123,6 +123,12 @@ def key(tree: Any, path: Path) -> bytes | None:
     return None
 
 
+def is_half(tree: Any, path: Path) -> bool:
+    """Whether the text of a key field holds a surrogate without its partner."""
+    first = next((node for node in find(tree, path) if not isinstance(node, Members)), None)
+    return type(first) is str and _clean(first) != first
+
+
 def same(a: Sequence[SlotValue], b: Sequence[SlotValue]) -> bool:
     """Equal in value and kind: 1, 1.0 and True differ."""
     return repr(a) == repr(b)

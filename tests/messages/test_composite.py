@@ -54,6 +54,18 @@ def test_parts_are_read_by_their_own_types() -> None:
     assert texts == [(b"1.50", b"x", None)]
 
 
+def test_half_a_surrogate_pair_in_a_part_is_no_key() -> None:
+    half, meant = framed(b'{"a":["\\ud800x",1],"b":2}'), framed(b'{"a":"\xef\xbf\xbdx"}')
+    for kind, path in ((LOCAL, "/0/a"), (GLOBAL, "/a"), (GLOBAL, "/a[0]")):
+        texts, refusals = kind.key_texts([parse_path(path)])([half, meant, b"\0"])
+        assert texts == [("\ufffdx".encode(),), ("\ufffdx".encode(),), (None,)]
+        assert [(refusal.index, refusal.code) for refusal in refusals] == [(0, "SOW-IDN-010"), (2, "SOW-MSG-002")]
+        assert path in refusals[0].message
+    # The first value of all parts is the key; what another part has there does not count.
+    other = of("composite-global", SEMI, "json")
+    assert other.key_texts([parse_path("/a")])([framed("a=\ufffd".encode(), b'{"a":"\\ud800"}')])[1] == []
+
+
 @pytest.mark.parametrize("payload", [b"", framed(b'{"a":1}'), framed(b'{"a":1}', b"", b"", b"", b"", rest=b"more")])
 def test_missing_and_empty_parts_have_no_fields(payload: bytes) -> None:
     for path in ("/1/b", "/2/a/b", "/3/a", "/1"):

@@ -35,6 +35,14 @@ def test_every_member() -> None:
     assert open_envelope(line) == open_exactly(line)
 
 
+@pytest.mark.parametrize("name", ["topic", "sow_key", "correlation_id", "client", "data_base64"])
+def test_half_a_surrogate_pair_is_no_metadata(name: str) -> None:
+    with pytest.raises(EnvelopeRefused, match=f"'{name}'.*half a surrogate pair") as caught:
+        open_envelope(b'{"%b":"\\ud800","data":1}' % name.encode())
+    assert caught.value.code == "SOW-IDN-010"
+    assert open_envelope('{"topic":"\ufffd","data":1}'.encode())[1].topic == "\ufffd"
+
+
 def test_null_is_as_good_as_absent() -> None:
     line = json.dumps(dict.fromkeys(FULL) | {"data_base64": None, "data": None}).encode()
     assert open_envelope(line) == (b"null", Envelope()) == open_exactly(line)

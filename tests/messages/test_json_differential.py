@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.messages import jsonfast
+from sowctl.messages.base import HalfPair
 from sowctl.messages.jsontype import JsonType
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step, parse_path
@@ -119,7 +120,16 @@ def agree(payloads: list[bytes], slots: list[Slot]) -> None:
     assert fast_refusals == exact_refusals
     for kind in (FAST, EXACT):
         assert kind.check(payloads) == exact_refusals
-        assert kind.key_texts(paths)(payloads) == (keys, exact_refusals)
+        texts, refusals = kind.key_texts(paths)(payloads)
+        assert texts == keys
+        halves = [refusal for refusal in refusals if isinstance(refusal, HalfPair)]
+        assert [refusal for refusal in refusals if refusal not in halves] == exact_refusals
+        assert {refusal.index: refusal.fields for refusal in halves} == {
+            index: fields
+            for index, tree in enumerate(trees)
+            if tree is not None and (fields := tuple([str(path) for path in paths if oracle.is_half(tree[0], path)]))
+        }
+        assert [refusal.index for refusal in refusals] == sorted(refusal.index for refusal in refusals)
 
 
 @given(PAYLOADS, SLOTS)
