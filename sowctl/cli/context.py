@@ -11,7 +11,7 @@ from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import Seam
 from sowctl.tuples import NamedTuple
 from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
-from sowctl.values.units import parse_interval
+from sowctl.values.units import parse_seconds
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -64,7 +64,7 @@ class Invocation:
             self.lock_wait = FOREVER
             return
         try:
-            self.lock_wait = parse_interval(settings.lock_wait) / 1e9
+            self.lock_wait = parse_seconds(settings.lock_wait)
         except ValueError as error:
             told = self.environ.get("SOWCTL_LOCK_WAIT") == settings.lock_wait
             name = "SOWCTL_LOCK_WAIT" if told else "--lock-wait"

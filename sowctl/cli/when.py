@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
 from sowctl.tuples import NamedTuple
 from sowctl.values.times import Micros, parse_time
-from sowctl.values.units import parse_interval, parse_size
+from sowctl.values.units import parse_seconds, parse_size
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+
+T = TypeVar("T")
 
 
 class Position(NamedTuple):
@@ -82,8 +84,7 @@ def position(invocation: Invocation, text: str | None) -> Position:
 
 def seconds(name: str, text: str | None) -> float | None:
     """An interval such as ``5m`` in seconds. Raises UsageError ``SOW-CLI-022``."""
-    nanoseconds = _number(name, text, parse_interval)
-    return None if nanoseconds is None else nanoseconds / 1e9
+    return _number(name, text, parse_seconds)
 
 
 def size(name: str, text: str | None) -> int | None:
@@ -91,7 +92,7 @@ def size(name: str, text: str | None) -> int | None:
     return _number(name, text, parse_size)
 
 
-def _number(name: str, text: str | None, parse: Callable[[str], int]) -> int | None:
+def _number(name: str, text: str | None, parse: Callable[[str], T]) -> T | None:
     try:
         return None if text is None else parse(text)
     except ValueError as error:

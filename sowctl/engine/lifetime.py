@@ -6,23 +6,51 @@ opens it or ``expire`` runs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from sowctl.config.model import Expiration
-from sowctl.values.times import Micros
+from sowctl.values.times import EARLIEST, LATEST, SECOND, Micros, ending
 
 NEVER = 0
 """The stamp of a record that does not expire."""
+LONGEST: Micros = LATEST - EARLIEST + 1
+"""A lifetime that ends beyond the last time that there is, whenever it begins; longer ones are no other."""
+
+
+def lifetime_of(seconds: float) -> Micros:
+    """The microseconds of a lifetime that a publisher asked for: at least one, and at most :data:`LONGEST`."""
+    return max(1, round(seconds * SECOND)) if seconds < LONGEST // SECOND else LONGEST
+
+
+def usual(rule: Expiration, seconds: float | None) -> Micros | None:
+    """How long messages live that say nothing themselves; ``seconds`` is what holds for all of them (0: for ever).
+
+    None where they live for ever. The stamp is kept even where the topic's expiration is disabled.
+    """
+    if seconds is not None:
+        return None if seconds == 0 else lifetime_of(seconds)
+    return min(rule.interval_us, LONGEST) if rule.kind == "interval" else None
 
 
 def stamp(rule: Expiration, time: Micros, seconds: float | None) -> Micros:
-    """The absolute expiry of a message published at ``time``; ``seconds`` is what its publisher asked for (0: never).
+    """The absolute expiry of a message published at ``time``, :data:`NEVER` for one that lives for ever."""
+    lifetime = usual(rule, seconds)
+    return NEVER if lifetime is None else ending(time, lifetime)
 
-    The stamp is kept even where the topic's expiration is disabled.
-    """
-    if seconds is not None:
-        return NEVER if seconds == 0 else time + round(seconds * 1_000_000)
-    if rule.kind == "interval":
-        return time + rule.interval_us
-    return NEVER
+
+def stamps(times: Any, lifetimes: Any) -> Any:
+    """What :func:`~sowctl.values.times.ending` says of each of some times, for numpy arrays of microseconds."""
+    ends = times + lifetimes
+    ends[ends > LATEST] = NEVER
+    return ends
+
+
+def count_expired(rule: Expiration, expirations: Sequence[Micros], now: Micros) -> int:
+    """How many records with these stamps are gone at ``now``."""
+    if rule.kind == "disabled" or min(filter(None, expirations), default=LATEST) > now:
+        return 0
+    return sum(is_expired(rule, expiration, now) for expiration in expirations)
 
 
 def expires(rule: Expiration) -> bool:

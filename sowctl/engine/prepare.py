@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.keys import KeyMaker, key_maker
-from sowctl.engine.lifetime import stamp
+from sowctl.engine.lifetime import stamp, usual
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.base import REPLACED, KeyTexts, MessageType
@@ -136,6 +136,11 @@ class Preparer:
         if isinstance(lifetime, tuple):
             return lifetime[1]
         return stamp(self.topic.expiration, time, self.expiration if lifetime is None else lifetime)
+
+    @property
+    def usual(self) -> Micros | None:
+        """How long messages live that say nothing themselves, None for ever."""
+        return usual(self.topic.expiration, self.expiration)
 
     def too_large(self, payload: bytes) -> tuple[str, str]:
         """Code and words for a message that no slab could hold."""

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from sowctl.breaks import breakable, unbroken
 from sowctl.engine.commit import Acknowledged, Flight, write
 from sowctl.engine.intake import Batch, Source, batches, joined
+from sowctl.engine.lifetime import count_expired
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.refusals import Refusals
 from sowctl.engine.reports import PublishReport, Rejected, TopicCounts
 from sowctl.engine.routing import Router, Share
 from sowctl.engine.session import WriteSession
-from sowctl.engine.settling import Entries, settle
+from sowctl.engine.settling import Entries, ahead, is_ahead, settle
 from sowctl.errors import SowError, UsageError
 from sowctl.values.fields import Refusal
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LINGER = 0.1
 DEFAULTS = PublishOptions()
+_COUNTED = ("inserted", "updated", "unchanged", "journalled", "duplicates", "already_expired")
 
 
 def publish(
@@ -202,7 +204,7 @@ class _Run:
             report.bytes += sum(map(len, part.payloads))
             report.durable = report.durable and not part.writer.volatile
             total = self.count_for(part.writer.ref)
-            for name in ("inserted", "updated", "unchanged", "journalled", "duplicates"):
+            for name in _COUNTED:
                 setattr(total, name, getattr(total, name) + getattr(part.counts, name))
                 setattr(report, name, getattr(report, name) + getattr(part.counts, name))
         self.landed = batch, flight.rejected
@@ -229,9 +231,19 @@ class _Run:
                 refusals.extend(refused)
             late = self.refusals.of(batch, refusals)
             self.refusals.cut(batch, parts, late)
+            for part, share in zip(parts, shares, strict=True):
+                part.counts.already_expired = count_expired(share.preparer.topic.expiration, part.expirations, now)
+                self.look_ahead(part, now)
             rejected = sorted(rejected + late, key=lambda one: one.offset)
             synced, written = write(session, self.pool, parts, publisher, now)
             self.flight = Flight(locks.pop_all(), synced, batch, parts, rejected, written)
+
+    def look_ahead(self, part: Entries, now: int) -> None:
+        """Say, once in a run, that a topic gets times far ahead of the clock; times within a topic never go back."""
+        if part.times and is_ahead(part.times[-1], now):
+            if self.report.ahead is None:
+                self.instance.notify(ahead(part.writer.ref[0], part.times[-1]))
+            self.report.ahead = max(self.report.ahead or 0, part.times[-1])
 
     def close(self) -> None:
         """Let go of everything; what was acknowledged is safe."""

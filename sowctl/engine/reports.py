@@ -21,6 +21,7 @@ class TopicCounts:
     unchanged: int = 0
     duplicates: int = 0
     journalled: int = 0
+    already_expired: int = 0
 
 
 @dataclass(slots=True)
@@ -41,7 +42,8 @@ class PublishReport:
     (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
     (``journalled``); ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
     everything counted is on disk; ``end`` is the input offset behind the last acknowledged message; txids are of this
-    run, 0 for none."""
+    run, 0 for none. ``already_expired``: how many of the published were over at the clock, so that nobody reads them;
+    ``ahead``: the topics' latest time where it is far ahead of the clock (:func:`~sowctl.engine.settling.is_ahead`)."""
 
     topics: list[TopicCounts] = field(default_factory=list)
     messages: int = 0
@@ -61,6 +63,8 @@ class PublishReport:
     last_line: int = 0
     seconds: float = 0.0
     journalled: int = 0
+    already_expired: int = 0
+    ahead: int | None = None
 
 
 @dataclass(slots=True)
@@ -172,7 +176,7 @@ class CommitReport:
     """What one staged run wrote, as one group. ``messages`` were read; ``published`` entries were written: to new keys
     (``inserted``), over others (``updated``), with the bytes that were there (``unchanged``), or as deletions
     (``deleted``); ``missing`` are deletions of keys without a record, which are not written. ``duplicates``: the whole
-    run had been committed before. ``samples`` are the first refused messages."""
+    run had been committed before. ``samples`` are the first refused messages; the rest as in PublishReport."""
 
     topic: str
     message_type: str
@@ -191,4 +195,6 @@ class CommitReport:
     last_txid: int = 0
     segments: int = 0
     seconds: float = 0.0
+    already_expired: int = 0
+    ahead: int | None = None
     samples: list[Rejected] = field(default_factory=list)

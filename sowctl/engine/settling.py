@@ -15,6 +15,7 @@ from sowctl.engine.statuses import STATUSES, classify
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED, UNKEYED
 from sowctl.plain import dataclass, field, replace
 from sowctl.values.fields import Refusal
+from sowctl.values.times import SECOND
 
 if TYPE_CHECKING:
     from sowctl.engine.chains import Chains
@@ -226,6 +227,25 @@ def _expirations(preparer: Preparer, ready: Prepared, times: list[int], keep: li
     if lifetimes is None and whole and times and times[0] == times[-1]:
         return [preparer.stamp(times[0], None)] * len(times)
     return [preparer.stamp(times[index], lifetimes[index] if lifetimes is not None else None) for index in keep]
+
+
+def is_ahead(last: int, now: int) -> bool:
+    """Whether a topic's last time is so far ahead of the clock that no clock explains it.
+
+    Clocks differ by seconds, and a local time taken for UTC by 14 hours at most: beyond a day it is a wrong year, or
+    a wrong unit, and the topic keeps it until then.
+    """
+    return last > now + 86_400 * SECOND
+
+
+def ahead(topic: str, last: int) -> str:
+    """What to tell of such a time."""
+    from sowctl.values.times import format_time
+
+    return (
+        f"the last time of topic {topic!r}, {format_time(last)}, is more than a day ahead of the clock: until then "
+        "every message gets that time, its lifetime counts from there, and an earlier time of its own refuses it"
+    )
 
 
 def too_old(last: int) -> tuple[str, str]:

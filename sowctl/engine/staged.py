@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.engine import fates as fate
 from sowctl.engine.apply import into_store, remove_expired
+from sowctl.engine.lifetime import count_expired
 from sowctl.engine.merging import deletions_of_rest, in_order
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.prepare import Preparer
@@ -22,6 +23,7 @@ from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.segmentblock import Columns
 from sowctl.engine.segments import SegmentInfo, SegmentReader
 from sowctl.engine.session import WriteSession
+from sowctl.engine.settling import ahead, is_ahead
 from sowctl.engine.stagedentries import Chunk, chunks, fold, group_of
 from sowctl.errors import InputError, LimitError
 from sowctl.identity.hashes import client_hash
@@ -117,6 +119,8 @@ class _Commit:
                 self._into_journal(session, writer)
             else:
                 self._into_store(writer)
+            if report.ahead is not None:
+                self.instance.notify(ahead(report.topic, report.ahead))
 
     def _decide(self, writer: TopicWriter) -> None:
         if self.deltas or self.preparer.enrichment is not None:
@@ -185,7 +189,14 @@ class _Commit:
                 yield from reader.blocks()
 
     def _chunks(self, last_time: int) -> Iterator[Chunk]:
-        return chunks(self._blocks(), self.fates, self.preparer, self.now, last_time)
+        """What is to be written, block by block; each pass counts anew what is expired and looks how far time got."""
+        report, rule = self.report, self.area.topic.expiration
+        report.already_expired = 0
+        for chunk in chunks(self._blocks(), self.fates, self.preparer, self.now, last_time):
+            report.already_expired += count_expired(rule, chunk.expirations, self.now)
+            if is_ahead(chunk.times[-1], self.now):
+                report.ahead = chunk.times[-1]
+            yield chunk
 
     def _count(self, codes: Any, size: int) -> None:
         import numpy as np

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine import fates as fate
+from sowctl.engine import lifetime
 from sowctl.engine.buckets import words
 from sowctl.engine.overlay import Overlay, tombstone
 from sowctl.engine.segmentblock import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION, Columns
@@ -55,19 +56,21 @@ def chunks(
         places = ((codes != fate.REFUSED) & (codes != fate.MISSING)).nonzero()[0]
         checks = columns.checks if fates.checks is None else fates.checks[at : at + len(columns)]
         if len(places):
-            yield _chunk(columns, texts, places, codes, times, checks, preparer.stamp(0, None))
+            yield _chunk(columns, texts, places, codes, times, checks, preparer.usual)
         at, last_time = at + len(columns), int(times[-1])
 
 
-def _chunk(columns: Columns, texts: list[bytes], places: Any, codes: Any, times: Any, owners: Any, usual: int) -> Chunk:
+def _chunk(
+    columns: Columns, texts: list[bytes], places: Any, codes: Any, times: Any, owners: Any, usual: int | None
+) -> Chunk:
     import numpy as np
 
     flags, times = columns.flags[places], times[places]
     deletes = (flags & OPERATION) == DELETE
     checks = np.where(deletes, owners[places].astype(np.uint64), columns.checks[places].astype(np.uint64))
-    stamps = times + usual if usual else np.zeros(len(places), dtype=np.int64)
+    stamps = np.zeros(len(places), dtype=np.int64) if usual is None else lifetime.stamps(times, usual)
     own = columns.lifetimes[places]
-    stamps = np.where((flags & HAS_LIFETIME) != 0, np.where(own == 0, 0, times + own), stamps)
+    stamps = np.where((flags & HAS_LIFETIME) != 0, np.where(own == 0, 0, lifetime.stamps(times, own)), stamps)
     stamps = np.where((flags & EXPIRES_AT) != 0, own, stamps)
     stamps[deletes] = 0
     chosen, gone = places.tolist(), deletes.tolist()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.instance import Instance
+from sowctl.engine.lifetime import lifetime_of
 from sowctl.engine.prepare import Prepared, Preparer
 from sowctl.engine.rejects import reject_line
 from sowctl.engine.reports import Rejected
@@ -143,7 +144,7 @@ class StageTask:
                 lifetimes[place] = lifetime[1]
             elif lifetime is not None:
                 flags[place] |= HAS_LIFETIME
-                lifetimes[place] = round(lifetime * 1_000_000)
+                lifetimes[place] = lifetime_of(lifetime) if lifetime else 0
         empty: list[bytes | None] = [None] * count
         for column, bit in ((ready.user_keys, HAS_USER_KEY), (ready.correlation_ids, HAS_CORRELATION_ID)):
             for place, text in enumerate(column or ()):

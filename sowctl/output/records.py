@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from sowctl.tuples import NamedTuple
-from sowctl.values.times import Micros, format_time
+from sowctl.values.times import Micros, format_end, format_time
 
 View: TypeAlias = Callable[[bytes], bytes]
 """Payload to one line of JSON text; never fails (``MessageType.view``)."""
@@ -112,7 +112,7 @@ def metadata(batch: Batch, record: Record) -> dict[str, Any]:
         "message_type": batch.message_type,
         "sow_key": None if extra.get("unkeyed") else extra.get("user_key") or str(record.sow_key),
         "timestamp": format_time(record.timestamp),
-        "expiration": format_time(record.expiration) if record.expiration else None,
+        "expiration": format_end(record.expiration),
         "txid": record.txid,
         "bookmark": record.bookmark,
         "correlation_id": record.correlation_id,

@@ -19,13 +19,13 @@ from sowctl.values.times import format_time
 _ALWAYS = ("published", "inserted", "updated", "deleted", "expired")
 _COUNTS = (
     "published", "inserted", "updated", "unchanged", "journalled", "duplicates", "rejected", "blank",
-    "examined", "matched", "returned", "deleted", "expired",
+    "already_expired", "examined", "matched", "returned", "deleted", "expired",
     "entries", "applied", "records", "versions",
 )  # fmt: skip
 _OF_A_QUERY = ("examined", "matched", "returned")
 """Of a query all three are said: that nothing matched is what somebody wants to know."""
-_TIMES = ("now",)
-"""Fields that are times in microseconds, and are written as ISO-8601."""
+_TIMES = ("now", "ahead")
+"""Fields that are times in microseconds, and are written as ISO-8601; None where there is none."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -34,7 +34,7 @@ def as_dict(report: Any) -> dict[str, Any]:
     if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
     row = {name: _plain(getattr(report, name)) for name in report.__match_args__}
-    return row | {name: format_time(row[name]) for name in _TIMES if name in row}
+    return row | {name: format_time(row[name]) for name in _TIMES if row.get(name) is not None}
 
 
 def as_json(report: Any) -> str:
@@ -111,7 +111,7 @@ def _in_words(report: Mapping[str, Any]) -> str:
 def _counts(row: Mapping[str, Any]) -> list[str]:
     counted = {name: row[name] for name in _COUNTS if type(row.get(name)) is int}
     always = _OF_A_QUERY if "returned" in counted else () if counted.get("journalled") else _ALWAYS
-    return [f"{count:,} {name}" for name, count in counted.items() if count or name in always]
+    return [f"{count:,} {name.replace('_', ' ')}" for name, count in counted.items() if count or name in always]
 
 
 def _volume(row: Mapping[str, Any], messages: int | None) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sowctl.values.times import LATEST
+
 if TYPE_CHECKING:
     import numpy
     import pyarrow
@@ -59,15 +61,17 @@ def nullable_longs(numbers: Numbers, present: Numbers) -> pyarrow.Array:
 
 
 def instants(micros: Numbers) -> pyarrow.Array:
-    """TIMESTAMP of microseconds UTC."""
+    """TIMESTAMP of microseconds UTC; a time beyond the year 9999, which nothing shows, is the last one before."""
     import pyarrow as pa
 
+    if len(micros) and micros.max() > LATEST:
+        micros = micros.clip(max=LATEST)
     return longs(micros).view(pa.timestamp("us", tz="UTC"))
 
 
 def stamps(micros: Numbers) -> pyarrow.Array:
-    """TIMESTAMP of microseconds UTC, NULL where 0."""
-    return _masked(instants(micros), micros != 0)
+    """TIMESTAMP of microseconds UTC at which records end, NULL for never (:func:`sowctl.values.times.format_end`)."""
+    return _masked(instants(micros), (micros != 0) & (micros <= LATEST))
 
 
 def _masked(array: pyarrow.Array, present: Numbers) -> pyarrow.Array:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 from sowctl.errors import UsageError
 from sowctl.values.times import Clock, Micros, fixed_clock, parse_time, system_clock
-from sowctl.values.units import parse_interval, parse_size
+from sowctl.values.units import parse_seconds, parse_size
 
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 PLACE = ("path", "config", "root", "topic", "messageType", "instance", "now")
@@ -74,7 +74,7 @@ class Options:
         """An interval such as ``5m``, in seconds."""
         text = self.text(name)
         try:
-            return None if text is None else parse_interval(text) / 1e9
+            return None if text is None else parse_seconds(text)
         except ValueError:
             raise self._bad(name, text or "", "an interval such as 5m") from None
 

@@ -33,7 +33,7 @@ _STAMP = pattern(r"([+-]?\d+(?:\.\d+)?)(s|ms|us|ns)")
 _RELATIVE = pattern(r"(?:now)?\s*([+-])\s*(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)", re.IGNORECASE)
 LATEST: Micros = 253402300799_999999
 """The last microsecond of year 9999: later stamps cannot be written as text."""
-_EARLIEST: Micros = -62135596800_000000
+EARLIEST: Micros = -62135596800_000000
 """The first microsecond of year 1."""
 
 
@@ -57,26 +57,57 @@ def fixed_clock(at: Micros) -> Clock:
 
 
 def format_time(at: Micros) -> str:
-    """ISO-8601 with microseconds and Z, as all output uses: ``2026-01-02T03:04:05.678901Z``."""
-    if not _EARLIEST <= at <= LATEST:
-        raise OverflowError(f"{at} microseconds since 1970 are no time of the years 1 to 9999")
-    seconds, micros = divmod(at, SECOND)
+    """ISO-8601 with microseconds and Z, as all output uses: ``2026-01-02T03:04:05.678901Z``.
+
+    Nothing takes a time outside the years 1 to 9999 any more; journals and stores may hold some that were taken once.
+    They show as the nearest time that can be written, so that what holds them can be read.
+    """
+    seconds, micros = divmod(min(max(at, EARLIEST), LATEST), SECOND)
     year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
     return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
+
+
+def format_end(at: Micros) -> str | None:
+    """When a record expires; None for never: 0, and what lies beyond the year 9999, see :func:`ending`."""
+    return format_time(at) if at and at <= LATEST else None
+
+
+def ending(at: Micros, lifetime: Micros) -> Micros:
+    """When a record ends that was published ``at``; 0 is never, and so is an end beyond the year 9999.
+
+    No clock gets there, and no text could say when it was. :func:`format_end` says the same of ends that are stored.
+    """
+    end = at + lifetime
+    return end if end <= LATEST else 0
 
 
 def format_milliseconds(at: int) -> str:
     """The instant that formats of messages hold as milliseconds since 1970; outside years 1-9999 their number."""
     micros = at * 1000
-    return format_time(micros) if _EARLIEST <= micros <= LATEST else str(at)
+    return format_time(micros) if EARLIEST <= micros <= LATEST else str(at)
 
 
 def parse_time(text: str, now: Clock) -> Micros:
     """Read an instant: ISO-8601, basic form ``20260102T030405.678901Z``, epoch with unit, relative, ``EPOCH``, ``NOW``.
 
     A text without a zone is UTC in every form, as all output is. Raises :class:`~sowctl.errors.UsageError`
-    ``SOW-VAL-010`` for a text that is no instant.
+    ``SOW-VAL-010`` (no instant) or ``SOW-VAL-020`` (not within the years 1 to 9999).
     """
+    try:
+        at = _read_time(text, now)
+        if EARLIEST <= at <= LATEST:
+            return at
+    except (OverflowError, ValueError):  # a number of more digits than a float, or than Python reads
+        pass
+    raise UsageError(
+        "SOW-VAL-020",
+        f"{text if len(text) < 60 else text[:60] + '...'!r} lies outside the years 1 to 9999",
+        hint="numbers since 1970 need the right unit: s, ms, us or ns",
+    )
+
+
+def _read_time(text: str, now: Clock) -> Micros:
+    """The same; outside those years too. Raises OverflowError and ValueError for numbers that cannot be handled."""
     word = text.strip()
     if word.upper() == "EPOCH":
         return 0
@@ -111,6 +142,8 @@ def _zone(text: str | None) -> timezone:
     if text is None or text in "Zz":
         return UTC
     minutes = int(text[1:3]) * 60 + int(text[-2:])
+    if minutes >= 24 * 60:
+        raise UsageError("SOW-VAL-010", f"{text!r} is no offset of a time zone", hint="such as +02:00")
     return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
 
 

@@ -17,6 +17,7 @@ INTERVALS = {
     "d": 86_400_000_000_000,
     "w": 604_800_000_000_000,
 }
+LONGEST = 10_000 * 366 * INTERVALS["d"]
 SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _INTERVAL = pattern(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE)
 _SIZE = pattern(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE)
@@ -30,6 +31,11 @@ def parse_interval(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not an interval (a number and ns, us, ms, s, m, h, d or w)")
     return _times(match[1], INTERVALS[(match[2] or "s").lower()])
+
+
+def parse_seconds(text: str) -> float:
+    """The same in seconds; one that is longer than all years that have a date is as long as these."""
+    return min(parse_interval(text), LONGEST) / INTERVALS["s"]
 
 
 def parse_size(text: str) -> int:

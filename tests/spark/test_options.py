@@ -11,15 +11,18 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
+import numpy as np
 from pyspark.sql import datasource as d
 from pyspark.sql.types import IntegerType, StructType
 
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.types import get_type
+from sowctl.spark import arrays
 from sowctl.spark.encoding import RowEncoder, message_of
 from sowctl.spark.options import Options
 from sowctl.spark.pushdown import Bounds, Range, bounds_of
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl
+from sowctl.values.times import LATEST
 
 KNOWN = ("filter", "flag", "count", "size", "at", "now", "list", "word", "pause")
 
@@ -143,3 +146,15 @@ def test_bounds_that_exclude_each_other_are_empty() -> None:
     assert bounds_of([d.EqualTo(("_txid",), 5), d.EqualTo(("_txid",), 6)], Bounds()).empty
     assert bounds_of([d.EqualTo(("_topic",), "a"), d.EqualTo(("_topic",), "b")], Bounds()).empty
     assert not Bounds().empty
+
+
+def test_times_beyond_all_dates_in_columns() -> None:
+    """What old journals hold of them: an end is never, a time is the last one that has a date."""
+    numbers = np.array([0, 5, LATEST, LATEST + 1, 1 << 62])
+    ends = arrays.stamps(numbers).to_pylist()
+    assert [None if end is None else end.year for end in ends] == [None, 1970, 9999, None, None]
+    assert [time.year for time in arrays.instants(numbers).to_pylist()] == [1970, 1970, 9999, 9999, 9999]
+
+
+def test_a_lifetime_of_any_length_is_read() -> None:
+    assert options(pause="9" * 400 + "w").seconds("pause") == options(pause="99999999w").seconds("pause")

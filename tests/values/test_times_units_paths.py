@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.errors import UsageError
 from sowctl.values.paths import Path, Step, parse_path
-from sowctl.values.times import LATEST, fixed_clock, format_time, parse_time
+from sowctl.values.times import LATEST, ending, fixed_clock, format_end, format_time, parse_time
 from sowctl.values.units import (
     format_interval,
     format_size,
@@ -141,3 +141,34 @@ def test_numbers_beyond_measure_are_refused(parse: Callable[[str], int]) -> None
         parse("9" * 400 + ".5")
     with pytest.raises(ValueError, match="4300"):
         parse("9" * 5000)
+
+
+@pytest.mark.parametrize(
+    "text", ["253402300800s", "9" * 30 + "ms", "9" * 5000 + "s", "9" * 400 + ".5s", "+500000w", "-9999999w"]
+)
+def test_what_lies_outside_the_years_is_no_instant(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_time(text, CLOCK)
+    assert caught.value.code == "SOW-VAL-020"
+    assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59.999999-00:01"])
+def test_an_offset_does_not_lead_out_of_them(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_time(text, CLOCK)
+    assert caught.value.code == "SOW-VAL-020"
+
+
+def test_an_offset_is_less_than_a_day() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_time("2026-01-01T00:00:00+25:00", CLOCK)
+    assert caught.value.code == "SOW-VAL-010"
+
+
+def test_ends_and_times_beyond_the_last_year() -> None:
+    assert ending(LATEST - 5, 5) == LATEST
+    assert ending(LATEST - 5, 6) == 0
+    assert [format_end(at) for at in (0, LATEST + 1, 1 << 80)] == [None, None, None]
+    assert format_end(LATEST) == format_time(1 << 80) == "9999-12-31T23:59:59.999999Z"
+    assert format_time(-(1 << 80)) == "0001-01-01T00:00:00.000000Z"

@@ -97,6 +97,8 @@ def run(
     bad message is refused with its line and byte offset. Ends with status 3 where a message was refused. An interrupt
     ends it behind the batch that is being written; another one while that is being written ends it at once.
 
+    A lifetime that ends beyond the year 9999 is none. Messages that are over at the clock are counted as already
+    expired. A note tells of a time more than a day ahead of the clock: every later message of its topic gets it too.
     With --delta a message is merged with the record of its key: fields that it has replace those of the record,
     objects are merged member by member, arrays are replaced whole, null fields change nothing. Without a record, and
     for message types that cannot be merged, it is published as it is; a warning says where that replaced records.

@@ -142,6 +142,7 @@ _STRUCTURE: tuple[Rule, ...] = (
     Rule("S073", _E, "queue-flush-too-short", "Tuning/Queue/QueueDeliveryFlushInterval"),
     Rule("S074", _E, "unknown-compliance", "MessageTypes/MessageType/AMPSVersionCompliance"),
     Rule("S075", _E, "children-in-text", "any element with a value"),
+    Rule("S076", _E, "lifetime-beyond-dates", "SOW/Topic/Expiration", (("Topic", "topic.lifetime_beyond_dates"),)),
 )
 
 _FIELDS: tuple[Rule, ...] = (

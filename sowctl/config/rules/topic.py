@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sowctl.config import texts
 from sowctl.config.document import Node
+from sowctl.config.kinds import Wrong, read_expiration
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import QUEUES, Entry
@@ -46,6 +47,29 @@ def history_with_expiration(node: Node, survey: Survey) -> Iterator[Problem]:
     expiration = node.find("Expiration")
     if expiration is not None and node.find("History") is not None and expiration.text.lower() != "disabled":
         yield Problem(expiration, "Expiration must be disabled when History is present", "remove one of the two")
+
+
+LONGEST_LIFETIME = parse_interval("400000w")
+"""7,665 years: what begins in this century and lives longer ends beyond the year 9999."""
+
+
+def lifetime_beyond_dates(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: an Expiration of more than 400000w.
+
+    Why: it ends beyond the year 9999, the last that has a date, so the records never expire.
+    Example: ``<Expiration>500000w</Expiration>``.
+    Instead: remove Expiration or write ``enabled``, if records should stay; or a lifetime that ends.
+    """
+    expiration = node.find("Expiration")
+    if expiration is None:
+        return
+    try:
+        lifetime = read_expiration(expiration.text)[1]
+    except (ValueError, Wrong):
+        return
+    if lifetime > LONGEST_LIFETIME:
+        message = f"Expiration {expiration.text} ends beyond the year 9999: the records never expire"
+        yield Problem(expiration, message, "remove <Expiration> if records should stay, or write a lifetime that ends")
 
 
 def pattern_excludes(node: Node, survey: Survey) -> Iterator[Problem]:

@@ -100,6 +100,7 @@ def load(
 def _told(report: JobReport, made: CommitReport, partitions: int, seconds: float) -> JobReport:
     report.read, report.records, report.bytes = made.messages, made.published, made.bytes
     report.rejected, report.partitions, report.seconds = made.rejected, partitions, seconds
+    report.already_expired = made.already_expired
     row = asdict(made)
     row["samples"] = [{k: v for k, v in sample.items() if k != "payload"} for sample in row["samples"]]
     report.details["commit"] = row

@@ -10,8 +10,8 @@ from typing import Any
 class JobReport:
     """One run of a job: ``records`` and ``bytes`` (of payload) that it wrote, ``partitions`` worked on, seconds.
 
-    ``read`` are the records or entries that it was given, ``rejected`` those it refused. ``details`` holds what only
-    this job has to say, as plain values.
+    ``read`` are the records or entries that it was given, ``rejected`` those it refused, ``already_expired`` those that
+    it wrote although they were over at the clock. ``details`` holds what only this job has to say, as plain values.
     """
 
     job: str
@@ -21,6 +21,7 @@ class JobReport:
     records: int = 0
     bytes: int = 0
     rejected: int = 0
+    already_expired: int = 0
     partitions: int = 0
     seconds: float = 0.0
     details: dict[str, Any] = field(default_factory=dict)
