@@ -11,6 +11,7 @@ from sowctl.cli.outfile import refuse_existing, whole_file
 from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
 from sowctl.output import formats
+from sowctl.output.display import escaped
 from sowctl.output.options import OutputOptions, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 from sowctl.tuples import NamedTuple
@@ -83,9 +84,7 @@ def _row_batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
     import json
 
     for row in rows:
-        payload = json.dumps(dict(row), ensure_ascii=False, default=str, separators=(",", ":")).encode(
-            "utf-8", "surrogatepass"
-        )
+        payload = escaped(json.dumps(dict(row), ensure_ascii=False, default=str, separators=(",", ":"))).encode()
         yield OutputBatch("", "json", lambda payload: payload, [OutputRecord(payload)])
 
 

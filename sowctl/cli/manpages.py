@@ -145,7 +145,11 @@ def _formats() -> list[Section]:
     names = ", ".join(NAMES)
     items = Items(tuple((line.name, _sentence(line.summary)) for line in TABLE))
     text = f"Columns and templates know paths such as /price and these names: {names}."
-    return [Section("OUTPUT FORMATS", (items, Paragraph(text)))]
+    halves = (
+        "Half a surrogate pair in a JSON text has no bytes: csv, tsv, template and msgpack write its escape as a text, "
+        "such as \\ud800, as the other formats do."
+    )
+    return [Section("OUTPUT FORMATS", (items, Paragraph(text), Paragraph(halves)))]
 
 
 def _sentence(text: str) -> str:

@@ -9,7 +9,7 @@ from sowctl.expressions.errors import expression_error
 from sowctl.expressions.lexer import Token, field_parts, pattern_text, string_bytes
 from sowctl.tuples import NamedTuple
 from sowctl.values.compare import NAN, integer_or_double
-from sowctl.values.paths import Path, Step
+from sowctl.values.paths import MOST_STEPS, Path, Step, position_of
 
 PATTERN_ARGUMENTS = {"REGEXP_MATCH": 1, "REGEXP_REPLACE": 1}
 """Position of the argument that must be a pattern."""
@@ -17,7 +17,6 @@ PATTERN_ARGUMENTS = {"REGEXP_MATCH": 1, "REGEXP_REPLACE": 1}
 Chain: TypeAlias = tuple[list[n.Node], list[str]]
 _CONSTANTS: dict[str, bool | float | None] = {"TRUE": True, "FALSE": False, "NULL": None, "NAN": NAN}
 _COMPARE = {"==": "=", "!=": "<>"}
-_LONGEST_INDEX = 4000
 
 
 class OrderKey(NamedTuple):
@@ -215,20 +214,31 @@ class Builder:
 
     def _field(self, token: Token, modifier: str | None, modifier_at: int, end: int) -> n.Field:
         qualifier, path = field_parts(self.text[token[1] : token[2]])
-        steps = path_steps(path)
+        steps = path_steps(path, self.text, token[1])
         if steps is None:
             hint = "every step between slashes needs a name"
             raise expression_error("SOW-EXP-005", "not a path in brackets", self.text, token[1], hint=hint)
         return n.Field(Path(steps), qualifier, modifier, modifier_at, span=(token[1], end))
 
 
-def path_steps(path: str) -> tuple[Step, ...] | None:
-    """The steps of a path as the lexer accepts it; None where a step in brackets is empty."""
+def path_steps(path: str, text: str, at: int) -> tuple[Step, ...] | None:
+    """The steps of a path as the lexer accepts it; None where one in brackets is empty. It stands ``at`` in ``text``.
+
+    Raises ExpressionError ``SOW-EXP-040`` for more steps than any message has levels.
+    """
+    steps = _steps(path)
+    if steps is not None and len(steps) > MOST_STEPS:
+        hint = f"a path has at most {MOST_STEPS} steps, and no message is nested more deeply"
+        raise expression_error("SOW-EXP-040", f"a path of {len(steps):,} steps", text, at, hint=hint)
+    return steps
+
+
+def _steps(path: str) -> tuple[Step, ...] | None:
     bracketed = path[0] == "["
     last = None
     if bracketed:
         path, _, rest = path[1:].partition("]")
-        last = _index(rest[1:-1]) if rest else None
+        last = position_of(rest[1:-1]) if rest else None
     names = path[1:].split("/")
     if not all(names):
         return None
@@ -237,13 +247,8 @@ def path_steps(path: str) -> tuple[Step, ...] | None:
     steps = []
     for name in names:
         name, _, rest = name.partition("[")
-        steps.append(Step(name, _index(rest[:-1]) if rest else None))
+        steps.append(Step(name, position_of(rest[:-1]) if rest else None))
     return tuple(steps)
-
-
-def _index(digits: str) -> int:
-    # Python refuses to read very long integers, and no list is that long.
-    return int(digits) if len(digits) <= _LONGEST_INDEX else 10**_LONGEST_INDEX
 
 
 def _around(operands: list[n.Node]) -> n.Span:

@@ -41,6 +41,8 @@ CODES: dict[str, str] = {
     "SOW-EXP-030": "a match that exceeds the step limit; found while data is read",
     "SOW-EXP-031": "a user function that fails or gives what is no value of the language; found while data is read",
     "SOW-EXP-032": "an expression that is too long",
+    "SOW-EXP-040": "a path of more than 256 steps",
+    "SOW-EXP-041": "an expression of more than 40,000 words and signs",
 }
 FOREIGN: dict[str, str] = {
     "CHAR_LENGTH": "LENGTH",

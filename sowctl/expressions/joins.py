@@ -59,7 +59,7 @@ def _side(text: str, start: int) -> tuple[JoinSide, int]:
         names.append(topic)
         position = bare.end()
     match = _PATH.match(text, position)
-    steps = path_steps(match[0]) if match else None
+    steps = path_steps(match[0], text, position) if match else None
     if match is None or steps is None:
         raise _malformed(text, position, "a path is missing")
     return JoinSide(names[0] if len(names) == 2 else None, names[-1], Path(steps)), match.end()

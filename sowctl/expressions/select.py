@@ -46,7 +46,7 @@ def parse_select(text: str) -> SelectList:
         match = _DIRECTIVE.match(text, position)
         if match is None:
             raise _malformed(text, _end_of_space(text, position))
-        steps = path_steps(match[2]) if match[2] != "/" else ()
+        steps = path_steps(match[2], text, match.start(2)) if match[2] != "/" else ()
         if steps is None:
             raise _malformed(text, match.start(2))
         directives.append(Directive(match[1] == "+", Path(steps) if steps else None))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from sowctl.output.display import escaped
 from sowctl.output.members import as_text, at, members
 from sowctl.output.options import NAMES, Column, OutputOptions
 from sowctl.output.records import Batch, metadata
@@ -49,7 +50,7 @@ class Columns:
         """What to tell about members that had no column."""
         if not self.left_out:
             return ()
-        names = ", ".join("/" + name for name in sorted(self.left_out))
+        names = ", ".join("/" + escaped(name) for name in sorted(self.left_out))
         return (f"not shown, because the first {SAMPLE:,} records do not have them: {names}; see --columns",)
 
     @staticmethod
@@ -66,9 +67,9 @@ def heading(column: Column, *, facts: bool = False) -> str:
     if isinstance(column, str):
         return column
     if len(column.steps) == 1 and column.steps[0].index is None:
-        name = column.steps[0].name
+        name = escaped(column.steps[0].name)
     else:
-        name = str(column).removeprefix("/")
+        name = escaped(str(column).removeprefix("/"))
     return f"/{name}" if name in NAMES and not facts else name
 
 
@@ -91,8 +92,14 @@ def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Colu
 
 
 def cell_text(value: Any) -> str | None:
-    """A value as text; None stands for nothing there. Bytes that are not UTF-8 come as surrogate escapes."""
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else as_text(value)
+    """A value as text; None stands for nothing there. Bytes that are not UTF-8 come as surrogate escapes.
+
+    No other surrogate comes: those of JSON texts are written as their escapes.
+    """
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    text = as_text(value)
+    return None if text is None else escaped(text)
 
 
 def _rows(batches: Iterable[Batch], wants_meta: bool) -> Iterator[Row]:

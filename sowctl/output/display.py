@@ -18,6 +18,7 @@ _UNSAFE = pattern(
     "\ud800-\udfff"  # surrogates; the low ones stand for bytes that are not UTF-8
     "]"
 )
+_HALVES = pattern("[\ud800-\udfff]")
 _LOW = pattern(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -28,6 +29,14 @@ def display(data: bytes | str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _UNSAFE.sub(lambda match: _visible(match[0]), text)
+
+
+def escaped(text: str) -> str:
+    """Text of JSON with an escape such as ``\\ud800`` for every surrogate without its partner, which has no bytes.
+
+    In a JSON text that is what stood there; elsewhere it is what a table and JSON show, rather than U+FFFD for all.
+    """
+    return text if text.isascii() else _HALVES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def display_lines(data: bytes | str) -> str:

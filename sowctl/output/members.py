@@ -10,6 +10,7 @@ import json
 from base64 import b64encode
 from typing import Any
 
+from sowctl.output.display import escaped
 from sowctl.output.records import View
 from sowctl.values.paths import Path
 
@@ -68,16 +69,16 @@ def as_text(value: Any) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """A value with real numbers: integers that fit 64 bits, else floats."""
+    """A value with real numbers: integers that fit 64 bits, else floats; texts as :func:`escaped` makes them."""
     if isinstance(value, NumberText):
         whole = value.lstrip("-").isdecimal() and len(value) <= 20
         number = int(value) if whole else float(value)
         return number if not whole or -(1 << 63) <= number < 1 << 64 else float(value)
     if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
+        return {escaped(name): plain(item) for name, item in value.items()}
     if isinstance(value, list):
         return [plain(item) for item in value]
-    return value
+    return escaped(value) if isinstance(value, str) else value
 
 
 def _dump(value: Any) -> str:

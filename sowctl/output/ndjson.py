@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO
 
-from sowctl.output.display import display_json
+from sowctl.output.display import display_json, escaped
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch, Record, metadata, payloads_of
@@ -59,7 +59,7 @@ def envelope(batch: Batch, record: Record) -> bytes:
     from sowctl.output.members import is_json_line
 
     head = json.dumps(metadata(batch, record), ensure_ascii=False, separators=(",", ":"))
-    front = head[:-1].encode("utf-8", "surrogatepass")
+    front = escaped(head[:-1]).encode()
     if not getattr(record, "has_data", True):
         return front + b"}"
     payload = record.payload

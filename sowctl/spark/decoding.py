@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sowctl.messages.jsonexact import with_characters
 from sowctl.spark import arrays
 from sowctl.spark.jsoncolumns import INTEGERS, coercion, column
 from sowctl.spark.shaped import ShapedMessages
@@ -93,7 +94,7 @@ class StructDecoder:
         except self._errors:
             pass
         try:
-            return self._coerce(self._any.decode(view))
+            return self._coerce(self._any.decode(with_characters(view)))
         except self._errors:
             return None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from sowctl.messages.jsonexact import with_characters
+
 _LONG = 1 << 63
 _NUMBERS = ["BIGINT", "DOUBLE"]
 
@@ -19,7 +21,7 @@ def infer(views: Iterable[bytes]) -> str:
     found: Any = {}
     for view in views:
         try:
-            value = msgspec.json.decode(view)
+            value = msgspec.json.decode(with_characters(view) if b"\\" in view else view)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if isinstance(value, dict):

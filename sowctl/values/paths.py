@@ -11,6 +11,11 @@ from sowctl.plain import dataclass
 _STEP = pattern(r"/(@?[^\x00-/:-@\[-\^`{-\x7f][^\x00-,/;-@\[-\^`{-\x7f]*)(?:\[([0-9]+)\])?")
 _BRACKET = pattern(r"\[(/[^\]]+)\](?:\[([0-9]+)\])?$")
 
+MOST_STEPS = 256
+"""Steps that a path may have: no message of any type has more containers inside one another (``messages.base``)."""
+_LONGEST_INDEX = 18
+"""Digits of a position; no list has so many items."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -53,18 +58,38 @@ def _is_plain(text: str) -> bool:
 def parse_path(text: str) -> Path:
     """Read one identifier such as ``/orderId``, ``/a/b[0]`` or ``[/odd name/x]``.
 
-    Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-001`` for anything else.
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-001`` for anything else, ``SOW-VAL-021`` for more than
+    :data:`MOST_STEPS` steps.
     """
+    path = _read(text)
+    if path is not None and len(path.steps) <= MOST_STEPS:
+        return path
+    if path is not None:
+        raise UsageError(
+            "SOW-VAL-021",
+            f"a path of {len(path.steps):,} steps: {text[:40]}...",
+            hint=f"a path has at most {MOST_STEPS} steps, and no message is nested more deeply",
+        )
+    raise UsageError(
+        "SOW-VAL-001",
+        f"{text if len(text) < 200 else text[:200] + '...'!r} is not a field identifier",
+        hint="identifiers look like /orderId, /customer/name, /items[0]/sku or [/odd name]",
+    )
+
+
+def position_of(digits: str) -> int:
+    """The position that digits name. Python refuses to read very long integers, and no list is that long."""
+    return int(digits) if len(digits) <= _LONGEST_INDEX else 10**_LONGEST_INDEX
+
+
+def _read(text: str) -> Path | None:
+    """The path; None where the text is none."""
     bracket = _BRACKET.match(text)
     if bracket is not None:
         names = bracket.group(1)[1:].split("/")
         if all(names):
-            index = int(bracket.group(2)) if bracket.group(2) is not None else None
+            index = position_of(bracket.group(2)) if bracket.group(2) is not None else None
             return Path((*(Step(name) for name in names[:-1]), Step(names[-1], index)))
     elif _is_plain(text):
-        return Path(tuple(Step(m[1], int(m[2]) if m[2] is not None else None) for m in _STEP.finditer(text)))
-    raise UsageError(
-        "SOW-VAL-001",
-        f"{text!r} is not a field identifier",
-        hint="identifiers look like /orderId, /customer/name, /items[0]/sku or [/odd name]",
-    )
+        return Path(tuple(Step(m[1], position_of(m[2]) if m[2] is not None else None) for m in _STEP.finditer(text)))
+    return None

@@ -40,7 +40,7 @@ def cli(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Cli:
         out = Tty() if "out" in tty else io.BytesIO()
         err = Tty() if "err" in tty else io.BytesIO()
         status = main(argv, environ=environ or {}, stdin=given, stdout=out, stderr=err)
-        return Result(status, out.getvalue().decode(), err.getvalue().decode())
+        return Result(status, out.getvalue().decode("utf-8", "surrogateescape"), err.getvalue().decode())
 
     return call
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sowctl.errors import UsageError
 from sowctl.expressions import nodes as n
 from sowctl.expressions import tables
 from sowctl.expressions.compile import compile_filter, compile_value
@@ -217,15 +218,50 @@ def test_far_deeper_nesting_than_promised_works(nested: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1" + "+1" * 524_287, "/a IN (" + "1," * 524_000 + "1)", "/a" * 524_288, "(" * 1_048_576]
+    ("text", "code"),
+    [
+        ("1" + "+1" * 524_287, "SOW-EXP-041"),
+        ("/a IN (" + "1," * 524_000 + "1)", "SOW-EXP-041"),
+        ("/a" * 524_288, "SOW-EXP-040"),
+        ("(" * 1_048_576, "SOW-EXP-008"),
+    ],
+    ids=lambda value: value[:12],
 )
-def test_a_mebibyte_is_read_in_linear_time(text: str) -> None:
+def test_a_mebibyte_is_refused_in_linear_time(text: str, code: str) -> None:
     started = time.process_time()
-    try:
+    with pytest.raises(ExpressionError) as caught:
         parse_expression(text)
-    except ExpressionError:
-        assert text.startswith("(")
+    assert (caught.value.code, caught.value.exit_status) == (code, 2)
     assert time.process_time() - started < 20
+
+
+def test_as_many_terms_as_the_manual_says() -> None:
+    most = " OR ".join(f"/a = {number}" for number in range(9_999))
+    assert parse_expression(most) is not None
+    with pytest.raises(ExpressionError) as caught:
+        parse_expression(most + " OR /a = 1 OR /a = 2")
+    assert (caught.value.code, caught.value.column) == ("SOW-EXP-041", len(most) + len(" OR /a = 1 OR ") + 1)
+
+
+@pytest.mark.parametrize("bracket", [False, True])
+def test_a_path_leads_no_further_than_messages_do(bracket: bool) -> None:
+    def path(steps: int) -> str:
+        return f"[{'/a' * steps}]" if bracket else "/a" * steps
+
+    assert compile_value(path(256)).values([(5,)], ENV) == [5]
+    for read in (parse_expression, parse_order_by, parse_projection, parse_grouping, parse_select):
+        with pytest.raises(ExpressionError) as caught:
+            read(("+" if read is parse_select else "") + path(257))
+        assert caught.value.code == "SOW-EXP-040"
+    with pytest.raises(UsageError) as refused:
+        parse_path(path(257))
+    assert refused.value.code == "SOW-VAL-021"
+    assert parse_path(path(256))
+
+
+def test_a_position_of_any_length_is_read() -> None:
+    for read in (parse_path, lambda text: parse_expression(text).path):
+        assert read("/a[" + "9" * 5000 + "]") == read("/a[" + "9" * 19 + "]")
 
 
 # other texts ----------------------------------------------------------------------------------------------------------

@@ -266,3 +266,40 @@ def test_a_key_that_the_publisher_chose_is_the_sow_key() -> None:
     line = rendered("ndjson", OutputBatch("t", "json", same, [record]), options=OutputOptions(meta=True))
     assert b'"sow_key":"abc",' in line
     assert b"user_key" not in line
+
+
+HALVES = rb'{"v":"\ud800x","b":"\udc80","w\udfff":{"a":["\ud83d","\ud83d\ude00"]}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("csv", 'v,b,w\\udfff\n\\ud800x,\\udc80,"{""a"":[""\\ud83d"",""😀""]}"\n'),
+        ("tsv", 'v\tb\tw\\\\udfff\n\\\\ud800x\t\\\\udc80\t{"a":["\\\\ud83d","😀"]}\n'),
+        ("template", "\\ud800x|\\udc80|\\ud83d\n"),
+    ],
+)
+def test_half_a_surrogate_pair_is_written_as_its_escape(name: str, expected: str) -> None:
+    out = io.BytesIO()
+    make(name, OutputOptions(template="{/v}|{/b}|{/w/a}" if name == "template" else None)).write(
+        [batch(HALVES.replace(rb"w\udfff", b"w") if name == "template" else HALVES)], out
+    )
+    assert out.getvalue().decode() == (
+        expected.replace("\\ud83d", '["\\ud83d","😀"]') if name == "template" else expected
+    )
+
+
+def test_msgpack_holds_the_escapes_as_text() -> None:
+    out = io.BytesIO()
+    make("msgpack", OutputOptions()).write([batch(HALVES)], out)
+    found = msgpack.unpackb(out.getvalue())
+    assert found == {"v": "\\ud800x", "b": "\\udc80", "w\\udfff": {"a": ["\\ud83d", "😀"]}}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "template"])
+@pytest.mark.parametrize("meta", [True, False])
+def test_no_format_fails_on_it_or_writes_what_is_not_utf8(name: str, meta: bool) -> None:
+    out = io.BytesIO()
+    make(name, OutputOptions(meta=meta)).write([batch(HALVES)], out)
+    if name != "msgpack":
+        assert "ud800" in out.getvalue().decode()

@@ -103,3 +103,14 @@ def test_a_schema_is_inferred() -> None:
         "STRUCT<`a`: DOUBLE, `b`: STRUCT<`x`: STRING, `y`: BOOLEAN>, `l`: ARRAY<STRING>, `m`: STRING, `n``m`: DOUBLE>"
     )
     assert infer([]) == "STRUCT<>"
+
+
+def test_half_a_surrogate_pair_costs_no_message() -> None:
+    kind = pa.struct([("a", pa.string()), ("b", pa.string())])
+    texts = [rb'{"a":"\ud800","b":"ok"}', rb'{"a":"\ud83d\ude00\udc00","b":"\\ud800"}', b'{"a":"x"}']
+    assert decoded(kind, *texts) == [
+        {"a": "\ufffd", "b": "ok"},
+        {"a": "😀\ufffd", "b": "\\ud800"},
+        {"a": "x", "b": None},
+    ]
+    assert infer([texts[0], b'{"c":1}']) == "STRUCT<`a`: STRING, `b`: STRING, `c`: BIGINT>"

@@ -1,0 +1,78 @@
+"""Arguments that are not UTF-8: every option and operand that takes a text, of every command; none is a bug of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sowctl.cli.declare import Argument, Option, Parameter
+from sowctl.cli.dispatch import load
+from sowctl.cli.table import COMMANDS, Command
+from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
+
+OPERANDS = {
+    "TOPIC": ["t"],
+    "TARGET": ["t"],
+    "CONFIG": ["sowctl.xml"],
+    "KEY": ["1"],
+    "EXPR": ["/id"],
+    "OLD": ["sowctl.xml"],
+    "NEW": ["sowctl.xml"],
+    "DIRECTORY": ["there"],
+}
+"""What stands for other operands that must be given."""
+NEEDED = {
+    "--timestamp-field": ["--timestamp", "NOW"],
+    "--grouping": ["--projection", "COUNT(/id) AS /n"],
+    "--projection": ["--grouping", "/id"],
+    "--after-key": ["--order-by", "/id"],
+    "--template": ["--format", "template"],
+    "--rejects": ["--on-error", "skip"],
+}
+BEGUN = {"--key": ["--topic", "t"], "--name": ["--topic", "t=/id"], "--journal": ["--topic", "t=/id"]}
+"""The same of ``config init``."""
+FILES = ["\udcff", "a\udcffb.sow"]
+BAD = ["\udcff", "[/\udcff]", "1\udcff", "t=/\udcff", "[json].[\udcff]=/id"]
+PATHS = ["/\udcff", "/a\udcffb"]
+"""Only for what is read as the path of a field: as the name of a file they would lead out of the test's directory."""
+
+
+def _places() -> Iterator[tuple[Command, Parameter]]:
+    for command in COMMANDS:
+        if command.words[0] == "pipeline":  # these start Spark; what they share with the others is tried there
+            continue
+        for parameter in load(command).parameters:
+            if parameter.shape in ("text", "texts") and not parameter.declared.choices:
+                yield command, parameter
+
+
+def _name(value: object) -> str:
+    if isinstance(value, Command):
+        return " ".join(value.words)
+    return value.name if isinstance(value, Parameter) else str(value)
+
+
+@pytest.mark.parametrize(("command", "parameter"), list(_places()), ids=_name)
+def test_bytes_that_are_not_utf8(command: Command, parameter: Parameter, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("own", key=None), ("t", "own")))
+    cli("publish", "t", stdin=b'{"id":1}\n{"id":2}')
+    cli("publish", "own", "--sow-key", "YQ==", stdin=b'{"id":1}\n{"id":2}')
+    # What names a file stays in the directory of the test.
+    fields = parameter.declared.metavar in ("PATH", "EXPR", "LIST", "FIELDS")
+    files = parameter.declared.complete or parameter.declared.metavar in ("FILE", "DIR")
+    for bad in FILES if files else BAD + PATHS if fields else BAD:
+        for topic in ("t", "own"):
+            words = list(command.words)
+            if isinstance(parameter.declared, Option):
+                name = parameter.declared.names[0]
+                words += [name, bad, *(BEGUN if command.name == "config init" else NEEDED).get(name, [])]
+            for other in load(command).parameters:
+                if isinstance(other.declared, Argument) and (other.required or other == parameter):
+                    usual = OPERANDS.get(other.declared.metavar, ["t"])
+                    words += [bad] if other == parameter else [topic] if usual == ["t"] else usual
+            result = cli(*words, stdin=b'{"id":3}', environ={"LINES": "20"})
+            assert result.status != 70, (words, result.err)
+            assert "bug" not in result.err
