@@ -100,8 +100,8 @@ class StoreCheck(Iterator[Finding]):
                 if child.stdout is not None:
                     child.stdout.close()
 
-    def _finding(self, id: str, element: str | None, message: str, hint: str | None) -> Finding:
-        return Finding(id, Level.ERROR, Place(str(self._path), element=element), message, hint)
+    def _finding(self, id: str, level: int, element: str | None, message: str, hint: str | None) -> Finding:
+        return Finding(id, Level(level), Place(str(self._path), element=element), message, hint)
 
     def _died(self, status: int, where: str, said: str) -> Finding:
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"

@@ -212,9 +212,14 @@ class Store:
             with self.snapshot() as snapshot:
                 for _ in snapshot.scan():
                     pass
-            stored = self._current.open().last_txnid() > before
+                shown, newest = snapshot.transaction, self._current.open().last_txnid()
         except SowError as trouble:
             return f"and reading the file again failed: {trouble.message}", None
+        if shown != newest:
+            # LMDB could not take its write back, and other processes have the file open: their lock table still names
+            # the state before, the file's newest meta page the transaction.
+            return "processes that have the file open read the state before it, those that open it later may not", None
+        stored = shown > before
         return ("the transaction is in the file" if stored else "the file holds the state before it"), stored
 
     def sync(self) -> None:

@@ -9,6 +9,7 @@ import json
 import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
@@ -30,6 +31,7 @@ from sowctl.store.keys import damaged_entries, history_key_of, split_history_key
 from sowctl.store.locks import Files
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
 from sowctl.store.opening import Mode, open_handle
+from sowctl.store.pages import spare_page
 from sowctl.store.read import COMPACTED, lost_write
 from sowctl.store.trouble import REBUILD, damaged_page
 from sowctl.store.write import expiry_entries, payload_size
@@ -57,6 +59,7 @@ class Examination:
 
     def run(self) -> Iterator[Finding]:
         """Everything that is wrong."""
+        yield from self._read_spare_page()
         yield from self._read_meta()
         yield from self._walk("records", self.databases.records, self._records)
         yield from self._walk("history", self.databases.history, self._history)
@@ -77,6 +80,26 @@ class Examination:
 
     def _finding(self, code: str, message: str, element: str) -> Finding:
         return Finding(code, Level.ERROR, Place(self.path, element=element), message, REBUILD)
+
+    def _read_spare_page(self) -> Iterator[Finding]:
+        """The meta page that is not in use: LMDB leaves it mixed from two states where writing it fails.
+
+        Its roots are then those of a transaction that never was, and lead to a meta record which names that one: the
+        next for which it was this page's turn.
+        """
+        found = spare_page(Path(self.path), SEAM)
+        if found is None:
+            return
+        page, value = found
+        fault = page.fault
+        if value is not None and page.txnid > COMPACTED:
+            with suppress(SowError):
+                if (leads_to := decode_meta(value, self.path).transaction) == page.txnid + 2:
+                    fault = f"its meta page {page.number} is of transaction {page.txnid} and leads to {leads_to}"
+        if fault:
+            message = f"{fault}: a write of it failed. The other one is sound and in use, and the store complete"
+            hint = "the next message that is published to the topic writes it anew"
+            yield Finding("SOW-STO-060", Level.WARNING, Place(self.path, element="meta page"), message, hint)
 
     def _read_meta(self) -> Iterator[Finding]:
         try:
@@ -250,6 +273,7 @@ def main(path: str, locks: str = "") -> None:
         else:
             row = {
                 "id": item.id,
+                "level": item.level,
                 "element": item.place.element,
                 "message": item.message,
                 "hint": item.hint,

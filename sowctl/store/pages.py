@@ -3,6 +3,11 @@
 A file that is shorter than its last page ends the process by SIGBUS once it is mapped, and a wrong bit in a meta page
 shows another state. Both are found here. Format: LMDB 0.9, ``struct MDB_meta`` and page headers, in the byte order
 of the machine. :func:`inspect` is called on opening and by checks, never on a file that this process has open in LMDB.
+
+Which of the two meta pages counts is LMDB's choice, followed exactly: the one with the higher transaction number, page
+0 where they are equal. That page must be sound. Of the other one LMDB needs its beginning alone, and so do we: where
+writing a meta page fails, LMDB puts the old transaction number and last page back over what it wrote, so that the page
+keeps the roots of a transaction that never was, and the next transaction writes all of it anew.
 """
 
 from __future__ import annotations
@@ -10,8 +15,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from struct import Struct
+from struct import Struct, error
 from typing import TYPE_CHECKING
 
 from sowctl.errors import DamageError
@@ -45,14 +53,16 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class MetaPage:
-    """What one of LMDB's two meta pages says."""
+    """What one of LMDB's two meta pages says; ``fault`` in words where it cannot be the one in use."""
 
+    number: int
     page_size: int
     last_page: int
     txnid: int
     free_root: int
     main_root: int
     main_depth: int
+    fault: str = ""
 
     @property
     def needed(self) -> int:
@@ -90,31 +100,115 @@ def inspect(path: Path, seam: Seam) -> MetaPage:
 
 
 def _newest(fd: int, path: Path) -> MetaPage:
-    """The newer meta page; read again while a writer is just replacing one of them."""
+    """The meta page in use; read again while a writer is just replacing one of them."""
     reason = ""
     for _ in range(_ATTEMPTS):
-        first = _meta_page(os.pread(fd, _META_END, 0), 0)
-        if isinstance(first, str):
-            raise _damaged(path, first)
-        second = _meta_page(os.pread(fd, _META_END, first.page_size), 1)
-        if isinstance(second, str):
-            raise _damaged(path, second)
-        newer = max(first, second, key=lambda page: page.txnid)
-        if second.page_size != first.page_size:
-            raise _damaged(path, "its meta pages disagree about the page size")
-        if first.txnid == second.txnid == 0 or (abs(first.txnid - second.txnid) == 1 and first.txnid % 2 == 0):
+        pages = _both(partial(_read, fd))
+        if isinstance(pages, str):
+            raise _damaged(path, pages)
+        newer, older = pages
+        if not _neighbours(*pages):
+            reason = f"its meta pages have the transaction numbers {older.txnid} and {newer.txnid}"
+        elif newer.fault:
+            reason = newer.fault
+        else:
             return newer
-        reason = f"its meta pages have the transaction numbers {first.txnid} and {second.txnid}"
     raise _damaged(path, reason)
 
 
-def both_meta_pages(data: mmap.mmap) -> list[MetaPage]:
-    """The sound ones of the two meta pages of a file that is mapped."""
-    first = _meta_page(data[:_META_END], 0)
+def _read(fd: int, size: int, start: int) -> bytes:
+    return os.pread(fd, size, start)
+
+
+def _both(read: Callable[[int, int], bytes]) -> tuple[MetaPage, MetaPage] | str:
+    """The meta page in use and the other one, whatever is wrong with their contents; words where LMDB opens neither.
+
+    ``read`` gives so many bytes from a place of the file.
+    """
+    first = _meta_page(read(_META_END, 0), 0)
     if isinstance(first, str):
-        return []
-    second = _meta_page(data[first.page_size : first.page_size + _META_END], 1)
-    return [first] if isinstance(second, str) else [first, second]
+        return first
+    second = _meta_page(read(_META_END, first.page_size), 1)
+    if isinstance(second, str):
+        return second
+    if second.page_size != first.page_size:
+        return "its meta pages disagree about the page size"
+    return (second, first) if second.txnid > first.txnid else (first, second)
+
+
+def _neighbours(newer: MetaPage, older: MetaPage) -> bool:
+    """Whether LMDB can have written both: transactions take turns, those with even numbers in page 0.
+
+    A failed write leaves the old number in the page, so this holds after one, too. A page with any other number is no
+    older state but damage: it may have been the newest one.
+    """
+    return newer.txnid == 0 or (newer.txnid - older.txnid == 1 and newer.txnid % 2 == newer.number)
+
+
+def transaction_in_use(fd: int) -> int | None:
+    """The number of the newest committed transaction of an open file; None where its meta pages do not tell."""
+    pages = _both(partial(_read, fd))
+    return None if isinstance(pages, str) or pages[0].fault or not _neighbours(*pages) else pages[0].txnid
+
+
+def page_in_use(data: mmap.mmap) -> MetaPage | None:
+    """The meta page in use of a file that is mapped. The other one is not trusted: its roots may belong to no state."""
+    pages = _both(lambda size, start: data[start : start + size])
+    return None if isinstance(pages, str) or pages[0].fault else pages[0]
+
+
+def spare_page(path: Path, seam: Seam) -> tuple[MetaPage, bytes | None] | None:
+    """The meta page that is not in use, and the first value that its roots lead to in sub-database ``meta``, if any.
+
+    None where a writer goes on all the time, and replaces it. Raises as :func:`inspect` does.
+    """
+    with explained(path, "read the store"):
+        fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for _ in range(_ATTEMPTS):
+                pages = _both(partial(_read, fd))
+                if isinstance(pages, str):
+                    raise _damaged(path, pages)
+                value = None
+                if not pages[1].fault:
+                    with suppress(ValueError, error):
+                        value = _first_of(fd, pages[1], b"meta")
+                if _both(partial(_read, fd)) == pages:
+                    return pages[1], value
+        finally:
+            os.close(fd)
+    return None
+
+
+def _first_of(fd: int, meta: MetaPage, name: bytes) -> bytes | None:
+    """The first value of a sub-database; None where there is no such sub-database, or nothing in it."""
+    described = _leaf_value(fd, meta, meta.main_root, name)
+    if described is None:
+        return None
+    return _leaf_value(fd, meta, TREE.unpack_from(described)[-1], None)
+
+
+def _leaf_value(fd: int, meta: MetaPage, page: int, name: bytes | None) -> bytes | None:
+    """The value of ``name``, or of the first key, in the first leaf of a tree (which has few entries)."""
+    for _ in range(DEEPEST):
+        if page == NO_PAGE:
+            return None
+        data = _read_pages(fd, meta, page, 1)
+        number, _, flags, lower, _ = PAGE.unpack_from(data)
+        if number != page or not flags & (BRANCH | LEAF):
+            raise ValueError(page)
+        for index in range((lower - PAGE.size) // 2):
+            at = int.from_bytes(data[PAGE.size + 2 * index : PAGE.size + 2 * index + 2], sys.byteorder)
+            low, high, more, key_size = NODE.unpack_from(data, at)
+            start = at + NODE.size
+            if flags & BRANCH:
+                page = low | high << 16 | more << 32
+                break
+            if name in (None, data[start : start + key_size]) and not more & BIG_DATA:
+                return data[start + key_size : start + key_size + (low | high << 16)]
+        else:
+            return None
+    return None
 
 
 def _damaged(path: Path, reason: str) -> DamageError:
@@ -122,6 +216,7 @@ def _damaged(path: Path, reason: str) -> DamageError:
 
 
 def _meta_page(data: bytes, number: int) -> MetaPage | str:
+    """One meta page; words where LMDB refuses the file because of it, whether it is the newer one or not."""
     if len(data) < _META_END:
         return "it ends within its meta pages"
     page, _, flags, _, _ = PAGE.unpack_from(data)
@@ -133,20 +228,19 @@ def _meta_page(data: bytes, number: int) -> MetaPage | str:
     page_size, free_flags, free_depth, _, _, _, _, free_root = TREE.unpack_from(data, _TREES_AT)
     _, main_flags, main_depth, _, _, _, _, main_root = TREE.unpack_from(data, _TREES_AT + TREE.size)
     last_page, txnid = _TAIL.unpack_from(data, _TAIL_AT)
+    # No transaction writes the first 32 bytes or another page size: what is wrong there, no failed write has left.
+    if page != number or flags != _META_FLAG or page_size not in PAGE_SIZES:
+        return f"its meta page {number} is damaged"
     roots = [root for root in (free_root, main_root) if root != NO_PAGE]
     sound = (
-        page == number
-        and flags == _META_FLAG
-        and page_size in PAGE_SIZES
-        and free_flags & ~_NO_SUBDIR == _INTEGER_KEY
+        free_flags & ~_NO_SUBDIR == _INTEGER_KEY
         and main_flags == 0
         and max(free_depth, main_depth) <= DEEPEST
         and last_page >= 1
         and all(2 <= root <= last_page for root in roots)
     )
-    if not sound:
-        return f"its meta page {number} is damaged"
-    return MetaPage(page_size, last_page, txnid, free_root, main_root, main_depth)
+    fault = "" if sound else f"its meta page {number} is damaged"
+    return MetaPage(number, page_size, last_page, txnid, free_root, main_root, main_depth, fault)
 
 
 def _free_root_is_sound(fd: int, meta: MetaPage) -> bool:

@@ -63,6 +63,11 @@ class Reader:
         return self._meta
 
     @property
+    def transaction(self) -> int:
+        """The number of the LMDB transaction whose state this is."""
+        return int(self._txn.id())
+
+    @property
     def count(self) -> int:
         """Number of records."""
         return self.meta.records

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sowctl.store.codec import CRC_SIZE, KEY_SIZE
-from sowctl.store.pages import BIG_DATA, BRANCH, DEEPEST, LEAF, NO_PAGE, NODE, PAGE, TREE, MetaPage, both_meta_pages
+from sowctl.store.pages import BIG_DATA, BRANCH, DEEPEST, LEAF, NO_PAGE, NODE, PAGE, TREE, MetaPage, page_in_use
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _SUB_TREE = 0x02
@@ -36,9 +36,7 @@ def locate(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array
     :class:`Astray` where the file shows another state.
     """
     try:
-        meta = next((page for page in both_meta_pages(data) if page.txnid == txnid), None)
-        if meta is None:
-            raise Astray("no meta page shows this state any more")
+        meta = _state(data, txnid)
         root, depth = _root(data, meta, name)
         pages = _leaves(data, meta, root, depth)
         return _values(data, meta, np.array(pages, np.int64), keys)
@@ -52,9 +50,7 @@ def search(data: mmap.mmap, txnid: int, name: bytes, keys: Sequence[bytes]) -> t
     As :func:`locate`, for many keys among many more: looked for at once, level by level. Raises :class:`Astray`.
     """
     try:
-        meta = next((page for page in both_meta_pages(data) if page.txnid == txnid), None)
-        if meta is None:
-            raise Astray("no meta page shows this state any more")
+        meta = _state(data, txnid)
         root, depth = _root(data, meta, name)
         if root == NO_PAGE or not 0 < depth <= DEEPEST:
             raise Astray("there is nothing to search")
@@ -63,6 +59,14 @@ def search(data: mmap.mmap, txnid: int, name: bytes, keys: Sequence[bytes]) -> t
         return _found(file, meta, *_descended(file, meta, root, depth, wanted), wanted)
     except (IndexError, ValueError, error) as problem:
         raise Astray(str(problem)) from problem
+
+
+def _state(data: mmap.mmap, txnid: int) -> MetaPage:
+    """The meta page of this state. Only the one in use is trusted: after a failed write the other one leads astray."""
+    meta = page_in_use(data)
+    if meta is None or meta.txnid != txnid:
+        raise Astray("the meta page in use is that of another state")
+    return meta
 
 
 class _Words:

@@ -12,6 +12,7 @@ from sowctl.errors import DamageError, SowError
 from sowctl.findings import Level
 from sowctl.seam import SEAM, Seam
 from tests.support.faults import CountingSeam, FailAt, ShortWriteAt
+from tests.support.metawrites import FAULTS, FailsAtMeta, LmdbWrites, can_fail
 from tests.support.verbs import CASES, IDS, Plot, Template, Verb, problems, rebuilt_is_live
 
 FAILURES = [
@@ -129,6 +130,42 @@ def test_the_nth_write_is_short(memory: Path, template: Template, verb: Verb, se
             if error is not None:
                 check_report(plot, error, problem)
             judge(plot, verb, problem, thorough=deep)
+
+
+@pytest.mark.skipif(not can_fail(), reason="LMDB's calls cannot be replaced here")
+@pytest.mark.parametrize(("template", "verb"), [case[1:] for case in CASES], ids=IDS)
+def test_the_nth_write_of_a_meta_page_fails(
+    memory: Path, template: Template, verb: Verb, seed: int, deep: bool
+) -> None:
+    """In LMDB itself, in topics with a journal and without: every write in turn; all ways to fail with ``--deep``."""
+    plot = prepared(memory, template)
+    plot.restore()
+    with LmdbWrites().in_place() as counted:
+        verb(plot, SEAM)
+    for n in range(1, counted.count + 1):
+        for number, (name, faults) in enumerate(FAULTS.items()):
+            if not deep and (n + seed + number) % len(FAULTS):
+                continue
+            problem = f"write {n} of {counted.count} of a meta page: {name}"
+            with LmdbWrites(n, faults).in_place():
+                error = attempt(plot, verb, SEAM)
+            if error is not None:
+                check_report(plot, error, problem)
+            judge(plot, verb, problem, thorough=deep)
+
+
+@pytest.mark.parametrize(("template", "verb"), [case[1:] for case in CASES], ids=IDS)
+def test_the_meta_page_of_the_nth_commit_is_left_mixed(
+    memory: Path, template: Template, verb: Verb, deep: bool
+) -> None:
+    """The same by hand: the page as LMDB leaves it, after every commit in turn."""
+    plot = prepared(memory, template)
+    commits = len(calls(plot, verb, CountingSeam(("lmdb.commit",))))
+    for n in range(1, commits + 1):
+        error = attempt(plot, verb, FailsAtMeta(n, plot.root))
+        if error is not None:
+            check_report(plot, error, f"commit {n} of {commits}")
+        judge(plot, verb, f"commit {n} of {commits}", thorough=deep)
 
 
 TWICE = ["publish-behind", "publish-torn", "publish-missing", "catch-up", "catch-up-torn", "rebuild-damaged"]
