@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,7 +19,6 @@ from sowctl.version import VERSION
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
-    from sowctl.config.model import InstanceConfig
 
 LIBRARIES = (
     "lmdb",
@@ -123,27 +122,34 @@ def _instance(invocation: Invocation) -> Iterator[Check]:
         return
     assert config is not None
     yield Check("configuration", "ok", f"{path}: instance {config.name}, {len(config.topics)} topics")
-    for name, directory in _directories(config):
-        yield _usable(name, directory)
-
-
-def _directories(config: InstanceConfig) -> Iterator[tuple[str, Path]]:
+    stores: dict[Path, list[Path]] = {}
+    for topic in config.topics:
+        if topic.file is not None:
+            stores.setdefault(topic.file.parent, []).append(topic.file)
     if config.transaction_log is not None:
-        yield "journal directory", config.transaction_log.directory
-    for directory in dict.fromkeys(topic.file.parent for topic in config.topics if topic.file is not None):
-        yield "store directory", directory
+        directory = config.transaction_log.directory
+        yield _usable("journal directory", directory, journals=sorted(directory.glob("*.journal")))
+    for directory, files in stores.items():
+        yield _usable("store directory", directory, [file for file in files if os.access(file, os.F_OK)])
 
 
-def _usable(name: str, directory: Path) -> Check:
-    """Whether files can be read and made in a directory, or it in one that exists, and whether there is room."""
+def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: Sequence[Path] = ()) -> Check:
+    """Whether files can be read and made in a directory, or it in one that exists, and whether there is room.
+
+    Of ``stores`` and ``journals``, which exist, also whether they can be read; of stores, with which locks.
+    """
     there = directory
     while not there.exists() and there != there.parent:
         there = there.parent
     missing = "" if there == directory else ", will be made"
     if not there.is_dir():
         return Check(name, "problem", f"{directory}: {there} is no directory", "move it, or change the configuration")
-    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
-        hint = "reading commands still work where files can be read; writing needs permission"
+    if not os.access(there, os.R_OK | os.X_OK):
+        return Check(name, "problem", f"{directory}: {there} may not be read", "see who may: ls -ld")
+    if (limited := _limited(stores, journals)) is not None:
+        return Check(name, "problem", f"{directory}: {limited[0]}", limited[1])
+    if not os.access(there, os.W_OK):
+        hint = "reading commands work; writing needs permission"
         return Check(name, "problem", f"{directory}: {there} may not be written", hint)
     facts = os.statvfs(there)
     free = facts.f_bavail * facts.f_frsize
@@ -151,3 +157,22 @@ def _usable(name: str, directory: Path) -> Check:
     if free < _SCARCE:
         return Check(name, "problem", detail, "make room: a full disk ends every write with status 6")
     return Check(name, "ok", detail)
+
+
+def _limited(stores: Sequence[Path], journals: Sequence[Path]) -> tuple[str, str] | None:
+    """What may not be done with some store, and what that means for commands; None where all may be written."""
+    from sowctl.store.access import access_of
+
+    found = [("write" if os.access(path, os.R_OK) else "none", path.name) for path in journals]
+    worst: dict[str, str] = dict(found + [(access_of(path), path.name) for path in stores])
+    if "none" in worst:
+        return f"{worst['none']} may not be read", "commands that read it end with status 6: see who may, ls -l"
+    if "unlocked" in worst:
+        return (
+            f"the lock files of {worst['unlocked']} may not be written",
+            "reading commands work, without locks: they end with status 11 where somebody writes meanwhile; "
+            "writing needs permission",
+        )
+    if "read" in worst:
+        return f"{worst['read']} may not be written", "reading commands work; writing needs permission"
+    return None

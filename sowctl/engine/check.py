@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.positions import check_position, definition_of, meta_of, open_log, standings
+from sowctl.engine.positions import check_position, definition_of, meta_of, note_unlocked, open_log, standings
 from sowctl.engine.targets import Target
-from sowctl.errors import SowError
+from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 
 if TYPE_CHECKING:
@@ -29,10 +29,28 @@ class Examination:
         self._targets = targets
         self._lines: list[str] = []
         self._missed: list[str] = []
-        self._findings = self._run()
+        self._errors = 0
+        self._unread: list[int] = []
+        self._findings = self._counted()
 
     def __iter__(self) -> Iterator[Finding]:
         return self._findings
+
+    def _counted(self) -> Iterator[Finding]:
+        for finding in self._run():
+            self._errors += finding.level is Level.ERROR
+            yield finding
+
+    @property
+    def status(self) -> int:
+        """The exit status when the findings have ended: 5 for damage; where there was none, that of the first store
+        which could not be read for another reason (permission: 6, a lock: 11); else 0.
+
+        That a file may not be read says nothing of what is in it, and must not send anybody to a rebuild.
+        """
+        if self._errors > len(self._unread):
+            return DamageError.exit_status
+        return self._unread[0] if self._unread else 0
 
     @property
     def coverage(self) -> str:
@@ -91,6 +109,10 @@ class Examination:
         findings = check_store(path, seam=self._instance.seam)
         yield from findings
         covered = findings.coverage
+        if covered.status:
+            self._unread.append(covered.status)
+        if covered.unlocked:
+            note_unlocked(self._instance, path)
         versions = f", {covered.versions:,} versions" if covered.versions else ""
         self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {covered.bytes_read:,} bytes")
         self._missed.extend(f"{path.name}: {part}" for part in covered.not_verified)
@@ -118,7 +140,9 @@ class Examination:
             with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
                 check_position(meta, log, (topic.name, topic.message_type), path)
         except SowError as error:
-            if error.exit_status != 10:
+            if error.exit_status in (StorageError.exit_status, LockedError.exit_status):
+                self._unread.append(error.exit_status)
+            if error.exit_status != MissingError.exit_status:
                 yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)
 
     def _journal(self) -> Iterator[Finding]:

@@ -54,7 +54,8 @@ class Instance:
     """One instance. ``lock_wait`` in seconds; ``random(n)`` gives n random bytes; ``notify`` takes remarks for people.
 
     ``config`` is None where a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened``
-    gives the writer of a topic that a session of this run has open, because a store is opened but once in a process.
+    gives the writer of a topic that a session of this run has open, because a store is opened but once in a process;
+    ``noted`` has what was remarked once and need not be again (:meth:`notify_once`).
     """
 
     config: InstanceConfig | None = None
@@ -67,6 +68,7 @@ class Instance:
     working: Path = field(default_factory=Path)
     opened: Callable[[TopicConfig], TopicWriter | None] = _unopened
     fix_names: bool = False
+    noted: set[str] = field(default_factory=set)
 
     @classmethod
     def open(
@@ -101,6 +103,12 @@ class Instance:
     def now(self) -> Micros:
         """One reading of the clock, microseconds UTC."""
         return self.clock()
+
+    def notify_once(self, about: str, text: str) -> None:
+        """Make a remark, unless one about the same was made before in this run."""
+        if about not in self.noted:
+            self.noted.add(about)
+            self.notify(text)
 
     @property
     def log(self) -> TransactionLog | None:

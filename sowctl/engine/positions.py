@@ -61,9 +61,26 @@ def open_log(instance: Instance, *, acknowledged: int = 0, directory: Path | Non
     return Journal.open(where, instance.config.name, seam=instance.seam, acknowledged=acknowledged)
 
 
+def open_store(instance: Instance, path: Path) -> Store:
+    """A store for reading; that one is read without locks is said once in a run. Raises what opening raises."""
+    store = Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait)
+    if store.unlocked:
+        note_unlocked(instance, path)
+    return store
+
+
+def note_unlocked(instance: Instance, path: Path) -> None:
+    """Say what reading without locks may lead to."""
+    instance.notify_once(
+        "unlocked",
+        f"reading without locks, because {path.name}-lock and {path.name}-gate may not be written here: while somebody "
+        "writes to a store, reading it may end with status 11, and never gives a mixture",
+    )
+
+
 def meta_of(path: Path, instance: Instance) -> StoreMeta:
     """The meta record of a store, read in a moment. Raises what opening raises."""
-    with Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait) as store:
+    with open_store(instance, path) as store:
         return store.meta()
 
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires
-from sowctl.engine.positions import check_position, open_log, refuse_other_topic
-from sowctl.store.env import Store
+from sowctl.engine.positions import check_position, open_log, open_store, refuse_other_topic
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import StoreMeta
 from sowctl.store.read import Run
@@ -224,7 +223,7 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
 
             path = rebuilt_aside(instance, topic, stack)
         with naming_replay(topic):
-            store = Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait)
+            store = open_store(instance, path)
             stack.callback(store.close)
             snapshot = store.snapshot()
             stack.callback(snapshot.close)
@@ -236,7 +235,7 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
 def open_file(instance: Instance, path: Path) -> CurrentSource:
     """A bare store file: its records as they are, whatever a journal may know besides; no stamp hides a record."""
     with ExitStack() as stack:
-        store = stack.enter_context(Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait))
+        store = stack.enter_context(open_store(instance, path))
         snapshot = stack.enter_context(store.snapshot())
         return CurrentSource(stack.pop_all(), snapshot, None, None, 0, path)
 

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.overlay import Overlay, values_of
-from sowctl.engine.positions import check_position, open_log, refuse_other_topic
+from sowctl.engine.positions import check_position, open_log, open_store, refuse_other_topic
 from sowctl.engine.reading import open_source
 from sowctl.engine.retained import VersionsSource
 from sowctl.engine.sources import CurrentSource, Pairs, Source
 from sowctl.engine.targets import Target
 from sowctl.errors import LockedError
 from sowctl.store.codec import TOMBSTONE
-from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def plan_position(origin: Origin) -> Position | None:
     instance = origin.instance()
     with (
         naming_replay(origin.topic),
-        Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait) as store,
+        open_store(instance, path) as store,
     ):
         meta = store.meta()
     until = None
@@ -79,7 +78,7 @@ def open_planned(origin: Origin, position: Position | None, at: int | None) -> S
     assert path is not None
     with ExitStack() as held:
         with naming_replay(topic):
-            store = Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait)
+            store = open_store(instance, path)
             held.callback(store.close)
             snapshot = held.enter_context(store.snapshot())
         meta = snapshot.meta

@@ -18,23 +18,31 @@ from pathlib import Path
 from typing import IO
 
 import sowctl
-from sowctl.errors import StorageError
+from sowctl.errors import SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM, Seam
+from sowctl.store.access import Files, may_lock
 from sowctl.store.trouble import REBUILD, explained, missing
+from sowctl.store.unlocked import Watch
 
 _CHILD = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(*sys.argv[2:])"
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much a check has read: entries, bytes of keys and values, and in words what it could not verify."""
+    """How much a check has read: entries, bytes of keys and values, and in words what it could not verify.
+
+    ``status``: where something else than damage kept it from reading, the exit status of that, else 0. ``unlocked``:
+    whether it read without locks.
+    """
 
     records: int = 0
     versions: int = 0
     expiry_entries: int = 0
     bytes_read: int = 0
     not_verified: tuple[str, ...] = ()
+    status: int = 0
+    unlocked: bool = False
 
     @property
     def complete(self) -> bool:
@@ -78,6 +86,7 @@ class StoreCheck(Iterator[Finding]):
 
     def _run(self) -> Generator[Finding]:
         with tempfile.TemporaryFile() as errors:
+            watch = self._watch()
             child = self._start(errors)
             try:
                 where, ended = "", False
@@ -92,13 +101,35 @@ class StoreCheck(Iterator[Finding]):
                         self.coverage = Coverage(**parts | {"not_verified": tuple(parts["not_verified"])})
                         ended = True
                 if child.wait() or not ended:
-                    yield self._died(child.returncode, where, _last_line(errors))
+                    if watch is None or watch.holds():
+                        yield self._died(child.returncode, where, _last_line(errors))
+                    else:
+                        yield self._overtaken(watch.error())
             finally:
+                if watch is not None:
+                    watch.close()
                 if child.poll() is None:
                     child.kill()
                     child.wait()
                 if child.stdout is not None:
                     child.stdout.close()
+
+    def _watch(self) -> Watch | None:
+        """What tells, where the child reads without locks, whether writers made LMDB end it."""
+        files = Files.of(self._path)
+        if may_lock(files) and not self._no_lock:
+            return None
+        try:
+            watch = Watch(files, self._seam)
+        except OSError:
+            return None  # the child meets the same, and says so
+        watch.begin()
+        return watch
+
+    def _overtaken(self, error: SowError) -> Finding:
+        missed = ("what was read: somebody wrote to the store meanwhile",)
+        self.coverage = Coverage(not_verified=missed, status=error.exit_status)
+        return Finding(error.code, Level.ERROR, Place(str(self._path)), error.message, error.hint)
 
     def _finding(self, id: str, level: int, element: str | None, message: str, hint: str | None) -> Finding:
         return Finding(id, Level(level), Place(str(self._path), element=element), message, hint)

@@ -62,9 +62,10 @@ class Store:
         """Open an existing store.
 
         ``lock_wait`` seconds to wait for locks; ``durable`` True: every commit is wholly synced, False: LMDB's meta
-        page is not (topics whose journal is synced first); ``no_lock``: read, without any lock, a store that nobody
-        writes; ``definition``: what a writer expects (RefusedError SOW-STO-024 names both); ``command``: shown to those
-        who wait. Raises MissingError, DamageError, VersionError, StorageError, LockedError.
+        page is not (topics whose journal is synced first); ``no_lock``: read without any lock, as is done in any case
+        where the lock files may not be written; ``definition``: what a writer expects (RefusedError SOW-STO-024 names
+        both); ``command``: shown to those who wait. Raises MissingError, DamageError, VersionError, StorageError,
+        LockedError.
         """
         if write and no_lock:
             raise ValueError("a store is not written without locks")
@@ -75,6 +76,12 @@ class Store:
     def path(self) -> str:
         """The data file, links followed."""
         return str(self.files.path)
+
+    @property
+    def unlocked(self) -> bool:
+        """Whether it is read without locks, because this process may not use them."""
+        handle = self._current.handle
+        return handle is not None and handle.watch is not None
 
     @property
     def definition(self) -> Definition:

@@ -10,7 +10,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from operator import itemgetter, lt
@@ -20,7 +20,7 @@ from typing import Any
 import lmdb
 from xxhash import xxh3_64_intdigest
 
-from sowctl.errors import SowError
+from sowctl.errors import DamageError, LockedError, SowError, VersionError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM
 from sowctl.store import codec, integrity
@@ -34,6 +34,7 @@ from sowctl.store.opening import Mode, open_handle
 from sowctl.store.pages import spare_page
 from sowctl.store.read import COMPACTED, lost_write
 from sowctl.store.trouble import REBUILD, damaged_page
+from sowctl.store.unlocked import STEP
 from sowctl.store.write import expiry_entries, payload_size
 
 BATCH = 2000
@@ -49,6 +50,7 @@ class Examination:
         self.path = str(handle.files.path)
         self.databases = handle.databases
         self.txn = txn
+        self._watch, self._state = handle.watch, int(txn.id())
         self.note = note
         self.meta: StoreMeta | None = None
         self.records = self.versions = self.expiries = self.bytes_read = 0
@@ -73,6 +75,11 @@ class Examination:
             yield from self._walk("changes", self.databases.changes, self._changes)
         if self.meta is not None and not self.skipped:
             yield from self._totals(self.meta)
+
+    def steady(self) -> None:
+        """Go on only with what is of one state. Raises LockedError SOW-STO-061 where it is read without locks."""
+        if self._watch is not None:
+            self._watch.verify(self._state)
 
     def coverage(self) -> Coverage:
         """What was read."""
@@ -119,12 +126,13 @@ class Examination:
         self.note(f"{name}, its beginning")
         try:
             pairs = self.txn.cursor(database).iternext()
-            while chunk := list(islice(pairs, BATCH)):
+            while chunk := self._chunk(pairs):
                 keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
                 if last >= keys[0] or not all(map(lt, keys, keys[1:])):
                     yield self._finding("SOW-STO-003", f"keys out of order after {_shown(last)}", name)
                     self.skipped.append(f"{name} after {_shown(last)}")
                     return
+                self.steady()
                 self.bytes_read += sum(map(len, keys)) + sum(map(len, values))
                 # a cursor walks past a wrong key in a branch page; a lookup from the root does not
                 if list(map(partial(self.txn.get, db=database), keys)) != values:
@@ -137,6 +145,12 @@ class Examination:
             message = damaged_page(problem, Path(self.path)).message
             yield self._finding("SOW-STO-023", f"{message}, after {_shown(last)}", name)
             self.skipped.append(f"{name} after {_shown(last)}")
+
+    def _chunk(self, pairs: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        if self._watch is None:
+            return list(islice(pairs, BATCH))
+        self.steady()
+        return list(islice(pairs, STEP))
 
     def _records(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         yield from self._values(keys, values, "record")
@@ -241,22 +255,29 @@ def _shown(key: bytes) -> str:
 
 def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[Finding | Coverage]:
     """Findings of the store at ``path``, at last the coverage. ``note`` is told how far the reading has come."""
-    everything = Coverage(not_verified=("everything: the file could not be opened",))
     note("the beginning of the file")
     try:
         handle = open_handle(Files.of(path), Mode(False, True, no_lock, 0.0), SEAM)
-    except SowError as problem:
-        yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
-        yield everything
-        return
-    try:
         examination = Examination(handle, handle.begin(write=False), note)
     except SowError as problem:
-        yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
-        yield everything
+        yield from _unread(path, problem, "everything: the file could not be opened")
         return
-    yield from examination.run()
-    yield examination.coverage()
+    try:
+        for finding in examination.run():
+            examination.steady()  # what is found in a mixture of two states is no damage
+            yield finding
+        examination.steady()
+    except LockedError as problem:
+        yield from _unread(path, problem, "what was read: somebody wrote to the store meanwhile")
+        return
+    yield replace(examination.coverage(), unlocked=handle.watch is not None)
+
+
+def _unread(path: str, problem: SowError, what: str) -> Iterator[Finding | Coverage]:
+    """Why a store was not read: because it is damaged, or for another reason, which says nothing of what is in it."""
+    yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
+    status = 0 if isinstance(problem, (DamageError, VersionError)) else problem.exit_status
+    yield Coverage(not_verified=(what,), status=status)
 
 
 def main(path: str, locks: str = "") -> None:

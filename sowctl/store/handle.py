@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lmdb
 
@@ -17,6 +17,9 @@ from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.locks import Files
 from sowctl.store.trouble import explained
+
+if TYPE_CHECKING:
+    from sowctl.store.unlocked import Watch
 
 MAP_UNIT = 1 << 16
 
@@ -41,7 +44,10 @@ class Identity:
 
 
 class Handle:
-    """An open environment. ``users`` counts its running read transactions, ``sharers`` the stores that have it open."""
+    """An open environment. ``users`` counts its running read transactions, ``sharers`` the stores that have it open.
+
+    ``watch`` is there where it is read without locks: whatever is read must be verified by it before it is used.
+    """
 
     def __init__(self, files: Files, env: Any, databases: Databases, identity: Identity, seam: Seam) -> None:
         self.files = files
@@ -50,6 +56,7 @@ class Handle:
         self.identity = identity
         self.seam = seam
         self.writable = False
+        self.watch: Watch | None = None
         self.users = 0
         self.sharers = 1
         self.retired = False
@@ -133,6 +140,8 @@ class Handle:
         env, self.env = self.env, None
         if env is not None and self.pid == os.getpid():
             env.close()
+            if self.watch is not None:
+                self.watch.close()
 
 
 def rounded(size: int) -> int:

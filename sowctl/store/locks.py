@@ -20,8 +20,8 @@ from typing import Any
 from sowctl.breaks import breakable
 from sowctl.checksum import crc32
 from sowctl.errors import LockedError
-from sowctl.plain import dataclass
 from sowctl.seam import Seam
+from sowctl.store.access import Files as Files
 from sowctl.store.trouble import explained
 from sowctl.values.times import format_time
 
@@ -31,24 +31,6 @@ GATE_WAIT = 10.0
 """Seconds to wait for the gate at least; it is held for the length of a rename."""
 _GATE = Struct("<QII")
 FILE_MODE = 0o640
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The names that belong to one store. Links are followed first: two names of one store must share its locks."""
-
-    path: Path
-    lock: Path
-    gate: Path
-    writer: Path
-    directory: Path
-
-    @classmethod
-    def of(cls, path: str | os.PathLike[str]) -> Files:
-        """The files of the store at ``path``."""
-        real = Path(path).resolve()
-        lock, gate, writer = (real.with_name(f"{real.name}-{end}") for end in ("lock", "gate", "writer"))
-        return cls(real, lock, gate, writer, real.parent)
 
 
 class FileLock:

@@ -16,10 +16,12 @@ import lmdb
 from sowctl.errors import DamageError, RefusedError, StorageError
 from sowctl.plain import dataclass
 from sowctl.seam import Seam
+from sowctl.store.access import Files, may_lock, may_settle
 from sowctl.store.handle import Databases, Handle, Identity, current_identity, rounded
-from sowctl.store.locks import FILE_MODE, Files, Gate, record_inode, recorded_inode
+from sowctl.store.locks import FILE_MODE, Gate, record_inode, recorded_inode
 from sowctl.store.pages import inspect
 from sowctl.store.trouble import explained, missing, translate
+from sowctl.store.unlocked import Watch
 
 DEFAULT_MAP = 16 << 20
 READER_MAP = 1 << 20
@@ -46,19 +48,23 @@ class Mode:
 def open_handle(files: Files, mode: Mode, seam: Seam) -> Handle:
     """Open the store through its gate, completing a replacement that was interrupted.
 
-    To open for writing the caller holds the writer lock. Raises MissingError, DamageError, StorageError, LockedError,
-    RefusedError SOW-STO-027 (open already in this process).
+    To open for writing the caller holds the writer lock. A reader who may not use the locks reads without them; its
+    handle has a ``watch`` then. Raises MissingError, DamageError, StorageError, LockedError, RefusedError SOW-STO-027
+    (open already in this process).
     """
     with explained(files.path, "open the store"):
         if not files.path.exists():
             raise missing(files.path)
-        if mode.no_lock or _read_only_system(files.directory):
-            return _open(files, mode, seam)
+    if mode.no_lock or not (mode.write or may_lock(files)):
+        return _open(files, mode, seam, locks=False)
     gate = Gate(files, seam, mode.lock_wait)
     for _ in range(_OPEN_ATTEMPTS):
         with gate.held(exclusive=False) as lock, explained(files.path, "open the store"):
             if recorded_inode(lock) == files.path.stat().st_ino:
                 return _open(files, mode, seam)
+        if not mode.write and not may_settle(files):
+            # The lock file belongs to another data file, and this process may not say so: it reads beside it.
+            return _open(files, mode, seam, locks=False)
         with gate.held(exclusive=True) as lock, explained(files.path, "complete a replacement"):
             settle(files, lock, seam)
     raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
@@ -74,17 +80,21 @@ def settle(files: Files, lock: Any, seam: Seam) -> None:
     record_inode(lock, inode, seam)
 
 
-def _read_only_system(directory: Path) -> bool:
-    return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
-
-
-def _open(files: Files, mode: Mode, seam: Seam) -> Handle:
+def _open(files: Files, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
     for attempt in range(_OPEN_ATTEMPTS):
         needed = inspect(files.path, seam).needed
+        watch = None
         try:
-            env = open_environment(files.path, needed, mode, seam)
-            break
+            if not locks:
+                watch = Watch(files, seam)
+            env = open_environment(files.path, needed, mode, seam, locks=locks)
+            if watch is None or watch.inode() == files.path.stat().st_ino:
+                break
+            env.close()  # replaced between the two, and it is not known which of them was opened
+            watch.close()
         except (lmdb.Error, OSError) as problem:
+            if watch is not None:
+                watch.close()
             if "already open in this process" in str(problem):
                 raise RefusedError(
                     "SOW-STO-027",
@@ -96,16 +106,21 @@ def _open(files: Files, mode: Mode, seam: Seam) -> Handle:
             if isinstance(problem, OSError) or attempt == _OPEN_ATTEMPTS - 1 or not _passing(problem):
                 raise translate(problem, files.path, "open the store") from problem
             time.sleep(_OPEN_PAUSE)
+    else:
+        raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
     try:
         databases = open_databases(env, files.path, write=mode.write)
         if mode.write:
             env.reader_check()
     except BaseException:
         env.close()
+        if watch is not None:
+            watch.close()
         raise
     identity = current_identity(files, mode.no_lock)
     handle = Handle(files, env, databases, identity or Identity(0, 0), seam)
     handle.writable = mode.write
+    handle.watch = watch
     return handle
 
 
@@ -113,7 +128,7 @@ def _passing(problem: lmdb.Error) -> bool:
     return not isinstance(problem, (lmdb.VersionMismatchError, lmdb.MemoryError))
 
 
-def open_environment(path: Path, needed: int, mode: Mode, seam: Seam) -> Any:
+def open_environment(path: Path, needed: int, mode: Mode, seam: Seam, *, locks: bool) -> Any:
     """``lmdb.open`` with the flags of this format; a smaller map where address space is short."""
     wanted = max(DEFAULT_MAP, 2 * needed) if mode.write else max(READER_MAP, 2 * needed)
     options: dict[str, Any] = {
@@ -123,7 +138,7 @@ def open_environment(path: Path, needed: int, mode: Mode, seam: Seam) -> Any:
         "mode": FILE_MODE,
         "max_dbs": MAX_DATABASES,
         "max_readers": MAX_READERS,
-        "lock": not mode.no_lock,
+        "lock": locks,
     }
     try:
         return seam.call("lmdb.open", lmdb.open, str(path), map_size=rounded(wanted), **options)

@@ -6,17 +6,30 @@ by ``sow-store(5)``, "How to read".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sowctl.store.handle import Handle
-from sowctl.store.read import Reader
+from sowctl.store.ordered import Batch
+from sowctl.store.read import Found, Reader, Run
+from sowctl.store.unlocked import STEP
+
+if TYPE_CHECKING:
+    from sowctl.store.history import Version
+    from sowctl.store.marks import Marks
+    from sowctl.store.spots import Spots
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_END: Any = object()
 
 
 class Snapshot(Reader):
     """A read transaction: one state of the store for as long as it is open. Close it soon: it keeps old pages alive.
 
-    ``opener`` begins a read transaction in the store's current file and counts it in the handle's users.
+    ``opener`` begins a read transaction in the store's current file and counts it in the handle's users. Where the
+    store is read without locks, everything that leaves here was verified by the handle's watch after it was read, and
+    every method may raise LockedError SOW-STO-061; batches are smaller then.
     """
 
     def __init__(self, opener: Callable[[], tuple[Handle, Any]]) -> None:
@@ -27,7 +40,8 @@ class Snapshot(Reader):
         handle, txn = self._opener()
         self._open = True
         try:
-            super().__init__(handle, txn)
+            self._handle, self._state = handle, int(txn.id())
+            self._steady(super().__init__, handle, txn)
         except BaseException:
             self.close()
             raise
@@ -49,3 +63,73 @@ class Snapshot(Reader):
             self._open = False
             self._txn.abort()
             self._handle.release()
+
+    def _steady(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What ``read`` gives, of one state. Damage that was met in a mixture of two is none."""
+        watch = self._handle.watch
+        if watch is None:
+            return read(*args, **kwargs)
+        watch.verify(self._state)
+        try:
+            return read(*args, **kwargs)
+        finally:
+            watch.verify(self._state)
+
+    def _steadily(self, steps: Iterator[R]) -> Iterator[R]:
+        """The steps of an iterator, each of them verified before it is handed out."""
+        if self._handle.watch is None:
+            return steps
+        return iter(lambda: self._steady(next, steps, _END), _END)
+
+    def _step(self, batch: int) -> int:
+        return batch if self._handle.watch is None else min(batch, STEP)
+
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """See :class:`Reader`."""
+        return self._steady(super().get_many, keys)
+
+    def get_at(self, keys: Sequence[bytes], spots: Spots) -> Found:
+        """See :class:`Reader`."""
+        return self._steady(super().get_at, keys, spots)
+
+    def search(self, keys: Sequence[bytes]) -> tuple[list[bytes], Spots] | None:
+        """See :class:`Reader`."""
+        return self._steady(super().search, keys)
+
+    def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
+        """See :class:`Reader`."""
+        return self._steady(super().located, keys)
+
+    def runs(
+        self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000, marks: Marks | None = None
+    ) -> Iterator[Run]:
+        """See :class:`Reader`."""
+        return self._steadily(super().runs(start, stop, self._step(batch), marks))
+
+    def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
+        """See :class:`Reader`."""
+        return self._steadily(super().scan_history(start, stop, self._step(batch)))
+
+    def versions(self, key: bytes) -> list[Version]:
+        """See :class:`Reader`."""
+        return self._steady(super().versions, key)
+
+    def expired(self, now: int) -> Iterator[bytes]:
+        """See :class:`Reader`."""
+        return self._steadily(super().expired(now))
+
+    def expiry_count(self) -> int:
+        """See :class:`Reader`."""
+        return self._steady(super().expiry_count)
+
+    def changed_since(self, digest: int) -> set[bytes] | None:
+        """See :class:`Reader`."""
+        return self._steady(super().changed_since, digest)
+
+    def sequence(self, publisher: int) -> int | None:
+        """See :class:`Reader`."""
+        return self._steady(super().sequence, publisher)
+
+    def sequences(self) -> dict[int, int]:
+        """See :class:`Reader`."""
+        return self._steady(super().sequences)

@@ -69,13 +69,19 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
             "SOW-STO-041",
             f"not permitted to {action}: {text}",
             place=str(path),
-            hint="readers need write permission on the lock files; --no-lock reads a store that nobody writes",
+            hint="to read a store, ask for read permission on the file and its directory; to write to it, for write "
+            "permission on both and on its -lock, -gate and -writer files",
+        )
+    if number == errno.EFBIG or (number == errno.EIO and _limit_reached(path)):
+        return StorageError(
+            "SOW-STO-040",
+            f"file size limit reached: could not {action}",
+            place=str(path),
+            hint="raise the limit on the size of files (ulimit -f), then try again",
         )
     if number in (errno.ENOSPC, errno.EDQUOT) or (number == errno.EIO and disk_is_full(path)):
         message = f"disk full: could not {action}"
         return StorageError("SOW-STO-040", message, place=str(path), hint="free some space, then try again")
-    if number == errno.EFBIG:
-        return StorageError("SOW-STO-040", f"file size limit reached: could not {action}", place=str(path))
     return StorageError("SOW-STO-042", f"could not {action}: {text}", place=str(path))
 
 
@@ -120,6 +126,23 @@ def disk_is_full(path: Path) -> bool:
     except OSError:
         return False
     return stat.f_bavail * stat.f_frsize < _FULL_BYTES
+
+
+def _limit_reached(path: Path) -> bool:
+    """Whether a store, or one that is built for its place, has grown to the limit on the size of files.
+
+    A write that crosses the limit is cut there, which LMDB reports as an I/O error; the next one fails with EFBIG.
+    """
+    import resource  # here, because only failures need it
+
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return False
+    try:
+        beside = (file for file in path.parent.iterdir() if file.name.startswith(path.name))
+        return any(file.stat().st_size >= limit for file in beside)
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -23,7 +23,8 @@ def run(
 ) -> int:
     """Read every byte of the stores and journals and report what is damaged, missing or inconsistent.
 
-    Says at the end how much was read, and what was not. Ends with status 5 where an error was found.
+    Says at the end how much was read, and what was not. Ends with status 5 where damage was found, and where there was
+    none but a store could not be read for another reason, with the status of that: 6 for permission, 11 for a lock.
     """
     from sowctl.cli.reporting import show_findings
     from sowctl.engine.check import check
@@ -32,6 +33,6 @@ def run(
     with invocation.open_instance(*(targets or ())) as instance:
         chosen = [target for text in targets or () for target in resolve(instance, text)]
         examination = check(instance, chosen if targets else None)
-        status = show_findings(invocation, examination, as_json=format == "json", status=5, clean="no damage found")
+        show_findings(invocation, examination, as_json=format == "json", status=5, clean="no damage found")
     invocation.note(examination.coverage)
-    return status
+    return examination.status

@@ -1,0 +1,69 @@
+"""The files of a store, and what this process may do with them (``sow-store(5)``, "Files", "Without locks").
+
+Asked before a store is opened, and by ``sowctl doctor``; loads no LMDB.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from sowctl.plain import dataclass
+
+_EFFECTIVE = os.access in os.supports_effective_ids
+_BOTH = os.R_OK | os.W_OK
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The names that belong to one store. Links are followed first: two names of one store must share its locks."""
+
+    path: Path
+    lock: Path
+    gate: Path
+    writer: Path
+    directory: Path
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str]) -> Files:
+        """The files of the store at ``path``."""
+        real = Path(path).resolve()
+        lock, gate, writer = (real.with_name(f"{real.name}-{end}") for end in ("lock", "gate", "writer"))
+        return cls(real, lock, gate, writer, real.parent)
+
+
+def may_lock(files: Files) -> bool:
+    """Whether this process may enter itself in the store's lock table, and see in the gate whether that is its own.
+
+    On a read-only file system nobody may, root neither. Missing files can be made where the directory may be changed.
+    """
+    return _may_use(files, files.lock, _BOTH) and _may_use(files, files.gate, os.R_OK)
+
+
+def may_settle(files: Files) -> bool:
+    """Whether it may part a data file from a lock file that belonged to another one: a copied or restored store."""
+    return _may(files.gate, _BOTH) and _may_change(files)
+
+
+def access_of(path: Path) -> Literal["write", "read", "unlocked", "none"]:
+    """What may be done with the store at ``path``: written, read, read without locks, or nothing."""
+    files = Files.of(path)
+    if not _may(files.path, os.R_OK):
+        return "none"
+    if not may_lock(files):
+        return "unlocked"
+    writes = _may(files.path, _BOTH) and all(_may_use(files, one, _BOTH) for one in (files.gate, files.writer))
+    return "write" if writes else "read"
+
+
+def _may_use(files: Files, path: Path, how: int) -> bool:
+    return _may(path, how) or (not path.exists() and _may_change(files))
+
+
+def _may_change(files: Files) -> bool:
+    return _may(files.directory, os.W_OK | os.X_OK)
+
+
+def _may(path: Path, how: int) -> bool:
+    return os.access(path, how, effective_ids=_EFFECTIVE)

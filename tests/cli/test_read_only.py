@@ -1,0 +1,219 @@
+"""Commands that read, by a user who may read all files and write none: the same answers, and one word of the risk."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sowctl
+from sowctl.cli import examination
+from tests.cli.conftest import Cli
+from tests.support.instances import START, Lab, config_xml, message, topic_xml
+from tests.support.readonly import as_reader, forbid_writing, open_directory
+
+HISTORY = "<History><Window>1h</Window><Granularity>1ms</Granularity></History>"
+XML = config_xml(topic_xml("orders", HISTORY) + topic_xml("alone"), ("orders",))
+NOTE = "reading without locks"
+CLOCK = ("--now", f"{START // 1_000_000}s")
+READERS = [
+    ("query", "orders"),
+    ("query", "orders", "/v > 3", "--order-by", "/v"),
+    ("query", "orders|alone"),
+    ("query", "sow/orders.json.sow"),
+    ("query", "orders", "--at", "NOW"),
+    ("query", "orders", "--count"),
+    ("get", "orders", "3"),
+    ("get", "alone", "3"),
+    ("hash", "orders"),
+    ("hash", "orders", "--at", "NOW"),
+    ("info",),
+    ("info", "sow/alone.json.sow"),
+    ("history", "orders", "3"),
+    ("history", "orders", "3", "--journal"),
+    ("snapshot", "orders", "--at", "NOW"),
+    ("journal", "dump"),
+    ("journal", "list"),
+    ("replay", "--verify"),
+    ("eval", "/v + 1", "messages"),
+    ("check",),
+]
+
+
+@pytest.fixture
+def instance(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An instance with messages in both topics, as the working directory."""
+    with open_directory() as root:
+        lab = Lab(root, XML)
+        for topic in ("orders", "alone"):
+            lab.publish(topic, *(message(id=n % 20, v=n) for n in range(60)))
+        (root / "messages").write_text(message(v=1))
+        monkeypatch.chdir(root)
+        yield root
+
+
+def run(cli: Cli, *argv: str) -> tuple[int, str, str]:
+    said = cli(*argv)
+    return said.status, said.out, said.err
+
+
+@pytest.mark.parametrize("argv", READERS, ids=" ".join)
+@pytest.mark.parametrize("restored", [False, True])
+def test_every_reader(
+    cli: Cli, instance: Path, argv: tuple[str, ...], restored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = (*CLOCK, *argv)
+    if argv[-1] == "check":
+        _check_in_this_process(monkeypatch)
+    truth = run(cli, *argv)
+    assert truth[0] == 0
+    if restored:
+        for path in list((instance / "sow").glob("*.sow")):
+            shutil.copy(path, instance / "copy")
+            (instance / "copy").replace(path)
+    forbid_writing(instance)
+    status, out, err = as_reader(lambda: run(cli, *argv))  # type: ignore[misc]
+    assert status == 0
+    assert [line for line in out.splitlines() if "_ms" not in line] == truth[1].splitlines()
+    reads_stores = argv[2] not in ("eval", "journal") and "--journal" not in argv
+    assert err.count(NOTE) == reads_stores
+    assert "status 11" in err or not reads_stores
+
+
+def _check_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child of a check is another Python, whose library the other user may not read everywhere."""
+    from sowctl.findings import Finding
+    from sowctl.store import check, examine
+
+    class Here(check.StoreCheck):
+        def _run(self):  # type: ignore[no-untyped-def]
+            for item in examine.examine(str(self._path), False, lambda _: None):
+                if isinstance(item, Finding):
+                    yield item
+                else:
+                    self.coverage = item
+
+    monkeypatch.setattr(check, "StoreCheck", Here)
+
+
+def test_quiet_says_nothing(cli: Cli, instance: Path) -> None:
+    truth = run(cli, "--quiet", "query", "orders")
+    forbid_writing(instance)
+    assert as_reader(lambda: run(cli, "--quiet", "query", "orders")) == truth
+
+
+def test_the_python_api(instance: Path) -> None:
+    def read() -> tuple[int, list[str]]:
+        notes: list[str] = []
+        with sowctl.open(str(instance / "sowctl.xml"), notify=notes.append) as opened:
+            found = (
+                len(list(opened.topic("orders").query().records())),
+                len(list(opened.topic("alone").query().records())),
+            )
+        return sum(found), [note[: len(NOTE)] for note in notes]
+
+    assert read() == (40, [])
+    forbid_writing(instance)
+    assert as_reader(read) == (40, [NOTE])
+
+
+@pytest.mark.parametrize(
+    "argv", [("publish", "orders", "messages"), ("delete", "orders", "--filter", "/id = 3", "--yes")]
+)
+def test_writers_are_refused(cli: Cli, instance: Path, argv: tuple[str, ...]) -> None:
+    run(cli, "check", "--help")
+    run(cli, *argv, "--dry-run")
+    forbid_writing(instance)
+    status, _, err = as_reader(lambda: run(cli, *argv))  # type: ignore[misc]
+    assert status == 6, err
+    assert "no-lock" not in err
+
+
+def test_a_store_that_may_not_be_read_is_not_damaged(cli: Cli, instance: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _check_in_this_process(monkeypatch)
+    run(cli, "check")
+    run(cli, "query", "nothing")
+    forbid_writing(instance)
+    (instance / "sow" / "alone.json.sow").chmod(0)
+    status, out, err = as_reader(lambda: run(cli, "check"))  # type: ignore[misc]
+    assert status == 6
+    assert "SOW-STO-041" in out and "replay" not in out
+    assert "alone.json.sow: everything: the file could not be opened" in err
+    status, _, err = as_reader(lambda: run(cli, "query", "alone"))  # type: ignore[misc]
+    assert status == 6 and "read permission on the file" in err
+    orders = instance / "sow" / "orders.json.sow"
+    data = bytearray(orders.read_bytes())
+    data[-60:] = bytes(60)
+    orders.chmod(0o644)
+    orders.write_bytes(data[: len(data) // 2])
+    status, out, _ = as_reader(lambda: run(cli, "check"))  # type: ignore[misc]
+    assert status == 5, "damage weighs more"
+
+
+def test_the_child_of_a_check_says_what_kept_it_from_reading(instance: Path) -> None:
+    """The real child, where this user may start it."""
+    from sowctl.store.check import check_store
+
+    path = instance / "sow" / "alone.json.sow"
+    list(check_store(path))
+    forbid_writing(instance)
+
+    def check() -> tuple[bool, list[str], int, bool]:
+        if not os.access(sys.executable, os.X_OK):
+            return True, [], 0, True
+        found = check_store(path)
+        return False, [finding.id for finding in found], found.coverage.status, found.coverage.unlocked
+
+    if as_reader(check)[0]:  # type: ignore[index]
+        pytest.skip("the other user may not start this Python")
+    assert as_reader(check) == (False, [], 0, True)
+    path.chmod(0)
+    assert as_reader(check) == (False, ["SOW-STO-041"], 6, False)
+
+
+def doctor(cli: Cli) -> dict[str, dict[str, str]]:
+    said = cli("doctor", "--format", "json", environ={"PATH": os.environ["PATH"], "HOME": "/"})
+    return {check["name"]: check for check in json.loads(said.out)["checks"]}
+
+
+def test_doctor_tells_what_works(cli: Cli, instance: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "_libraries", lambda: examination.Check("libraries", "ok", ""))
+    monkeypatch.setattr(examination, "_extra", lambda name, _: examination.Check(name, "ok", ""))
+    monkeypatch.setattr(examination, "_java", lambda _: examination.Check("java", "ok", ""))
+    assert doctor(cli)["store directory"]["state"] == "ok"
+    forbid_writing(instance)
+    found = as_reader(lambda: doctor(cli)["store directory"])
+    assert found["state"] == "problem" and "without locks" in found["hint"]  # type: ignore[index]
+    assert as_reader(lambda: doctor(cli)["journal directory"])["hint"].startswith("reading commands work;")  # type: ignore[index]
+    for path in (instance / "sow").glob("*-lock"):
+        path.chmod(0o666)
+    found = as_reader(lambda: doctor(cli)["store directory"])
+    assert "without" not in found["hint"]  # type: ignore[index]
+    (instance / "sow" / "alone.json.sow").chmod(0)
+    found = as_reader(lambda: doctor(cli)["store directory"])
+    assert "alone.json.sow may not be read" in found["detail"]  # type: ignore[index]
+
+
+def test_a_read_only_mount(instance: Path) -> None:
+    """Root, too, has no locks there, and hears of it; a writer beside the mount may go on."""
+    script = f'mount --bind {instance} {instance} && mount -o remount,ro,bind {instance} && exec "$@"'
+    command = ["unshare", "-m", "sh", "-c", script, "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
+        pytest.skip("this user may not mount anything")
+    root = str(Path(sowctl.__file__).parent.parent)
+    argv = [sys.executable, "-m", "sowctl", "-c", str(instance / "sowctl.xml")]
+    for verb in (["query", "orders", "--count"], ["check"]):
+        said = subprocess.run(
+            [*command, *argv, *verb],
+            capture_output=True,
+            text=True,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": root},
+        )
+        assert said.returncode == 0, said.stderr
+        assert said.stderr.count(NOTE) == 1
