@@ -137,7 +137,8 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
 def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:
     """Refuse to take a file for a topic's store that says it is another topic's. Raises RefusedError ``SOW-ENG-023``.
 
-    Readers ask no more than this: other keys or another instance's name do not change what the records are.
+    Readers ask no more than this: other keys or another instance's name do not change what the records are, and
+    :func:`note_other_definition` says them.
     """
     found = meta.definition
     if (found.topic, found.message_type) != (topic.name, topic.message_type):
@@ -149,6 +150,23 @@ def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:
             hint="put each store back in its place, or correct the FileName; a bare path is read as it is",
             topic=topic.name,
         )
+
+
+def note_other_definition(instance: Instance, topic: TopicConfig, meta: StoreMeta) -> None:
+    """Say, once in a run for each topic, that a store is read which a writer would refuse (``SOW-STO-024``)."""
+    if instance.config is None:
+        return
+    expected, found = definition_of(instance.config.name, topic), meta.definition
+    if expected == found:
+        return
+    if expected.instance != found.instance:
+        words = f"is one of instance {found.instance!r}, and this is a configuration of instance {expected.instance!r}"
+    else:
+        words = f"was made for another definition: the file says {found}; the configuration says {expected}"
+    instance.notify_once(
+        f"definition of {topic.name}",
+        f"the store of topic {topic.name!r} {words}: it is read as it is; writing to it is refused",
+    )
 
 
 def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> None:

@@ -23,6 +23,7 @@ from sowctl.engine.sources import open_file
 from sowctl.engine.verification import verify
 from sowctl.engine.writer import TopicWriter, open_writer
 from sowctl.errors import DamageError, RefusedError, StorageError, UsageError
+from sowctl.store.access import KEPT_ASIDE
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -211,7 +212,7 @@ def _kept_aside(instance: Instance, path: Path) -> Path | None:
     if not path.exists():
         return None
     number = 1
-    while (target := path.with_name(f"{path.name}.damaged-{number}")).exists():
+    while (target := path.with_name(f"{path.name}{KEPT_ASIDE}{number}")).exists():
         number += 1
     try:
         instance.seam.call("file.link", os.link, path, target, follow_symlinks=True)

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires
-from sowctl.engine.positions import check_position, open_log, open_store, refuse_other_topic
+from sowctl.engine.positions import (
+    check_position,
+    note_other_definition,
+    open_log,
+    open_store,
+    refuse_other_topic,
+)
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import StoreMeta
 from sowctl.store.read import Run
@@ -228,6 +234,7 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
             snapshot = store.snapshot()
             stack.callback(snapshot.close)
         refuse_other_topic(topic, snapshot.meta)
+        note_other_definition(instance, topic, snapshot.meta)
         overlay = read_overlay(instance, topic, snapshot.meta, path)
         return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, path if path == topic.file else None)
 

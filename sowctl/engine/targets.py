@@ -42,14 +42,17 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
     Name, and otherwise those of its records whose logical names it matches. A text with characters of an expression
     (other than dots) is no logical name unless ``literal``.
 
-    Raises UsageError ``SOW-ENG-030`` (ambiguous), ``SOW-ENG-033`` (no regular expression), MissingError ``SOW-ENG-012``
-    (nothing of that name).
+    Raises UsageError ``SOW-ENG-030`` (ambiguous), ``SOW-ENG-033`` (no regular expression), ``SOW-ENG-080`` (a file that
+    plainly is no store), MissingError ``SOW-ENG-012`` (nothing of that name).
     """
     name, message_type = split_target(text, message_type)
     exact = _exact(instance, name, message_type, logical=literal or not is_pattern(name.replace(".", "")))
     path = instance.working / text
     if exact is None or exact.logical is not None:
         if ("/" in text or text.endswith(".sow")) and path.is_file():
+            from sowctl.engine.filekinds import refuse_other_kind
+
+            refuse_other_kind(path)
             return [Target(path=path)]
         if text.endswith(".sow") and exact is None and not _in_names(instance, name, message_type):
             raise MissingError("SOW-ENG-013", "there is no such file", place=text)

@@ -13,7 +13,7 @@ from sowctl.plain import replace
 from sowctl.seam import Seam
 from sowctl.store.handle import Handle, current_identity
 from sowctl.store.locks import Files, WriterLock
-from sowctl.store.opening import Mode, open_handle
+from sowctl.store.opening import Mode, open_handle, refuse_other_names
 from sowctl.store.sharing import close_idle, let_go, share
 from sowctl.store.trouble import missing
 
@@ -42,6 +42,8 @@ class Current:
             handle.check_process()
             now = current_identity(self._files, self._mode.no_lock)
             if not handle.retired and (now is None or now == handle.identity):
+                if writing and now is not None:
+                    refuse_other_names(self._files)
                 if handle.writable or not writing:
                     return handle
                 if handle.users:

@@ -16,7 +16,7 @@ import lmdb
 from sowctl.errors import DamageError, RefusedError, StorageError
 from sowctl.plain import dataclass
 from sowctl.seam import Seam
-from sowctl.store.access import Files, may_lock, may_settle
+from sowctl.store.access import KEPT_ASIDE, Files, may_lock, may_settle
 from sowctl.store.handle import Databases, Handle, Identity, current_identity, rounded
 from sowctl.store.locks import FILE_MODE, Gate, record_inode, recorded_inode
 from sowctl.store.pages import inspect
@@ -70,6 +70,29 @@ def open_handle(files: Files, mode: Mode, seam: Seam) -> Handle:
     raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
 
 
+def refuse_other_names(files: Files) -> None:
+    """Refuse to write to a data file that has several names. Raises RefusedError SOW-STO-062, StorageError.
+
+    The locks of a store have its file's name: through two hard links two writers would change one file at once. And a
+    link is no copy: LMDB writes into the file, so a backup that is a hard link changes with it, and is none.
+    """
+    with explained(files.path, "open the store"):
+        names = files.path.stat().st_nlink
+        if names > 1:  # a file that a rebuild keeps aside stands there until the new store takes its place
+            aside = (one for one in files.directory.iterdir() if one.name.startswith(files.path.name + KEPT_ASIDE))
+            names -= sum(one.samefile(files.path) for one in aside)
+    if names > 1:
+        raise RefusedError(
+            "SOW-STO-062",
+            f"the file has {names} names (hard links): who writes through another one does not see these locks, and "
+            "what is written here changes all of them",
+            place=str(files.path),
+            hint=f"'find DIR -samefile {files.path.name}' finds the others: replace them by copies; a backup that is a "
+            "hard link is none",
+            names=names,
+        )
+
+
 def settle(files: Files, lock: Any, seam: Seam) -> None:
     """With the gate held exclusively: part the data file from an LMDB lock file that belonged to another one."""
     inode = files.path.stat().st_ino
@@ -83,6 +106,8 @@ def settle(files: Files, lock: Any, seam: Seam) -> None:
 def _open(files: Files, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
     for attempt in range(_OPEN_ATTEMPTS):
         needed = inspect(files.path, seam).needed
+        if mode.write:
+            refuse_other_names(files)
         watch = None
         try:
             if not locks:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
 import pytest
 
-from sowctl.errors import DamageError, MissingError, StorageError
+from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.seam import P, R, Seam
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from sowctl.store.replace import build, create_store
 from sowctl.store.write import WriteTxn
 from tests.support.faults import CountingSeam, FailAt, KillAt
+from tests.support.processes import Child
 from tests.support.stores import (
     DEFINITION,
     START,
@@ -219,3 +222,48 @@ def test_a_disk_that_is_full_is_called_so(tmp_path: Path, monkeypatch: pytest.Mo
             store.write(change)
     assert raised.value.code == "SOW-STO-040"
     assert raised.value.message.startswith("disk full: could not store the transaction")
+
+
+@pytest.mark.parametrize("limit", [40_960, 50_000, 65_536, 100_001])
+@pytest.mark.parametrize("durable", [True, False])
+def test_the_limit_on_the_size_of_files_has_one_text(tmp_path: Path, limit: int, durable: bool) -> None:
+    """A write that crosses the limit is cut, which LMDB calls an I/O error; one behind it fails as too large."""
+    path = new_store(tmp_path / "x.sow", 10)
+    said = as_limited(limit, lambda: _fill(path, durable))
+    assert said.startswith("SOW-STO-040 6 file size limit reached: could not store the transaction")
+    assert "ulimit -f" in said
+    assert len(contents(path)[0]) >= 10
+
+
+@pytest.mark.parametrize("limit", [20_000, 32_768])
+def test_a_store_that_is_built_meets_the_limit(tmp_path: Path, limit: int) -> None:
+    def build_one() -> str:
+        try:
+            new_store(tmp_path / "y.sow", 10)
+        except SowError as error:
+            return f"{error.code} {error.exit_status} {error.message}"
+        return ""
+
+    assert as_limited(limit, build_one).startswith("SOW-STO-040 6 file size limit reached")
+
+
+def _fill(path: Path, durable: bool) -> str:
+    try:
+        with Store.open(path, write=True, durable=durable) as store:
+            for txid in range(2, 40):
+                fresh = batch(range(20 * txid, 20 * txid + 40), txid, 300)
+                store.write(lambda txn, fresh=fresh: txn.put(*fresh))  # type: ignore[misc]
+    except SowError as error:
+        return f"{error.code} {error.exit_status} {error.message} {error.hint}"
+    return ""
+
+
+def as_limited(limit: int, work: Callable[[], str]) -> str:
+    def limited(child: Child) -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        child.say(work())
+
+    with Child(limited) as child:
+        assert child.join() == 0
+        return child.lines[-1].decode()
