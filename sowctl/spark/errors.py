@@ -1,13 +1,14 @@
 """Our errors on their way through Spark: out of a task, through the virtual machine, and back as what they were.
 
-Spark carries nothing of a task's exception but its text. :func:`carried` puts the whole error into that text, and
-:func:`translated` on the driver finds it there, so that a command ends with the same code, words and exit status as
-the engine's own. Used by the data sources, the jobs and their commands.
+Spark carries nothing of a task's exception but its text. :func:`carried` writes the error in lines that people read
+and from which :func:`translated` makes it again on the driver, so that a command ends with the same code, words and
+exit status as the engine's own. Used by the data sources, the jobs and their commands; sowctl-spark(7), ERRORS.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +16,14 @@ from typing import Any
 
 from sowctl.errors import ERROR_CLASSES, SowError
 
-_MARK = "sowctl-error:"
 _KINDS: tuple[type[SowError], ...] = (SowError, *ERROR_CLASSES)
-_CLASSES = {kind.__name__: kind for kind in _KINDS}
+_CLASSES = {kind.exit_status: kind for kind in _KINDS}
+_PARTS = ("place", "hint", "excerpt")
+_WRITTEN = re.compile(
+    r"(?P<code>SOW-[A-Z]+-\d+): (?P<message>.*)\n"
+    + "".join(rf"(?:  {name}: (?P<{name}>.*)\n)?" for name in _PARTS)
+    + r"(?:  facts: (?P<facts>.*)\n)?  status: (?P<status>\d+)\b"
+)
 
 
 class CarriedError(Exception):
@@ -30,45 +36,52 @@ def carried() -> Iterator[None]:
     try:
         yield
     except SowError as error:
-        raise CarriedError(packed(error)) from error
+        if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+            # An error ends the worker process, so this switch of Spark's hides the trace of this one error and no
+            # other: the lines say what happened, and where in this package they were written is of no use.
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise CarriedError(packed(error)) from None
 
 
 def packed(error: SowError) -> str:
-    """The words of the error for people, and all of it for :func:`unpacked`."""
-    facts = {
-        "class": next(kind.__name__ for kind in type(error).__mro__ if kind in _KINDS),
-        "code": error.code,
-        "message": error.message,
-        "place": error.place,
-        "hint": error.hint,
-        "excerpt": error.excerpt,
-        "facts": {name: value for name, value in error.facts.items() if isinstance(value, str | int | float)},
-    }
-    return f"{error.code}: {error} {_MARK}{json.dumps(facts)}"
+    """The error in lines: code and message, then what there is of place, hint, excerpt and facts, then the status."""
+    lines = [f"{error.code}: {_escaped(error.message)}"]
+    for name in _PARTS:
+        if (text := getattr(error, name)) is not None:
+            lines.append(f"  {name}: {_escaped(text)}")
+    facts = {name: value for name, value in error.facts.items() if isinstance(value, str | int | float)}
+    if facts:
+        lines.append(f"  facts: {json.dumps(facts)}")
+    return "\n".join([*lines, f"  status: {error.exit_status}"])
 
 
 def unpacked(text: str) -> SowError | None:
     """The first error of ours in a text of Spark's, or None."""
-    for found in re.finditer(re.escape(_MARK), text):
+    for found in _WRITTEN.finditer(text):
         try:
-            facts: dict[str, Any] = json.JSONDecoder().raw_decode(text, found.end())[0]
-            kind = _CLASSES[facts["class"]]
-            return kind(
-                facts["code"],
-                facts["message"],
-                place=facts["place"],
-                hint=facts["hint"],
-                excerpt=facts["excerpt"],
-                **facts["facts"],
-            )
+            kind = _CLASSES[int(found["status"])]
+            parts = {name: None if found[name] is None else _plain(found[name]) for name in _PARTS}
+            facts: dict[str, Any] = json.loads(found["facts"] or "{}")
+            return kind(found["code"], _plain(found["message"]), **parts, **facts)
         except (ValueError, KeyError, TypeError):
             continue
     return None
 
 
+def _escaped(text: str) -> str:
+    """A text as one line of UTF-8, by JSON's escapes; quotation marks stay, because nothing encloses it."""
+    line = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"')
+    return line.encode("utf-8", "backslashreplace").decode()
+
+
+def _plain(line: str) -> str:
+    text: str = json.loads('"' + line.replace('"', '\\"') + '"')
+    return text
+
+
 @contextmanager
 def translated() -> Iterator[None]:
-    """Around a Spark action on the driver: an error that a task carried is raised as what it was.
+    """Around a Spark action on the driver: an error that a task carried is raised as what it was, its hint as a note.
 
     Everything else that Spark raises passes unchanged.
     """
@@ -77,7 +90,9 @@ def translated() -> Iterator[None]:
     except SowError:
         raise
     except Exception as error:
-        found = unpacked(str(error)) or unpacked(repr(error))
+        found = unpacked(str(error))
         if found is None:
             raise
-        raise found from error
+        if found.hint is not None:
+            found.add_note(f"hint: {found.hint}")
+        raise found from None

@@ -1,11 +1,19 @@
-"""An error of a task comes out of Spark as what it was."""
+"""An error of a task comes out of Spark as what it was, in few lines."""
 
 from __future__ import annotations
 
+import traceback
+from typing import TYPE_CHECKING
+
 import pytest
 
-from sowctl.errors import DamageError
-from sowctl.spark.errors import CarriedError, carried, translated
+from sowctl.errors import DamageError, SowError, UsageError
+from sowctl.spark.errors import CarriedError, carried, packed, translated, unpacked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.support.instances import Lab
 
 
 def test_an_error_survives_being_made_text() -> None:
@@ -21,8 +29,49 @@ def test_an_error_survives_being_made_text() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "text", ['"quoted" \\"', "\\n is no line break\n", "tab\t, ü, \ud800, \\ud800", "", "  hint: x"]
+)
+def test_every_text_survives(text: str) -> None:
+    found = unpacked(
+        "before " + packed(SowError("SOW-X-001", text, place=text, hint=text, excerpt=text)) + "\n\tat a.b"
+    )
+    assert found is not None and type(found) is SowError
+    assert (found.message, found.place, found.hint, found.excerpt) == (text, text, text, text)
+    packed(SowError("SOW-X-001", text)).encode()
+
+
 def test_what_is_not_ours_passes() -> None:
     with pytest.raises(ZeroDivisionError), translated():
         _ = 1 / 0
-    with pytest.raises(RuntimeError, match="sowctl-error"), translated():
-        raise RuntimeError("sowctl-error:{}")
+    with pytest.raises(RuntimeError, match="SOW-X-001"), translated():
+        raise RuntimeError("SOW-X-001: a line of a log\n  status: unknown")
+
+
+def test_spark_prints_the_sentence_once_and_no_trace(lab: Lab, spark: SparkSession) -> None:
+    """In the plan, and in a task."""
+
+    def misspelt() -> None:
+        spark.read.format("sow").options(config=str(lab.config), topic="orders", filtre="/id = 1").load()
+
+    def refused() -> None:
+        options = {"config": str(lab.config), "topic": "orders"}
+        spark.sql("SELECT 'x' AS other").write.format("sow").options(**options).mode("append").save()
+
+    for action, words in (
+        (misspelt, "the data source sow has no option 'filtre'"),
+        (refused, "key field /id is missing or empty"),
+    ):
+        with pytest.raises(Exception) as caught:
+            action()
+        text = str(caught.value)
+        ours = text[text.index("sowctl.spark.errors") : text.index("  status: ")]
+        assert ours.count(words) == text[: text.index("  status: ")].count(words) == 1, text
+        assert "Traceback" not in ours and 'File "' not in ours and ours.count("\n") <= 5
+        with pytest.raises(SowError) as plain, translated():
+            action()
+        shown = "".join(traceback.format_exception(plain.value))
+        assert "direct cause" not in shown and "During handling" not in shown
+        assert shown.rstrip().endswith(f"hint: {plain.value.hint}")
+        assert shown.count(words) == 1
+        assert not isinstance(plain.value, UsageError) or plain.value.hint == "did you mean filter?"
