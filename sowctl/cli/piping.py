@@ -142,9 +142,11 @@ def output(
 ) -> Output:
     """Where a job writes, from the options. Raises UsageError."""
     from sowctl.spark.jobs.outputs import Output
+    from sowctl.spark.paths import is_remote
 
     declared = "" if fields is not None and fields.strip().lower() == "infer" else fields
-    place = path if "://" in path else str(Path(path).absolute())
+    # a URL of the scheme file stays one: without it Spark would look in its default file system
+    place = path if is_remote(path) or path.startswith("file:") else str(Path(path).absolute())
     made = Output(place, format, tuple(partition_by or ()), declared, meta, force, pairs("--writer", writer))
     made.check()
     return made

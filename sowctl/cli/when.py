@@ -14,6 +14,7 @@ from sowctl.values.units import parse_seconds, parse_size
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.moments import Moment
 
 T = TypeVar("T")
 
@@ -38,34 +39,11 @@ class Position(NamedTuple):
         return Position() if place is None else Position(txid=place.txid)
 
 
-class Moment(NamedTuple):
-    """What ``--at`` says: an instant, or an entry of the log whose time is yet to be looked up, or neither: now."""
-
-    time: Micros | None = None
-    entry: str | None = None
-
-    def of(self, instance: Instance) -> Micros | None:
-        """The instant, None for the present. Raises MissingError ``SOW-ENG-070`` for an entry that is not there."""
-        if self.entry is None:
-            return self.time
-        from sowctl.engine.moments import find_place
-
-        place = find_place(instance, self.entry)
-        return None if place is None else place.time
-
-
 def moment(invocation: Invocation, text: str | None) -> Moment:
-    """What ``--at`` means: a time, a bookmark, or a bare number: the txid of an entry. Raises UsageError."""
-    if text is None:
-        return Moment()
-    if "|" in text:
-        from sowctl.identity.bookmarks import parse_bookmark
+    """What ``--at`` means. Raises UsageError."""
+    from sowctl.engine.moments import read_moment
 
-        parse_bookmark(text)
-        return Moment(entry=text)
-    if text.strip().isdecimal():
-        return Moment(entry=text)
-    return Moment(parse_time(text, invocation.clock))
+    return read_moment(text, invocation.clock)
 
 
 def position(invocation: Invocation, text: str | None) -> Position:

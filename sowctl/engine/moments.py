@@ -1,7 +1,8 @@
 """Places in the log as instants: bookmarks and txids that name a moment of a topic's past (``semantics`` 3.6, 4.6).
 
-The command line asks here for what a clock alone cannot answer; times are read in ``values.times``. EPOCH is instant 0
-and means the oldest state that can be answered for (``engine.asof``); NOW is no instant at all but the present state.
+The command line and the data sources of Spark ask here what a past instant is called; times are read in
+``values.times``. EPOCH is instant 0 and means the oldest state that can be answered for (``engine.asof``); NOW is no
+instant at all but the present state. What a plain time does not need is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.positions import open_log
 from sowctl.errors import MissingError
-from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
 from sowctl.tuples import NamedTuple
+from sowctl.values.times import parse_time
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.identity.bookmarks import Bookmark
     from sowctl.journal.reader import Journal
-    from sowctl.values.times import Micros
+    from sowctl.values.times import Clock, Micros
 
 
 class Place(NamedTuple):
@@ -31,6 +32,34 @@ BEGINNING = Place(0, 0)
 """Before every entry: the bookmark EPOCH."""
 
 
+class Moment(NamedTuple):
+    """What ``at`` says: an instant, or an entry of the log whose time is yet to be looked up, or neither: now."""
+
+    time: Micros | None = None
+    entry: str | None = None
+
+    def of(self, instance: Instance) -> Micros | None:
+        """The instant, None for the present. Raises MissingError ``SOW-ENG-070`` for an entry that is not there."""
+        if self.entry is None:
+            return self.time
+        place = find_place(instance, self.entry)
+        return None if place is None else place.time
+
+
+def read_moment(text: str | None, clock: Clock) -> Moment:
+    """What ``at`` means: a time, a bookmark, or a bare number: the txid of an entry. Raises UsageError."""
+    if text is None:
+        return Moment()
+    if "|" in text:
+        from sowctl.identity.bookmarks import parse_bookmark
+
+        parse_bookmark(text)
+        return Moment(entry=text)
+    if text.strip().isdecimal():
+        return Moment(entry=text)
+    return Moment(parse_time(text, clock))
+
+
 def find_place(instance: Instance, text: str, directory: Path | None = None) -> Place | None:
     """The entry that a bookmark or a txid names; :data:`BEGINNING` for EPOCH, None for NOW, the present.
 
@@ -38,6 +67,9 @@ def find_place(instance: Instance, text: str, directory: Path | None = None) -> 
     a Spark commit makes them, the last. Raises UsageError ``SOW-IDN-001`` for what is neither, MissingError
     ``SOW-ENG-070`` for an entry that the journals do not hold, and what opening them raises.
     """
+    from sowctl.engine.positions import open_log
+    from sowctl.identity.bookmarks import EPOCH, NOW, parse_bookmark
+
     word = text.strip()
     if word.upper() == "EPOCH":
         return BEGINNING
@@ -72,6 +104,8 @@ def last_of(log: Journal, bookmark: Bookmark) -> Place | None:
 
 
 def _of_txid(instance: Instance, txid: int, directory: Path | None) -> Place:
+    from sowctl.engine.positions import open_log
+
     with open_log(instance, directory=directory) as log:
         last = log.last_txid()
         if log.first_txid <= txid <= last:

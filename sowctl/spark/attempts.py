@@ -70,13 +70,13 @@ class Staging:
             self.directory.parent.rmdir()
 
 
-def find_staging(origin: Origin, name: str | None, place: str | None) -> Staging:
+def find_staging(origin: Origin, name: str | None, place: Path | None) -> Staging:
     """The staging directory of one write: a new one, or with a ``name`` always the same for this driver and topic.
 
     ``place`` is where instead of beside the instance's files. What drivers left that have ended is removed.
     """
     assert origin.topic is not None
-    root = Path(place).absolute() if place is not None else place_of(origin.instance(), origin.topic)
+    root = place if place is not None else place_of(origin.instance(), origin.topic)
     owner = json.dumps(_driver())
     with suppress(OSError):
         sweep(root)

@@ -15,8 +15,8 @@ from sowctl.engine.reading import Matcher, environment_of
 from sowctl.errors import ConfigError
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, UNKEYED
 from sowctl.spark import arrays
+from sowctl.spark.bounds import Bounds, Range
 from sowctl.spark.entries import Entries
-from sowctl.spark.pushdown import Bounds, Range
 from sowctl.spark.schema import PAYLOAD
 from sowctl.store.codec import TOMBSTONE, stamps
 
@@ -99,8 +99,6 @@ class Batches:
             tests.append(_in_range(np.arange(header.first_txid, header.last_txid + 1), bounds.txids))
         if not _within(bounds.times, header.earliest, header.latest):
             tests.append(_in_range(numbers.times, bounds.times))
-        if not bounds.keys.open:
-            tests.append(_in_range(numbers.keys.astype("u8"), bounds.keys) & ((numbers.flags & UNKEYED) == 0))
         places = [place for place, topic in enumerate(block.topics) if self.wants(topic)]
         if len(places) < len(block.topics):
             tests.append(np.isin(numbers.topics, places))

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sowctl.journal.format import PUBLISH
 from sowctl.spark import arrays
+from sowctl.spark.bounds import Bounds
 from sowctl.spark.errors import carried
 from sowctl.spark.journalbatches import Batches, JournalQuery, Run
 from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
 from sowctl.spark.origin import compiled
-from sowctl.spark.pushdown import Bounds, bounds_of
 from sowctl.spark.schema import JOURNAL_COLUMNS, arrow_schema
 
 if TYPE_CHECKING:
@@ -60,20 +60,11 @@ class JournalReader(DataSourceReader):
                 yield from read_stretch(self.query, self.bounds, self._schema, partition)
 
 
-class PushdownJournalReader(JournalReader):
-    """As :class:`JournalReader`, for sessions with ``spark.sql.python.filterPushdown.enabled``."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take note of what bounds the reading; Spark applies all of them again."""
-        self.bounds = bounds_of(filters, self.bounds)
-        return filters
-
-
 def read_stretch(
     query: JournalQuery, bounds: Bounds, schema: pyarrow.Schema, stretch: Stretch
 ) -> Iterator[pyarrow.RecordBatch]:
     """Record batches of the entries in a stretch."""
-    wanted = bounds.narrowed("txids", stretch.after + 1, stretch.until)
+    wanted = bounds.within(stretch.after + 1, stretch.until)
     if wanted.empty:
         return
     low, high = wanted.txids.low, wanted.txids.high

@@ -1,15 +1,17 @@
 """The options of the data sources: texts that Spark hands over, checked and typed (sowctl-spark(7), OPTIONS).
 
 Spark's option names ignore case and its values are texts. An unknown name is refused: a filter that is misspelt must
-not read everything.
+not read everything. Spark hands names over in lower case, so an error can show no other spelling of an unknown one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 
 from sowctl.errors import UsageError
+from sowctl.spark.paths import is_remote, local_path
 from sowctl.values.times import Clock, Micros, fixed_clock, parse_time, system_clock
 from sowctl.values.units import parse_seconds, parse_size
 
@@ -17,6 +19,19 @@ TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 PLACE = ("path", "config", "root", "topic", "messageType", "instance", "now")
 PAYLOAD = ("payload", "payloadSchema", "samples", "columns")
 SPARK_OWN = ("checkpointLocation", "queryName", "outputMode")
+ELSEWHERE = {
+    "startingOffsets": "start, fromTxid or fromTime",
+    "startingTimestamp": "fromTime",
+    "endingOffsets": "toTxid",
+    "endingTimestamp": "toTime",
+    "maxOffsetsPerTrigger": "maxEntries",
+    "maxFilesPerTrigger": "maxEntries",
+    "subscribe": "topic",
+    "minPartitions": "numPartitions for sow, partitionBytes for sow-journal",
+    "timestampAsOf": "at",
+    "versionAsOf": "at",
+}
+"""Options of other sources of Spark's, and what says the same here."""
 
 
 class Options:
@@ -26,18 +41,34 @@ class Options:
         self._source = source
         self._given = {name.lower(): value for name, value in given.items()}
         names = {name.lower(): name for name in (*known, *SPARK_OWN)}
+        _refuse_what_spark_adds(source, self._given)
         for name in given:
             if name.lower() not in names:
-                near = get_close_matches(name.lower(), names, n=1)
-                raise UsageError(
-                    "SOW-SPK-010",
-                    f"the data source {source} has no option {name!r}",
-                    hint=f"did you mean {names[near[0]]}?" if near else "its options: " + ", ".join(sorted(known)),
-                )
+                raise _unknown(source, name, known, names)
+
+    def __bool__(self) -> bool:
+        """Whether any option was given."""
+        return bool(self._given)
 
     def text(self, name: str) -> str | None:
         """The text of an option; None where it is absent or empty."""
         return self._given.get(name.lower()) or None
+
+    def path(self, name: str) -> Path | None:
+        """A path of this machine, absolute; a ``file:`` URL is one too.
+
+        Raises UsageError ``SOW-SPK-098`` for another file system.
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        if is_remote(text):
+            raise UsageError(
+                "SOW-SPK-098",
+                f"option {name} of the data source {self._source} is on another file system: {text}",
+                hint="stores, journals and configurations are read by local paths: mount it, or copy the files here",
+            )
+        return local_path(text).absolute()
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A truth value. Raises UsageError ``SOW-SPK-011``, as the others here do."""
@@ -104,3 +135,42 @@ class Options:
 
     def _bad(self, name: str, text: str, wanted: str) -> UsageError:
         return UsageError("SOW-SPK-011", f"option {name} of the data source {self._source} is {text!r}, not {wanted}")
+
+
+def _refuse_what_spark_adds(source: str, given: Mapping[str, str]) -> None:
+    """Raise UsageError where the options say that Spark was asked for something that cannot come out right."""
+    if "provider" in given:
+        # only CREATE TABLE adds it; Spark asks a Python data source for the table's schema with the table's options,
+        # and reads the table later without any option
+        raise UsageError(
+            "SOW-SPK-095",
+            f"Spark reads tables of its catalog without their options, so a table cannot be {source}",
+            hint=f"CREATE TEMPORARY VIEW name USING {_quoted(source)} OPTIONS (...) keeps them",
+        )
+    if "pushdown" in given:
+        raise UsageError(
+            "SOW-SPK-096",
+            "there is no option pushdown any more: Spark used the filters of one scan for others, which missed rows",
+            hint="option filter bounds what is read, of sow-journal fromTxid, toTxid, fromTime and toTime too",
+        )
+    if "paths" in given:
+        raise UsageError(
+            "SOW-SPK-097",
+            f"the data source {source} reads one path, and several are given: {given['paths']}",
+            hint="load() each and union() what comes out",
+        )
+
+
+def _quoted(source: str) -> str:
+    return f"`{source}`" if "-" in source else source
+
+
+def _unknown(source: str, name: str, known: tuple[str, ...], names: Mapping[str, str]) -> UsageError:
+    foreign = {one.lower(): one for one in ELSEWHERE}
+    near = get_close_matches(name.lower(), names, n=1)
+    if name.lower() in foreign:
+        name = foreign[name.lower()]
+        hint = f"here that is {ELSEWHERE[name]}"
+    else:
+        hint = f"did you mean {names[near[0]]}?" if near else "its options: " + ", ".join(sorted(known))
+    return UsageError("SOW-SPK-010", f"the data source {source} has no option {name!r}", hint=hint)

@@ -53,14 +53,13 @@ def find_origin(options: Options) -> Origin:
 
     Raises UsageError ``SOW-SPK-012`` where both or neither are given, and what finding a topic raises.
     """
-    path = options.text("path")
+    path = options.path("path")
     if options.text("config") is None:
         if path is None:
-            raise UsageError("SOW-SPK-012", "nothing says where to read", hint="give config and topic, or path")
-        where = Path(path).absolute()
-        if not where.is_file():
-            raise MissingError("SOW-ENG-013", "there is no such file", place=str(where))
-        return Origin(None, None, where, None, options.clock()())
+            raise _nowhere(options, "give config and topic, or path")
+        if not path.is_file():
+            raise MissingError("SOW-ENG-013", "there is no such file", place=str(path))
+        return Origin(None, None, path, None, options.clock()())
     if path is not None:
         raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
     instance = _instance(options)
@@ -77,23 +76,29 @@ def find_journal(options: Options) -> Origin:
     ``topic`` is left to the reader: a journal may know topics that a configuration does not. Raises UsageError
     ``SOW-SPK-012``, and ``SOW-SPK-014`` for a directory with journals of several instances.
     """
-    path = options.text("path")
+    path = options.path("path")
     if options.text("config") is not None:
         if path is not None:
             raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
         instance = _instance(options)
         return Origin(instance.config, None, None, None, instance.now)
     if path is None:
-        raise UsageError("SOW-SPK-012", "nothing says where to read", hint="give config, or path")
-    directory = Path(path).absolute()
-    name = options.text("instance") or _only_instance(directory)
-    return Origin(None, None, directory, name, options.clock()())
+        raise _nowhere(options, "give config, or path")
+    name = options.text("instance") or _only_instance(path)
+    return Origin(None, None, path, name, options.clock()())
 
 
 def _instance(options: Options) -> Instance:
-    config = options.text("config")
+    config, root = options.path("config"), options.path("root")
     assert config is not None
-    return Instance.open(Path(config).absolute(), root=options.text("root"), clock=options.clock())
+    return Instance.open(config, root=None if root is None else str(root), clock=options.clock())
+
+
+def _nowhere(options: Options, hint: str) -> UsageError:
+    """The error of a reading that is not told where; without any option it is most likely a table of the catalog."""
+    if not options:
+        hint += "; a table of Spark's catalog is read without its options: CREATE TEMPORARY VIEW ... OPTIONS keeps them"
+    return UsageError("SOW-SPK-012", "nothing says where to read", hint=hint)
 
 
 def _only_instance(directory: Path) -> str:

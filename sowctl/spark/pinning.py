@@ -14,12 +14,11 @@ from sowctl.errors import RefusedError
 from sowctl.spark.origin import Origin
 
 
-def pinned(origin: Origin, at: int | None, place: str) -> Origin:
-    """The state ``at`` an instant (None: now) of ``origin``, as the file at ``place``; made if it is not there.
+def pinned(origin: Origin, at: int | None, path: Path) -> Origin:
+    """The state ``at`` an instant (None: now) of ``origin``, as the file at ``path``; made if it is not there.
 
     Raises what snapshots raise.
     """
-    path = Path(place).absolute()
     if not path.exists():
         try:
             snapshot_file(origin.instance(), origin.target, _latest(origin) if at is None else at, path)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSource
 
+from sowctl.engine.moments import read_moment
 from sowctl.errors import UsageError
+from sowctl.spark.bounds import Range
 from sowctl.spark.errors import carried
 from sowctl.spark.inference import infer
 from sowctl.spark.options import PAYLOAD, PLACE, Options
 from sowctl.spark.origin import find_journal, find_origin
-from sowctl.spark.pushdown import Range
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl, declared_payload
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from sowctl.spark.writers import BatchWriter, StreamWriter, WriteRequest
 
 SAMPLES = 1000
-STORE_OPTIONS = (*PLACE, *PAYLOAD, "at", "filter", "numPartitions", "pin", "pushdown")
+STORE_OPTIONS = (*PLACE, *PAYLOAD, "at", "filter", "numPartitions", "pin")
 WRITE_OPTIONS = (
     *PLACE,
     "operation",
@@ -52,7 +53,6 @@ JOURNAL_OPTIONS = (
     "fromTime",
     "toTime",
     "partitionBytes",
-    "pushdown",
     "start",
     "maxEntries",
     "failOnDataLoss",
@@ -79,14 +79,11 @@ class SowSource(DataSource):
             return ddl(STORE_COLUMNS, options.words("columns"), payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader; with push-down where option ``pushdown`` asks for it."""
-        from sowctl.spark.storereader import PushdownStoreReader, StoreReader
+        """A reader."""
+        from sowctl.spark.storereader import StoreReader
 
         with carried():
-            options = self._read_options()
-            query = _store_query(options)
-            kind = PushdownStoreReader if options.flag("pushdown") else StoreReader
-            return kind(query, schema)
+            return StoreReader(_store_query(self._read_options()), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """A writer; Spark's modes are ``append`` and ``overwrite``."""
@@ -137,13 +134,11 @@ class JournalSource(DataSource):
             return ddl(JOURNAL_COLUMNS, options.words("columns"), payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader; with push-down where option ``pushdown`` asks for it."""
-        from sowctl.spark.journalreader import JournalReader, PushdownJournalReader
+        """A reader."""
+        from sowctl.spark.journalreader import JournalReader
 
         with carried():
-            options = self._read_options()
-            kind = PushdownJournalReader if options.flag("pushdown") else JournalReader
-            return kind(_journal_query(options), schema)
+            return JournalReader(_journal_query(self._read_options()), schema)
 
     def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 - Spark's name
         """A reader for a stream."""
@@ -163,13 +158,14 @@ def _store_query(options: Options) -> StoreQuery:
     from sowctl.spark.pinning import pinned
     from sowctl.spark.storereader import StoreQuery
 
+    origin = find_origin(options)
     query = StoreQuery(
-        find_origin(options),
-        options.instant("at"),
+        origin,
+        read_moment(options.text("at"), options.clock()).of(origin.instance()),
         options.text("filter"),
         options.number("numPartitions", None, 1),
     )
-    pin = options.text("pin")
+    pin = options.path("pin")
     return query if pin is None else replace(query, origin=pinned(query.origin, query.at, pin), at=None)
 
 
@@ -198,7 +194,7 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
     )
     return WriteRequest(
         origin,
-        find_staging(origin, client, options.text("staging")),
+        find_staging(origin, client, options.path("staging")),
         publish,
         cast("Operation | None", operation),
         overwrite=overwrite,

@@ -1,18 +1,18 @@
 """Batch reading of a store: key ranges as partitions, Arrow batches out (sowctl-spark(7), THE SOURCE sow).
 
 Runs in Spark's Python processes: planned in one, read in others. LMDB environments are opened inside ``read`` and
-closed there. Two classes, because Spark refuses a reader with push-down unless its setting allows it.
+closed there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sowctl.engine.reading import Matcher, environment_of
 from sowctl.engine.sources import CurrentSource, Source
@@ -20,7 +20,6 @@ from sowctl.spark import arrays
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.positions import Position, open_planned, plan_position, ranged
-from sowctl.spark.pushdown import Bounds, bounds_of
 from sowctl.spark.schema import PAYLOAD, STORE_COLUMNS, arrow_schema
 from sowctl.store.codec import CORRELATION, HEADER_SIZE, LOGICAL_TOPIC, USER_KEY, decode, payloads
 
@@ -68,7 +67,6 @@ class StoreReader(DataSourceReader):
 
     def __init__(self, query: StoreQuery, schema: StructType) -> None:
         self.query = query
-        self.bounds = Bounds()
         with carried():
             self._schema = arrow_schema(schema, STORE_COLUMNS)
 
@@ -77,15 +75,11 @@ class StoreReader(DataSourceReader):
         with carried():
             if self.query.filter is not None:
                 compiled(self.query.origin, self.query.filter)
-            low = self.bounds.keys.low or 0
-            high = KEYS if self.bounds.keys.high is None else min(self.bounds.keys.high + 1, KEYS)
-            if self.bounds.empty or low >= high:
-                return []
             position = plan_position(self.query.origin)
             count = 1
             if position is not None and self.query.at is None:
                 count = self.query.partitions or position.records // RECORDS_PER_PARTITION + 1
-            steps = [low + (high - low) * step // count for step in range(count + 1)]
+            steps = [KEYS * step // count for step in range(count + 1)]
             return [KeyRange(*edges, position) for edges in pairwise(steps) if edges[0] < edges[1]]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -104,15 +98,6 @@ class StoreReader(DataSourceReader):
                 keys, values = [keys[place] for place in places], [values[place] for place in places]
             if keys:
                 yield made.batch(keys, values)
-
-
-class PushdownStoreReader(StoreReader):
-    """As :class:`StoreReader`, for sessions with ``spark.sql.python.filterPushdown.enabled``."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take note of what bounds the reading; Spark applies all of them again."""
-        self.bounds = bounds_of(filters, self.bounds)
-        return filters
 
 
 def matcher_of(query: StoreQuery, source: Source) -> Matcher:

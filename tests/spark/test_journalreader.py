@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 
 from sowctl.engine.journals import EntryFilter, EntryRecord, dump
 from sowctl.errors import DamageError, UsageError
@@ -19,7 +18,7 @@ from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
 from sowctl.values.times import format_time
-from tests.spark.reading import journal, read, reader_of, rows_of
+from tests.spark.reading import journal, read, reader_of
 from tests.spark.test_storereader import micros
 from tests.support.instances import SECOND, START, Lab, message
 
@@ -109,20 +108,25 @@ def test_a_filter_is_the_engines_and_leaves_out_deletions(stocked: Lab, spark: S
     assert found == [row for row in expected if b'"step":3,' not in row[2]] != []
 
 
-def test_bounds_that_spark_hands_down_change_nothing_but_the_work(stocked: Lab, spark: SparkSession) -> None:
-    one = journal(stocked, pushdown=True, partitionBytes="8KB")
-    everything = plain(read(one, spark))
-    for filters, keep in (
-        ([GreaterThanOrEqual(("_txid",), 50), LessThan(("_txid",), 60)], lambda row: 50 <= row[0] < 60),
-        ([EqualTo(("_topic",), "past"), EqualTo(("_operation",), "publish")], lambda row: row[6] == "past"),
-        ([In(("_operation",), ("delete",))], lambda row: row[1] == "delete"),
-        ([EqualTo(("_sow_key",), everything[5][3])], lambda row: row[3] == everything[5][3]),
-    ):
-        reader = reader_of(one, spark)
-        assert list(reader.pushFilters(list(filters))) == filters
-        found = plain(rows_of(reader, list(reader.partitions())))
-        assert [row for row in found if keep(row)] == [row for row in everything if keep(row)]
-        assert len(found) < len(everything)
+@pytest.mark.parametrize("form", ["sow", "sow-journal"])
+def test_one_load_serves_many_scans(stocked: Lab, spark: SparkSession, form: str) -> None:
+    """Spark offers its filters in this session; those of one scan must not be seen in another."""
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    options = {"config": str(stocked.config), "topic": "orders", "now": format_time(stocked.clock.at)}
+    frame = spark.read.format(form).options(**options).load()
+    txids = sorted(row._txid for row in frame.select("_txid").collect())
+    middle = txids[len(txids) // 2]
+    low, high = frame.filter(f"_txid < {middle}"), frame.filter(f"_txid >= {middle}")
+    assert (high.count(), frame.count()) == (sum(txid >= middle for txid in txids), len(txids))
+    assert sorted(row._txid for row in low.union(high).select("_txid").collect()) == txids
+    assert high.alias("a").join(frame.alias("b"), "_txid").count() == high.count()
+    assert frame.alias("a").join(low.alias("b"), "_txid", "left_anti").count() == high.count()
+    told = ", ".join(f"{name} '{value}'" for name, value in options.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW twice USING `{form}` OPTIONS ({told})")
+    counts = [spark.sql(f"SELECT * FROM twice {where}").count() for where in (f"WHERE _txid = {middle}", "")]
+    assert counts == [1, len(txids)]
+    both = f"SELECT (SELECT count(*) FROM twice WHERE _txid < {middle}), (SELECT count(*) FROM twice)"
+    assert tuple(spark.sql(both).first() or ()) == (low.count(), len(txids))
 
 
 def test_stretches_are_whole_groups_that_follow_one_another(stocked: Lab) -> None:
@@ -190,7 +194,7 @@ def test_a_damaged_block_is_an_error_of_its_own_kind(lab: Lab, spark: SparkSessi
 def test_spark_itself(stocked: Lab, spark: SparkSession) -> None:
     frame = (
         spark.read.format("sow-journal")
-        .options(config=str(stocked.config), partitionBytes="8KB", pushdown="true")
+        .options(config=str(stocked.config), partitionBytes="8KB")
         .load()
         .filter("_topic = 'past' AND _txid > 100")
     )

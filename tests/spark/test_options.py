@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +13,14 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 import numpy as np
-from pyspark.sql import datasource as d
 from pyspark.sql.types import IntegerType, StructType
 
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.types import get_type
 from sowctl.spark import arrays
+from sowctl.spark.bounds import Bounds, Range
 from sowctl.spark.encoding import RowEncoder, message_of
 from sowctl.spark.options import Options
-from sowctl.spark.pushdown import Bounds, Range, bounds_of
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl
 from sowctl.values.times import LATEST
 
@@ -64,6 +64,31 @@ def test_an_unknown_name_is_refused_with_a_guess() -> None:
     with pytest.raises(UsageError) as caught:
         options(filtre="/id = 1")
     assert (caught.value.code, caught.value.hint) == ("SOW-SPK-010", "did you mean filter?")
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words", "hint"),
+    [
+        ({"startingoffsets": "1"}, "SOW-SPK-010", "'startingOffsets'", "here that is start, fromTxid or fromTime"),
+        ({"provider": "sow", "filter": "x"}, "SOW-SPK-095", "tables of its catalog", "CREATE TEMPORARY VIEW name"),
+        ({"pushdown": "true"}, "SOW-SPK-096", "no option pushdown any more", "option filter bounds"),
+        ({"paths": '["/a","/b"]'}, "SOW-SPK-097", "one path, and several are given", "union()"),
+    ],
+)
+def test_names_that_need_words_of_their_own(given: dict[str, str], code: str, words: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        options(**given)
+    assert caught.value.code == code
+    assert words in caught.value.message and hint in str(caught.value.hint)
+
+
+def test_paths_may_be_urls_of_this_machine() -> None:
+    found = options(list="file:///a%20b/c.xml", word="file:/a", at="x%20y")
+    assert [str(found.path(name)) for name in ("list", "word")] == ["/a b/c.xml", "/a"]
+    assert found.path("at") == Path("x%20y").absolute() and found.path("now") is None
+    with pytest.raises(UsageError, match="on another file system: s3://b/k") as caught:
+        options(list="s3://b/k").path("list")
+    assert caught.value.code == "SOW-SPK-098"
 
 
 def test_schemas_as_text() -> None:
@@ -118,33 +143,11 @@ def test_rows_of_which_no_message_can_be_made() -> None:
         assert caught.value.code == "SOW-SPK-030"
 
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-MICROS = 1_767_268_800_000_000
-
-
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ([], Bounds()),
-        ([d.EqualTo(("_txid",), 5)], Bounds(txids=Range(5, 5))),
-        ([d.GreaterThan(("_txid",), 5), d.LessThan(("_txid",), 9)], Bounds(txids=Range(5, 10))),
-        ([d.GreaterThanOrEqual(("_txid",), 5), d.LessThanOrEqual(("_txid",), 9)], Bounds(txids=Range(5, 10))),
-        ([d.In(("_sow_key",), (Decimal(7), Decimal(3)))], Bounds(keys=Range(3, 7))),
-        ([d.In(("_sow_key",), ())], Bounds()),
-        ([d.EqualNullSafe(("_timestamp",), NOON)], Bounds(times=Range(MICROS, MICROS))),
-        ([d.EqualTo(("_topic",), "a"), d.In(("_topic",), ("a", "b"))], Bounds(topics=frozenset("a"))),
-        ([d.EqualTo(("_operation",), "delete")], Bounds(operations=frozenset(["delete"]))),
-        ([d.Not(d.EqualTo(("_txid",), 5)), d.IsNotNull(("_txid",)), d.EqualTo(("payload", "id"), 5)], Bounds()),
-        ([d.GreaterThan(("_txid",), None), d.EqualTo(("_topic",), None)], Bounds()),
-    ],
-)
-def test_filters_as_bounds(filters: list[Any], expected: Bounds) -> None:
-    assert bounds_of(filters, Bounds()) == expected
-
-
 def test_bounds_that_exclude_each_other_are_empty() -> None:
-    assert bounds_of([d.EqualTo(("_txid",), 5), d.EqualTo(("_txid",), 6)], Bounds()).empty
-    assert bounds_of([d.EqualTo(("_topic",), "a"), d.EqualTo(("_topic",), "b")], Bounds()).empty
+    assert Bounds().within(5, None).within(None, 9) == Bounds(txids=Range(5, 9))
+    assert Bounds().within(5, 5).within(6, 6).empty
+    assert Bounds().among("topics", ["a"]).among("topics", ["b"]).empty
+    assert Bounds().among("operations", ["publish"]).among("operations", ["delete"]).empty
     assert not Bounds().empty
 
 

@@ -10,8 +10,9 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import EqualTo, GreaterThan, In, InputPartition
+from pyspark.sql.datasource import InputPartition
 
+from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.query import query
 from sowctl.engine.records import StoredRecord
@@ -139,32 +140,22 @@ def test_a_pinned_state_stays(lab: Lab, spark: SparkSession, topic: str) -> None
     assert sorted(row["payload"] for row in read(again, spark)) == [b'{"id":7}', b'{"id":8}']
 
 
+def test_the_past_may_be_named_by_an_entry(stocked: Lab, spark: SparkSession) -> None:
+    """By its txid or its bookmark, as ``--at`` of the commands."""
+    entries = [r for batch in dump(stocked.open(), EntryFilter(topic="past")) for r in batch.records]
+    entry = entries[len(entries) // 2]
+    assert entry.bookmark is not None
+    expected = engine(stocked, "past", at=entry.timestamp)
+    for at in (entry.txid, entry.bookmark):
+        assert plain(read(source(stocked, topic="past", at=at), spark)) == expected != engine(stocked, "past")
+
+
 def test_a_pinned_state_of_the_past_is_read_in_parts(stocked: Lab, spark: SparkSession, tmp_path: Any) -> None:
     at = START + 200 * SECOND
     one = source(stocked, topic="orders", at=format_time(at), pin=tmp_path / "then.sow", numPartitions=5)
     reader = reader_of(one, spark)
     assert len(reader.partitions()) == 5
     assert plain(read(one, spark)) == engine(stocked, "orders", at=at)
-
-
-def test_bounds_that_spark_hands_down_change_nothing_but_the_work(stocked: Lab, spark: SparkSession) -> None:
-    one = source(stocked, topic="orders", pushdown=True, numPartitions=4)
-    everything = plain(read(one, spark))
-    key = everything[len(everything) // 2][0]
-    for filters, keep in (
-        ([EqualTo(("_sow_key",), key)], lambda row: row[0] == key),
-        ([GreaterThan(("_sow_key",), key)], lambda row: row[0] > key),
-        ([In(("_sow_key",), (key, everything[0][0]))], lambda row: row[0] in (key, everything[0][0])),
-        ([GreaterThan(("_sow_key",), 1 << 70)], lambda row: False),
-    ):
-        reader = reader_of(one, spark)
-        assert list(reader.pushFilters(list(filters))) == filters
-        found = plain(rows_of(reader, list(reader.partitions())))
-        assert [row for row in found if keep(row)] == [row for row in everything if keep(row)]
-        assert len(found) < len(everything)
-    assert not hasattr(type(reader_of(source(stocked, topic="orders"), spark)), "pushFilters") or (
-        "pushFilters" not in vars(type(reader_of(source(stocked, topic="orders"), spark)))
-    )
 
 
 def test_key_ranges_cover_every_key_once(stocked: Lab, spark: SparkSession) -> None:
@@ -230,7 +221,7 @@ def micros_of(local: Any) -> int:
         ({"config": None, "path": "/nowhere.sow"}, "SOW-ENG-013"),
         ({"topic": "orders", "filtre": "/id = 1"}, "SOW-SPK-010"),
         ({"topic": "orders", "numPartitions": "0"}, "SOW-SPK-011"),
-        ({"topic": "orders", "at": "12345"}, "SOW-SPK-011"),
+        ({"topic": "orders", "at": "12345"}, "SOW-ENG-070"),
         ({"topic": "orders", "columns": "payload,_nothing"}, "SOW-SPK-015"),
         ({"topic": "orders", "payload": "bytes", "payloadSchema": "a INT"}, "SOW-SPK-016"),
         ({"topic": "orders", "filter": "/id ="}, "SOW-EXP-007"),

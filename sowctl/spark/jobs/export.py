@@ -206,9 +206,9 @@ def _columns(spark: SparkSession, origin: Origin, entries: Entries, output: Outp
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
+    from sowctl.spark.bounds import Range
     from sowctl.spark.journalbatches import JournalQuery
     from sowctl.spark.journalreader import JournalReader
-    from sowctl.spark.pushdown import Range
     from sowctl.spark.schema import JOURNAL_COLUMNS, ddl
 
     paths = tuple(parse_path(text) for text in output.partition_by if text.startswith("/"))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from sowctl.engine.reports import Rejected
 from sowctl.errors import MissingError
+from sowctl.spark.paths import is_remote, local_path
 
 SCAN = 1 << 16
 
@@ -23,7 +23,7 @@ def expanded(paths: Sequence[str]) -> list[str]:
         if is_remote(path):
             found.append(path)
             continue
-        plain = urlsplit(path).path if path.startswith("file:") else path
+        plain = str(local_path(path)) if path.startswith("file:") else path
         if Path(plain).is_file():
             found.append(plain)
             continue
@@ -34,11 +34,6 @@ def expanded(paths: Sequence[str]) -> list[str]:
             raise MissingError("SOW-SPK-040", "there is no such file", place=path, hint="quote patterns for the shell")
         found += some
     return found
-
-
-def is_remote(path: str) -> bool:
-    """Whether a path is another file system's, which only Spark can read."""
-    return "://" in path and not path.startswith("file:")
 
 
 @dataclass(frozen=True, slots=True)

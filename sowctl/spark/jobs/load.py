@@ -15,7 +15,6 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
-from urllib.parse import unquote, urlsplit
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.rejects import reject_line
@@ -25,9 +24,10 @@ from sowctl.engine.stagetask import StageTask
 from sowctl.engine.staging import Plan, Staged, staging
 from sowctl.errors import UsageError
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.inputs import Split, cut, expanded, is_remote, lines_of
+from sowctl.spark.jobs.inputs import Split, cut, expanded, lines_of
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, map_batches, run
+from sowctl.spark.paths import is_remote, local_path
 
 if TYPE_CHECKING:
     import pyarrow
@@ -159,10 +159,7 @@ def _stage_rows(
 
 def _path_of(text: str) -> str:
     """One spelling for the path that was given and the one that Spark reports."""
-    parts = urlsplit(text)
-    if parts.scheme in ("", "file"):
-        return str(Path(unquote(parts.path) if parts.scheme else text).absolute())
-    return text
+    return text if is_remote(text) else str(local_path(text).absolute())
 
 
 class _RowStage:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sowctl.errors import RefusedError, UsageError
+from sowctl.spark.paths import is_remote, local_path
 from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -68,9 +69,7 @@ class Output:
     @property
     def local(self) -> Path | None:
         """The path, where it is one of this machine."""
-        if "://" in self.path and not self.path.startswith("file:"):
-            return None
-        return Path(self.path.removeprefix("file://").removeprefix("file:"))
+        return None if is_remote(self.path) else local_path(self.path)
 
 
 class Written(NamedTuple):

@@ -1,0 +1,56 @@
+"""Bounds on which entries of a journal have to be read, as options say them (sowctl-spark(7), FILTERS).
+
+Filters that Spark offers to push down are no bounds here. Spark 4.3 plans a pushed scan where the filters arrive, and
+keeps that plan with what ``load()`` returned: a union, a self-join, a view that is queried twice would read with the
+bounds of another scan and miss rows, and no data source is told. Spark applies its own filters itself, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Range:
+    """Whole numbers from ``low`` to ``high``, both inclusive; None is no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def narrowed(self, low: int | None, high: int | None) -> Range:
+        """What lies in both."""
+        lows = [one for one in (self.low, low) if one is not None]
+        highs = [one for one in (self.high, high) if one is not None]
+        return Range(max(lows, default=None), min(highs, default=None))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing lies in it."""
+        return self.low is not None and self.high is not None and self.low > self.high
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a reading may be limited to. Times in microseconds UTC; names None: any."""
+
+    txids: Range = field(default_factory=Range)
+    times: Range = field(default_factory=Range)
+    topics: frozenset[str] | None = None
+    operations: frozenset[str] | None = None
+
+    def within(self, low: int | None, high: int | None) -> Bounds:
+        """With only the txids from ``low`` to ``high``."""
+        return replace(self, txids=self.txids.narrowed(low, high))
+
+    def among(self, name: str, words: Iterable[str]) -> Bounds:
+        """With only these ``topics`` or ``operations``."""
+        known = getattr(self, name)
+        wanted = frozenset(words)
+        wanted = wanted if known is None else known & wanted
+        return replace(self, topics=wanted) if name == "topics" else replace(self, operations=wanted)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing can match."""
+        return self.topics == frozenset() or self.operations == frozenset() or self.txids.empty or self.times.empty
