@@ -28,6 +28,7 @@ from sowctl.engine.stagedentries import Chunk, chunks, fold, group_of
 from sowctl.errors import InputError, LimitError
 from sowctl.identity.hashes import client_hash
 from sowctl.store.meta import NO_LINEAGE
+from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.engine.staging import Area, Plan, Staged
@@ -36,6 +37,25 @@ if TYPE_CHECKING:
 
 BUCKET_BYTES = 128 << 20
 """Payload bytes of one bucket of a topic without a journal, which are held to be put into the store in key order."""
+
+
+class RefusalWords(NamedTuple):
+    """How the error of a run that stops names a refused message: where it stood, an excerpt or None, and what to do."""
+
+    place: Callable[[Rejected], str]
+    excerpt: Callable[[Rejected], str | None]
+    hint: str
+    in_bytes: bool
+    """Whether places in the input are offsets of bytes."""
+
+
+OF_FILES = RefusalWords(
+    lambda one: f"{one.source}:{one.line or f'byte {one.offset}'}",
+    lambda one: None,
+    "--on-error skip --rejects FILE goes on past bad messages and keeps them",
+    in_bytes=True,
+)
+"""For runs that commands start: their input is files."""
 
 
 def commit(
@@ -47,18 +67,19 @@ def commit(
     overwrite: bool = False,
     sources: Sequence[str] = (),
     on_reject: Callable[[Rejected], None] | None = None,
+    words: RefusalWords = OF_FILES,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> CommitReport:
     """Publish what the attempts in ``staged`` have left, all or nothing, and say what it was.
 
     ``publisher`` is client name and sequence number: the group's; if that client has got so far already, nothing is
     written. ``overwrite``: records for whose keys the run has no message are deleted. ``sources`` are the names of the
-    input files by number, for refused messages. Raises InputError where a message was refused and the run does not
-    skip, LimitError ``SOW-PUB-020`` beyond ``max_errors``, and what journals and stores raise; then nothing was
-    published.
+    input files by number, for refused messages, and ``words`` how an error names one. Raises InputError where a message
+    was refused and the run does not skip, LimitError ``SOW-PUB-020`` beyond ``max_errors``, and what journals and
+    stores raise; then nothing was published.
     """
     started = monotonic()
-    run = _Commit(area, plan, publisher, overwrite, sources, on_reject)
+    run = _Commit(area, plan, publisher, overwrite, sources, on_reject, words)
     try:
         run.go(staged)
     finally:
@@ -75,12 +96,14 @@ class _Commit:
         overwrite: bool,
         sources: Sequence[str],
         on_reject: Callable[[Rejected], None] | None,
+        words: RefusalWords,
     ) -> None:
         self.area, self.plan, self.overwrite, self.sources = area, plan, overwrite, sources
         self.instance = area.instance
         self.identity = (client_hash(publisher[0]), publisher[0]) if publisher is not None else None
         self.sequence = publisher[1] if publisher is not None else 0
         self.on_reject = on_reject
+        self.words = words
         self.report = CommitReport(area.topic.name, area.topic.message_type)
         self.preparer = Preparer(area.instance, area.topic, plan.options)
         self.segments: list[SegmentInfo] = []
@@ -147,9 +170,10 @@ class _Commit:
             raise InputError(
                 one.code,
                 f"{one.message}. Nothing was published.",
-                place=f"{one.source}:{one.line or f'byte {one.offset}'}",
-                hint="--on-error skip --rejects FILE goes on past bad messages and keeps them",
-                byte=one.offset,
+                place=self.words.place(one),
+                excerpt=self.words.excerpt(one),
+                hint=self.words.hint,
+                byte=one.offset if self.words.in_bytes else None,
                 rejected=report.rejected,
             )
         if options.max_errors is not None and report.rejected > options.max_errors:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.staged import commit
+from sowctl.engine.staged import RefusalWords, commit
 from sowctl.engine.stagetask import StageTask
 from sowctl.engine.staging import OPERATIONS, Area, Operation, Plan, Staged
 from sowctl.errors import InputError, UsageError
@@ -29,8 +29,10 @@ from sowctl.spark.errors import carried
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyspark import TaskContext
     from pyspark.sql.types import StructType
 
+    from sowctl.engine.reports import Rejected
     from sowctl.spark.attempts import Staging
     from sowctl.spark.origin import Origin
 
@@ -83,16 +85,20 @@ class WriteRequest:
         self.staging.open()
         try:
             plan = self.plan(self.operation or "publish")
-            commit(self._area(), plan, staged, publisher=publisher, overwrite=self.overwrite)
+            names = [_partition(number) for number in range(len(messages))]
+            area = self._area()
+            commit(area, plan, staged, publisher=publisher, overwrite=self.overwrite, sources=names, words=OF_ROWS)
         finally:
             self.staging.remove()
 
     def stage(self, batches: Iterable[pyarrow.RecordBatch], schema: StructType) -> StagedMessage:
-        """What one attempt of one task does."""
+        """What one attempt of one task does. Raises UsageError ``SOW-SPK-099`` where a table of the catalog is made."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
+        if context is not None:
+            _refuse_catalog(context)
         if self.client is not None:
             # the directory of a stream goes with every batch; that of a batch write was made by its driver
             self.staging.open()
@@ -109,6 +115,44 @@ class StagedMessage(WriterCommitMessage):
     """What a task tells the driver."""
 
     staged: tuple[Staged, ...]
+
+
+EXCERPT = 200
+"""Characters of a refused message that an error shows."""
+
+
+def _partition(number: int) -> str:
+    return f"partition {number}"
+
+
+def _excerpt(one: Rejected) -> str | None:
+    """The beginning of the message, which holds its key: rows have no place that could be looked up."""
+    return one.payload[:EXCERPT].decode("utf-8", "replace") if one.payload else None
+
+
+OF_ROWS = RefusalWords(
+    lambda one: f"{one.source}, row {one.offset + 1}",
+    _excerpt,
+    "option onError=skip leaves refused rows out; maxErrors says up to how many",
+    in_bytes=False,
+)
+
+
+def _refuse_catalog(context: TaskContext) -> None:
+    """Refuse rows for a table that Spark is about to make in its catalog, before anything of them is staged.
+
+    Spark makes such a table (saveAsTable, writeTo().create()) by a write within the execution of a command, and gives
+    the write the same options as a plain one; the table is then read without them, so nothing could ever read it.
+    Apart from that only the batches of a stream are written within another execution.
+    """
+    inner, outer = (context.getLocalProperty(f"spark.sql.execution.{name}") for name in ("id", "root.id"))
+    streaming = context.getLocalProperty("sql.streaming.queryId") is not None
+    if inner is not None and outer is not None and inner != outer and not streaming:
+        raise UsageError(
+            "SOW-SPK-099",
+            "a topic cannot become a table of Spark's catalog, which is read without its options. Nothing was written.",
+            hint='frame.write.format("sow").options(...).mode("append").save() publishes the rows',
+        )
 
 
 class _Attempt:
@@ -131,7 +175,13 @@ class _Attempt:
             return
         for name in dict.fromkeys(rows.operations):
             if name not in OPERATIONS:
-                raise InputError("SOW-SPK-032", f"a row has the operation {name!r}", hint="publish, delta or delete")
+                row = start + rows.operations.index(name)
+                raise InputError(
+                    "SOW-SPK-032",
+                    f"a row has the operation {name!r}",
+                    place=f"{_partition(self._number)}, row {row + 1}",
+                    hint="publish, delta or delete",
+                )
             places = [place for place, one in enumerate(rows.operations) if one == name]
             chosen = Rows([rows.payloads[p] for p in places], [rows.envelopes[p] for p in places], None)
             self._stage(cast(Operation, name), chosen, [start + place for place in places])
@@ -146,8 +196,9 @@ class _Attempt:
             topic = self._request.origin.topic
             if topic is None or topic.key_mode != "user":
                 envelopes = [_without_key(one) for one in envelopes]
+        source = _partition(self._number)
         bare = operation != "delete" and not any(_says_something(one) for one in envelopes)
-        task.add(rows.payloads, self._number, list(positions), envelopes=None if bare else envelopes, source="row")
+        task.add(rows.payloads, self._number, list(positions), envelopes=None if bare else envelopes, source=source)
 
     def finish(self) -> StagedMessage:
         """Complete the segments."""

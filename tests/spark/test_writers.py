@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -159,6 +160,72 @@ def test_rows_without_a_message_are_refused(lab: Lab, spark: SparkSession) -> No
         write(lab, spark.sql("SELECT 1 AS _txid"), "orders")
     with pytest.raises(UsageError, match="neither bytes nor text"):
         write(lab, spark.sql("SELECT 1 AS payload"), "orders")
+
+
+def test_a_refused_row_is_named_by_partition_row_and_message(lab: Lab, spark: SparkSession) -> None:
+    odd = numbers(spark, 10, "CASE WHEN id = 7 THEN 'no key' ELSE concat('{\"id\":', id, '}') END AS payload").drop(
+        "id"
+    )
+    with pytest.raises(InputError) as caught:
+        write(lab, odd, "orders")
+    assert (caught.value.place, caught.value.excerpt) == ("partition 1, row 3", "no key")
+    assert str(caught.value.hint).startswith("option onError=skip")
+    late = numbers(spark, 4, "CASE WHEN id < 3 THEN 'publish' ELSE 'upsert' END AS _operation")
+    with pytest.raises(InputError, match="'upsert'") as caught:
+        write(lab, late, "orders")
+    assert caught.value.place == "partition 1, row 2"
+    lab.publish("orders", message(id=0))
+    with pytest.raises(InputError) as caught:
+        write(lab, numbers(spark, 4, "1 AS x"), "orders", operation="delta", updateOnly=True)
+    assert (caught.value.place, caught.value.excerpt) == ("partition 0, row 2", message(id=1, x=1))
+    assert lab.query("orders") == [message(id=0)]
+
+
+def test_tables_of_the_catalog_are_refused_before_anything_is_written(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", message(id=0))
+    frame = numbers(spark, 3)
+    options = {"config": str(lab.config), "topic": "orders", "now": format_time(lab.clock.at)}
+    actions: dict[str, Callable[[], object]] = {
+        "saved": lambda: frame.write.format("sow").options(**options).mode("append").saveAsTable("saved"),
+        "replaced": lambda: (
+            frame.limit(0).write.format("sow").options(**options).mode("overwrite").saveAsTable("replaced")
+        ),
+        "made": lambda: frame.writeTo("made").using("sow").options(**options).create(),
+        "remade": lambda: frame.writeTo("remade").using("sow").options(**options).createOrReplace(),
+    }
+    for name, action in actions.items():
+        with pytest.raises(UsageError) as caught, translated():
+            action()
+        assert caught.value.code == "SOW-SPK-099", name
+        assert not spark.catalog.tableExists(name)
+    assert (lab.query("orders"), left(lab)) == ([message(id=0)], [])
+    told = ", ".join(f"{name} '{value}'" for name, value in options.items())
+    with pytest.raises(UsageError, match="tables of its catalog") as caught, translated():
+        spark.sql(f"CREATE TABLE declared USING sow OPTIONS ({told})")
+    assert caught.value.code == "SOW-SPK-095" and "CREATE TEMPORARY VIEW" in str(caught.value.hint)
+    spark.sql(f"CREATE TABLE declared (payload BINARY) USING sow OPTIONS ({told})")
+    try:
+        with pytest.raises(UsageError) as caught, translated():
+            spark.table("declared").collect()
+        assert caught.value.code == "SOW-SPK-012" and "CREATE TEMPORARY VIEW" in str(caught.value.hint)
+    finally:
+        spark.sql("DROP TABLE declared")
+    assert lab.query("orders") == [message(id=0)]
+
+
+def test_views_take_rows_and_so_do_the_batches_of_a_stream(lab: Lab, spark: SparkSession) -> None:
+    """What also runs within other executions, or by SQL, and makes no table."""
+    told = f"config '{lab.config}', topic 'orders', now '{format_time(lab.clock.at)}'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW taking (payload STRING) USING sow OPTIONS ({told})")
+    spark.sql("INSERT INTO taking SELECT '{\"id\":1}'")
+    lab.publish("past", message(id=2), message(id=3))
+
+    def each(batch: DataFrame, number: int) -> None:
+        write(lab, batch.select("payload"), "orders")
+
+    stream = spark.readStream.format("sow-journal").options(config=str(lab.config), topic="past").load()
+    stream.writeStream.foreachBatch(each).trigger(availableNow=True).start().awaitTermination()
+    assert sorted(lab.query("orders")) == [message(id=n) for n in (1, 2, 3)]
 
 
 def unlucky(spark: SparkSession, lab: Lab, times: int) -> DataFrame:
