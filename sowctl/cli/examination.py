@@ -103,7 +103,8 @@ def _java(environment: Mapping[str, str]) -> Check:
     except SowError as error:
         state: State = "problem" if _installed("pyspark") is not None else "absent"
         return Check("java", state, error.message, error.hint)
-    return Check("java", "ok", f"{java.runtime}: {java.why}")
+    started = f"; Spark starts it as JAVA_HOME={java.home}" if java.generated else ""
+    return Check("java", "ok", f"{java.runtime}: {java.why}{started}")
 
 
 def _instance(invocation: Invocation) -> Iterator[Check]:

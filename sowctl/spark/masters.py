@@ -1,4 +1,6 @@
-"""Whether a standalone master is there, before a virtual machine is started to find out (sowctl-spark(7), SESSIONS).
+"""What the name of a master says, and whether a standalone one is there (sowctl-spark(7), SESSIONS AND JAVA).
+
+That is asked before a virtual machine is started to find out.
 
 Spark itself asks a master that does not answer for a minute, and then ends with the traces of what failed behind it.
 """
@@ -13,6 +15,11 @@ _SCHEME = "spark://"
 _PORT = 7077
 PATIENCE = 5.0
 """Seconds that each address gets to accept a connection."""
+
+
+def is_local(master: str) -> bool:
+    """Whether the executors are threads of the session's own virtual machine."""
+    return master.split("[", 1)[0] == "local"
 
 
 def addresses(master: str) -> list[tuple[str, int]]:

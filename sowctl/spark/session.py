@@ -7,6 +7,7 @@ it is and left running; :mod:`sowctl.spark.machine` starts and ends the virtual 
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -26,7 +27,7 @@ from sowctl.spark.machine import (
     start_machine,
     words_of,
 )
-from sowctl.spark.masters import require_master
+from sowctl.spark.masters import is_local, require_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,12 +64,31 @@ def open_session(
     from pyspark import SparkContext
 
     with ExitStack() as ends:
+        if not verbose:
+            ends.enter_context(_without_error_logs())
         if SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in environment:
             spark = _join(conf or {})
         else:
             spark = _start(ends, master, environment, dict(conf or {}), app, verbose)
         _register(spark)
         yield spark
+
+
+@contextmanager
+def _without_error_logs() -> Iterator[None]:
+    """pyspark raises errors of SQL and of DataFrames, and logs each to stderr, as JSON with its trace: not here."""
+    from pyspark.logger import PySparkLogger
+
+    # made by pyspark, which calls them with arguments that loggers of another class refuse
+    loggers = [PySparkLogger.getLogger(f"{name}QueryContextLogger") for name in ("SQL", "DataFrame")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def require_pyspark() -> None:
@@ -109,11 +129,6 @@ def settings(master: str, work: Path, given: Mapping[str, str], *, app: str, ver
         options.append(given["spark.driver.extraJavaOptions"])
     made["spark.driver.extraJavaOptions"] = " ".join(options)
     return made
-
-
-def is_local(master: str) -> bool:
-    """Whether the executors are threads of the session's own virtual machine."""
-    return master.split("[", 1)[0] == "local"
 
 
 def _join(conf: Mapping[str, str]) -> SparkSession:

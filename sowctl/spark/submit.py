@@ -7,13 +7,21 @@ As a script this is the program itself: it runs ``sowctl pipeline ...`` in the s
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
+import shutil
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sowctl
 from sowctl.errors import UsageError
+from sowctl.spark.masters import is_local
+
+if TYPE_CHECKING:
+    from sowctl.spark.java import Java
 
 _DATA = (".py", ".lark", ".json", ".typed")
 
@@ -28,19 +36,60 @@ def write_archive(path: Path) -> int:
     return len(files)
 
 
-def command_line(archive: Path, job: Sequence[str], master: str, conf: Mapping[str, str], config: str | None) -> str:
-    """The line for a shell. Raises UsageError ``SOW-SPK-071`` for a job that does not exist."""
+def command_line(
+    archive: Path,
+    job: Sequence[str],
+    master: str,
+    conf: Mapping[str, str],
+    config: Path | None,
+    *,
+    java: Java | None,
+    environment: Mapping[str, str],
+) -> str:
+    """The line for a shell, which needs nothing of what this process found: Java, Spark, Python, the configuration.
+
+    ``config`` and ``java`` are what was found, None for nothing; ``environment`` stands for the process's. Raises
+    UsageError ``SOW-SPK-071`` for a job that does not exist.
+    """
     from sowctl.spark.jobs.table import JOBS
 
     names = [one.name for one in JOBS if one.name != "export-journal"]
     if not job or job[0] not in names:
         raise UsageError("SOW-SPK-071", f"there is no job {job[0] if job else ''!r}", hint="jobs: " + ", ".join(names))
-    words = ["spark-submit", "--master", master, "--deploy-mode", "client"]
+    # the launcher looks for no Java but in JAVA_HOME and on PATH, and starts none that lacks a module
+    variables = {} if java is None else {"JAVA_HOME": str(java.home)}
+    variables |= _interpreter(master, environment)
+    words = [_launcher(environment), "--master", master, "--deploy-mode", "client"]
     for name, value in conf.items():
         words += ["--conf", f"{name}={value}"]
     words += ["--py-files", str(archive), str(Path(__file__).absolute())]
-    words += ["--config", str(Path(config).absolute())] if config is not None else []
-    return shlex.join([*words, "pipeline", *job])
+    words += ["--config", str(config.absolute())] if config is not None else []
+    settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    return " ".join([*settings, shlex.join([*words, "pipeline", *job])])
+
+
+def _launcher(environment: Mapping[str, str]) -> str:
+    """spark-submit: by name where a shell finds it, else the one beside this Python or in its pyspark."""
+    if shutil.which("spark-submit", path=environment.get("PATH", os.defpath)) is not None:
+        return "spark-submit"
+    from importlib.util import find_spec
+
+    package = find_spec("pyspark")
+    places = [Path(sys.executable).parent / "spark-submit"]
+    if package is not None and package.origin is not None:
+        places.append(Path(package.origin).parent / "bin" / "spark-submit")
+    return next((str(place) for place in places if os.access(place, os.X_OK)), "spark-submit")
+
+
+def _interpreter(master: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variable that makes spark-submit run this Python, where ``python3`` of the shell is another installation."""
+    if "PYSPARK_PYTHON" in environment or "PYSPARK_DRIVER_PYTHON" in environment:
+        return {}
+    found = shutil.which("python3", path=environment.get("PATH", os.defpath))
+    if found is not None and Path(found).absolute().parent == Path(sys.executable).absolute().parent:
+        return {}
+    # other machines have their own Python; the executors of a local master are threads here
+    return {"PYSPARK_PYTHON" if is_local(master) else "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
 def main() -> None:

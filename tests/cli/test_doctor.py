@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -65,6 +66,19 @@ def test_a_spark_that_cannot_work_is_a_problem(
     monkeypatch.setattr(examination, "LIBRARIES", ("lmdb",))
     status, found = checks(cli)
     assert (status, found["spark"]["state"]) == (1, "problem") and problem in found["spark"]["detail"]
+
+
+def test_a_java_that_needs_a_start_script_is_named_with_it(cli: Cli, tmp_path: Path) -> None:
+    """spark-submit does not find that script by itself."""
+    java = tmp_path / "jre"
+    (java / "bin").mkdir(parents=True)
+    (java / "bin" / "java").touch(0o755)
+    for modules, names_it in (("java.base", True), ("java.base jdk.incubator.vector", False)):
+        (java / "release").write_text(f'JAVA_VERSION="21.0.1"\nMODULES="{modules}"\n')
+        detail = checks(cli, environ={"JAVA_HOME": str(java)})[1]["java"]["detail"]
+        found = re.search(r"; Spark starts it as JAVA_HOME=(\S+)$", detail)
+        assert detail.startswith(f"{java}: ") and bool(found) == names_it
+        assert found is None or (Path(found[1]) / "bin" / "java").is_file()
 
 
 def test_spark_without_any_java_is_a_problem(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from sowctl.errors import UsageError
 from sowctl.spark.java import find_java
-from sowctl.spark.session import is_local, open_session, require_pyspark, settings
+from sowctl.spark.masters import is_local
+from sowctl.spark.session import open_session, require_pyspark, settings
 
 # a whole life of a session in a process of its own: with the wheel's Java, quiet, and without anything left
 PROGRAM = """
@@ -27,6 +28,11 @@ environment = {"PATH": "", "HOME": os.environ["HOME"], "TMPDIR": os.environ["TMP
 with open_session("local[1]", environment=environment, conf={"spark.driver.memory": "512m"}) as spark:
     print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"), spark.range(3).count(), flush=True)
     from pyspark import SparkContext
+    for wrong in ("SELECT 1 / 0", "SELECT nothing FROM nowhere"):
+        try:
+            spark.sql(wrong).collect()
+        except Exception:
+            pass
     print(SparkContext._gateway.proc.pid, flush=True)
     if len(sys.argv) > 1:
         time.sleep(60)
@@ -90,5 +96,6 @@ def test_the_wheels_java_runs_a_session_and_an_interrupt_leaves_no_machine(tmp_p
             process.kill()
     assert (Path(home), count) == (find_java({"PATH": "", "TMPDIR": str(tmp_path)}).runtime, "3")
     assert said.strip().endswith("KeyboardInterrupt") and "WARN" not in said
+    assert "ContextLogger" not in said and '"level"' not in said
     assert gone(machine)
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("sowctl-spark-")] == []

@@ -22,7 +22,8 @@ def run(
     """Say which versions, extras, Java and configuration are found here, and whether the instance can be used.
 
     An extra that is not installed, or no configuration, is no fault. Java is looked for as the pipeline does:
-    JAVA_HOME, then PATH, then the wheel that the spark extra installs; its line says which was taken and why.
+    JAVA_HOME, then PATH, then the wheel that the spark extra installs; its line says which was taken and why, and
+    where that is another directory, the JAVA_HOME that spark-submit needs.
     With --format json one object: ok, and checks with name, state (ok, absent, problem), detail and hint. Ends with
     status 0 where there is no problem and 1 where there is one.
     """

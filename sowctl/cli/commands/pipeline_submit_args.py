@@ -25,17 +25,35 @@ def run(
 ) -> int:
     """Print the spark-submit line for a job, and write the archive that it sends to the executors.
 
+    The line can be run as it is, from any directory: it names the Java that Spark can be started with, spark-submit
+    and Python where a shell would find others or none, and the configuration that was found here.
+
     The libraries that sowctl needs must be installed where executors run, and journals, stores and the staging
     directory must have the same paths there.
     """
     from pathlib import Path
 
     from sowctl.cli.piping import pairs
+    from sowctl.errors import ConfigError
+    from sowctl.spark.java import find_java
     from sowctl.spark.submit import command_line, write_archive
 
     path = Path(archive).absolute()
+    java = None
+    try:
+        java = find_java(invocation.environ)
+    except ConfigError as error:
+        invocation.note(f"the line names no Java: {error.message}")
+    line = command_line(
+        path,
+        job,
+        master or "yarn",
+        pairs("--conf", conf),
+        invocation.config_path() if invocation.has_config() else None,
+        java=java,
+        environment=invocation.environ,
+    )
     write_archive(path)
-    line = command_line(path, job, master or "yarn", pairs("--conf", conf), invocation.settings.config)
     invocation.streams.stdout.write(line.encode() + b"\n")
     invocation.streams.stdout.flush()
     return 0

@@ -19,6 +19,7 @@ import pytest
 from sowctl.cli.dispatch import load
 from sowctl.cli.main import main
 from sowctl.cli.table import COMMANDS, PIPELINE
+from sowctl.spark.java import find_java
 from tests.support.processes import MARK, machines
 
 if TYPE_CHECKING:
@@ -164,12 +165,34 @@ def test_without_pyspark(demo: Path) -> None:
         assert b"pip install 'sowctl[spark]'" in done.stderr
 
 
+def test_the_line_of_submit_args_runs_as_it_is_printed(demo: Path, tmp_path: Path) -> None:
+    """In a shell that knows nothing: another directory, no Java, no Python environment, no variable."""
+    place = shutil.copytree(demo, tmp_path / "here")
+    job = ["submit-args", "--master", "local[1]", "--conf", "spark.driver.memory=512m", "--", "rebuild", "orders"]
+    job += ["--summary", "json"]
+    bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "sowctl", "pipeline", *job]
+    asking = {**bare, "PATH": "", "PYTHONPATH": str(ROOT)}
+    told = subprocess.run(command, cwd=place, env=asking, capture_output=True, timeout=60)
+    assert told.returncode == 0, told.stderr.decode()
+    assert told.stdout.startswith(b"JAVA_HOME=")
+    assert b" --config " + bytes(place / "sowctl.xml") in told.stdout
+    done = subprocess.run(["/bin/sh", "-c", told.stdout], cwd="/", env=bare, capture_output=True, timeout=180)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1])["records"] > 0
+
+
 def test_submit_args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SOWCTL_CONFIG", raising=False)
     status, out, _ = call("sowctl pipeline submit-args --master yarn --conf a=b -- rebuild orders --staging /shared")
     assert status == 0
     words = shlex.split(out.decode())
-    assert words[:5] == ["spark-submit", "--master", "yarn", "--deploy-mode", "client"]
+    assert words[0] == f"JAVA_HOME={find_java(os.environ).home}"
+    while "=" in words[0]:
+        words.pop(0)
+    assert words[0].endswith("spark-submit")
+    assert words[1:5] == ["--master", "yarn", "--deploy-mode", "client"]
     assert words[words.index("--py-files") + 1] == str(tmp_path / "sowctl.zip")
     assert words[-5:] == ["pipeline", "rebuild", "orders", "--staging", "/shared"]
     script = words[words.index("--py-files") + 2]
