@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.positions import open_log
-from sowctl.errors import ConfigError
+from sowctl.engine.targets import find_publishable
+from sowctl.errors import ConfigError, MissingError, UsageError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.identity.hashes import client_hash
 from sowctl.journal.blockcodec import LOGICAL_TOPICS
 from sowctl.journal.format import DELETE, PUBLISH, UNKEYED
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block, Entry, FileInfo
+    from sowctl.journal.format import Topic
     from sowctl.messages.base import MessageType
 
 OPERATIONS = {PUBLISH: "publish", DELETE: "delete"}
@@ -126,6 +130,31 @@ class EntryBatch:
         """A JSON object with what columns show."""
         view: Callable[[bytes], bytes] = getattr(self.kind, "members_view", self.kind.view)
         return view(payload) if payload else b"null"
+
+
+def require_topic(
+    instance: Instance, journalled: Iterable[Topic], name: str, message_type: str | None = None
+) -> TopicConfig | None:
+    """The topic of the configuration that ``name`` stands for, None where only the journal knows it.
+
+    ``journalled`` are the topics of the journal. One that is in neither is a mistake and not an empty result: raises
+    MissingError ``SOW-ENG-012``. A topic of the configuration may have no entries yet; what the configuration has
+    under several types, or as a view, is known too.
+    """
+    known = [topic for topic, kind in journalled if message_type in (None, kind)]
+    if instance.config is not None:
+        try:
+            return find_publishable(instance, name, message_type)
+        except UsageError:
+            return None
+        except MissingError:
+            if name not in known:
+                raise
+    elif name not in known:
+        near = get_close_matches(name, known, n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(near)}?" if near else "sowctl journal dump shows what there is"
+        raise MissingError("SOW-ENG-012", f"there is no topic {name!r} in this journal", hint=hint, topic=name)
+    return None
 
 
 def list_files(instance: Instance, directory: Path | None = None) -> list[FileInfo]:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from sowctl.engine.journals import require_topic
 from sowctl.engine.positions import open_log
+from sowctl.errors import MissingError, UsageError
 from sowctl.journal.block import Position
 from sowctl.journal.reader import Journal
 
@@ -37,6 +39,30 @@ def open_journal(origin: Origin) -> Journal:
     if origin.path is not None and origin.journal_name is not None:
         return Journal.open(origin.path, origin.journal_name)
     return open_log(origin.instance())
+
+
+def require_entries(origin: Origin, topic: str | None, message_type: str | None, *, later: bool = False) -> None:
+    """Refuse to read entries of a topic that there cannot be: a name that is misspelt must not give an empty result.
+
+    ``later``: the journal is followed, and may not be there yet. Raises MissingError ``SOW-ENG-012``, and UsageError
+    ``SOW-SPK-100`` for a logical topic.
+    """
+    if topic is None or (later and origin.config is None):
+        return
+    try:
+        with open_journal(origin) as log:
+            known = list(log.topics())
+    except MissingError as error:
+        if not later or error.code != "SOW-JRN-001":
+            raise
+        known = []
+    found = require_topic(origin.instance(), known, topic, message_type)
+    if found is not None and found.logical is not None and found.name != topic:
+        raise UsageError(
+            "SOW-SPK-100",
+            f"{topic!r} is a logical topic of {found.name!r}, under which its entries stand",
+            hint=f"read topic {found.name} with the column _logical_topic, and filter by it",
+        )
 
 
 def plan_stretches(log: Journal, after: int, until: int | None, size: int | None) -> list[Stretch]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.spark.errors import carried
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
 
 Offset = dict[str, Any]
+MAX_ENTRIES = 1_000_000
+"""Most entries of a batch where nothing else is said, some 200 MB of messages: the first batch of a query over a long
+journal comes to its end, and little is read again after a failure. Measured with 300,000 entries on two cores: 3.0 CPU
+seconds as one batch, 12.4 as 30. So a batch costs 0.3 seconds, and this bound about 4 % of the reading."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Pace:
     """Where a new query begins (``latest``: behind what is there), and how many entries a batch may have."""
 
     latest: bool = False
-    max_entries: int | None = None
+    max_entries: int = MAX_ENTRIES
     fail_on_loss: bool = True
 
 
@@ -63,8 +67,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The option ``maxEntries``."""
-        most = self.pace.max_entries
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return ReadMaxRows(self.pace.max_entries)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """The end of the last whole group within the limit; one group at least."""

@@ -15,6 +15,7 @@ from sowctl.errors import UsageError
 from sowctl.spark.bounds import Range
 from sowctl.spark.errors import carried
 from sowctl.spark.inference import infer
+from sowctl.spark.journalplan import require_entries
 from sowctl.spark.options import PAYLOAD, PLACE, Options
 from sowctl.spark.origin import find_journal, find_origin
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl, declared_payload
@@ -138,17 +139,22 @@ class JournalSource(DataSource):
         from sowctl.spark.journalreader import JournalReader
 
         with carried():
-            return JournalReader(_journal_query(self._read_options()), schema)
+            query = _journal_query(self._read_options())
+            require_entries(query.origin, query.topic, query.message_type)
+            return JournalReader(query, schema)
 
     def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 - Spark's name
         """A reader for a stream."""
-        from sowctl.spark.journalstream import JournalStreamReader, Pace
+        from sowctl.spark.journalstream import MAX_ENTRIES, JournalStreamReader, Pace
 
         with carried():
             options = self._read_options()
             latest = options.choice("start", ("earliest", "latest"), "earliest") == "latest"
-            pace = Pace(latest, options.number("maxEntries", None, 1), options.flag("failOnDataLoss", True))
-            return JournalStreamReader(_journal_query(options), pace, schema)
+            most = options.number("maxEntries", MAX_ENTRIES, 1) or MAX_ENTRIES
+            pace = Pace(latest, most, options.flag("failOnDataLoss", True))
+            query = _journal_query(options)
+            require_entries(query.origin, query.topic, query.message_type, later=True)
+            return JournalStreamReader(query, pace, schema)
 
     def _read_options(self) -> Options:
         return Options(self.name(), self.options, JOURNAL_OPTIONS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +20,18 @@ from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
 from sowctl.values.times import format_time
-from tests.spark.reading import journal, read, reader_of
+from tests.spark.reading import journal, read, reader_of, schema_of
 from tests.spark.test_storereader import micros
-from tests.support.instances import SECOND, START, Lab, message
+from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
+
+
+def refused(action: Callable[[], object]) -> str:
+    """The code of the error that an action ends with."""
+    with pytest.raises(CarriedError) as caught:
+        action()
+    found = unpacked(str(caught.value))
+    assert found is not None
+    return found.code
 
 
 def plain(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -91,7 +102,6 @@ def test_a_directory_of_journals_without_any_configuration(stocked: Lab, spark: 
             {"from_time": START + 120 * SECOND, "to_time": START + 240 * SECOND},
             None,
         ),
-        ({"topic": "nobody"}, {"topic": "nobody"}, None),
     ],
 )
 def test_bounds(
@@ -99,6 +109,27 @@ def test_bounds(
 ) -> None:
     expected = [row for row in engine(stocked, **wanted) if keep in (None, row[1])]
     assert plain(read(journal(stocked, partitionBytes="8KB", **options), spark)) == expected
+
+
+@pytest.mark.parametrize("options", [{"topic": "ordres"}, {"topic": "orders", "messageType": "xml"}])
+def test_a_topic_that_is_nowhere_is_an_error(lab: Lab, spark: SparkSession, options: dict[str, str]) -> None:
+    assert refused(lambda: read(journal(lab, **options), spark)) == "SOW-JRN-001"
+    lab.publish("past", message(id=1))
+    assert read(journal(lab, topic="orders"), spark) == []  # configured, and nothing was published yet
+    assert refused(lambda: read(journal(lab, **options), spark)) == "SOW-ENG-012"
+    bare: dict[str, object] = {"config": None, "path": lab.journals()[0].parent}
+    assert refused(lambda: read(journal(lab, **bare, **options), spark)) == "SOW-ENG-012"
+    assert len(read(journal(lab, **bare, topic="past"), spark)) == 1
+    streaming = journal(lab, **options)
+    assert refused(lambda: streaming.streamReader(schema_of(streaming, spark))) == "SOW-ENG-012"
+    # who follows a journal without a configuration may name a topic that is yet to come
+    journal(lab, **bare, **options).streamReader(schema_of(streaming, spark))
+
+
+def test_a_logical_topic_is_no_topic_of_a_journal(tmp_path: Path, spark: SparkSession) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("all", "<Pattern>^sales/</Pattern>"), ("all",)))
+    lab.publish("sales/a", message(id=1))
+    assert refused(lambda: read(journal(lab, topic="sales/a"), spark)) == "SOW-SPK-100"
 
 
 def test_a_filter_is_the_engines_and_leaves_out_deletions(stocked: Lab, spark: SparkSession) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.spark.errors import CarriedError, unpacked
-from sowctl.spark.journalstream import JournalStreamReader
+from sowctl.spark.journalstream import MAX_ENTRIES, JournalStreamReader
 from tests.spark.reading import journal, rows_of, schema_of
 from tests.support.instances import Lab, message
 
@@ -73,6 +73,12 @@ def test_where_a_stream_begins(lab: Lab, spark: SparkSession) -> None:
     assert stream(lab, spark, fromTxid=5).initialOffset()["txid"] == 4
     bounded = stream(lab, spark, toTxid=7)
     assert bounded.latestOffset(bounded.initialOffset(), ReadAllAvailable())["txid"] == 7
+
+
+def test_batches_are_bounded_unless_told_otherwise(lab: Lab, spark: SparkSession) -> None:
+    lab.publish("orders", message(id=1))
+    assert stream(lab, spark).getDefaultReadLimit() == ReadMaxRows(MAX_ENTRIES)
+    assert stream(lab, spark, maxEntries=MAX_ENTRIES * 9).getDefaultReadLimit() == ReadMaxRows(MAX_ENTRIES * 9)
 
 
 def test_available_now_ends_where_the_journal_ended(lab: Lab, spark: SparkSession) -> None:

@@ -37,7 +37,8 @@ def run(
     ] = False,
     latest: Annotated[bool, option("--latest", help="begin behind what is there, not at the beginning")] = False,
     max_entries: Annotated[
-        int | None, option("--max-entries", help="entries in a batch, at most", metavar="COUNT", minimum=1)
+        int | None,
+        option("--max-entries", help="entries in a batch, at most; default 1000000", metavar="COUNT", minimum=1),
     ] = None,
     interval: Annotated[
         str | None, option("--interval", help="time between two batches, such as '5 seconds'", metavar="TIME")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from sowctl.errors import ConfigError, UsageError
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 Show = Callable[[list[tuple[str, bytes | None, int]]], None]
-"""Takes rows of operation, payload and txid, in txid order."""
+"""Takes rows of operation, payload and txid, some at a time, in txid order."""
+SHOWN = 4096
+"""Rows that are shown at a time."""
+SHOWN_PARTITION = "4MB"
+"""About how much of the journal, as stored, the driver holds at once to show it: a partition."""
 LOOK = 0.2
 """Seconds between two looks at how far it is; Spark takes fractions, whatever it declares."""
 SEEN = "sowctl"
@@ -39,7 +44,8 @@ class StreamOptions:
 
     ``checkpoint`` is where the stream remembers how far it has come; needed but for ``show``. ``client`` names the
     publisher of ``into``. ``available_now``: end when what is there now has been dealt with. ``latest``: begin behind
-    what is there. ``max_entries`` bounds a batch; ``interval`` (such as ``5 seconds``) is the time between two.
+    what is there. ``max_entries`` bounds a batch (None: as the data source does); ``interval`` (such as ``5 seconds``)
+    is the time between two.
     """
 
     checkpoint: str | None = None
@@ -77,24 +83,24 @@ def stream(
         frame = _read(spark, instance, topic, options)
     counts = _Showing(options.show) if options.show is not None else None
     query = _write(frame, instance, topic, options, counts)
-    seen: dict[int, Any] = {}
+    seen = _Totals()
     try:
         with translated():
             while not query.awaitTermination(cast(int, LOOK)):
-                _note(query, seen)
+                seen.note(query)
                 if stop():
                     query.stop()
                     break
     finally:
         if query.isActive:
             query.stop()
-    _note(query, seen)
+    seen.note(query)
     names = (topic.label,) if topic is not None else ()
     report = JobReport("stream", names, options.output or (options.into.name if options.into is not None else None))
-    report.read = sum(int(one["numInputRows"]) for one in seen.values())
-    report.records, report.bytes = counts.totals() if counts is not None else _observed(seen)
-    report.partitions = len(seen)
-    report.details = {"batches": len(seen)}
+    report.read = seen.read
+    report.records, report.bytes = counts.totals() if counts is not None else (seen.records, seen.bytes)
+    report.partitions = seen.batches
+    report.details = {"batches": seen.batches}
     report.seconds = monotonic() - started
     return report
 
@@ -126,6 +132,8 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
         reader = reader.option("topic", topic.name).option("messageType", topic.message_type)
     if options.max_entries is not None:
         reader = reader.option("maxEntries", str(options.max_entries))
+    if options.show is not None:
+        reader = reader.option("partitionBytes", SHOWN_PARTITION)
     return reader.load()
 
 
@@ -187,23 +195,35 @@ class _Showing:
         return self._records, self._bytes
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        # partitions are stretches of the journal in their order; to sort them would read them twice
+        # partitions are stretches of the journal in their order; to sort them would read them twice, and the iterator
+        # holds one of them at a time
         rows = batch.select("_operation", "payload", "_txid").toLocalIterator()
-        found = [(row[0], None if row[1] is None else bytes(row[1]), int(row[2])) for row in rows]
-        if found:
+        while some := list(islice(rows, SHOWN)):
+            found = [(row[0], None if row[1] is None else bytes(row[1]), int(row[2])) for row in some]
             self._show(found)
             self._records += len(found)
             self._bytes += sum(len(payload or b"") for _, payload, _ in found)
 
 
-def _observed(seen: dict[int, Any]) -> tuple[int, int]:
-    """Entries and bytes of payload that were written, as Spark has observed them."""
-    rows = [one["observedMetrics"][SEEN] for one in seen.values() if SEEN in one["observedMetrics"]]
-    return sum(int(row["records"]) for row in rows), sum(int(row["bytes"]) for row in rows)
+class _Totals:
+    """What all batches had together, counted from Spark's progress, of which it keeps the last hundred."""
 
+    def __init__(self) -> None:
+        self.batches = self.read = self.records = self.bytes = 0
+        self._last = -1
 
-def _note(query: StreamingQuery, seen: dict[int, Any]) -> None:
-    """Remember the progress of every batch that had something."""
-    for one in query.recentProgress:
-        if one["numInputRows"]:
-            seen[int(one["batchId"])] = one
+    def note(self, query: StreamingQuery) -> None:
+        """Count the batches since the last call, those that had something; entries and bytes as Spark observed them."""
+        newest = query.lastProgress
+        if newest is None or int(newest["batchId"]) <= self._last:
+            return
+        for one in query.recentProgress:
+            # an idle query reports the number that its next batch will have, without rows
+            if one["numInputRows"] and int(one["batchId"]) > self._last:
+                self._last = int(one["batchId"])
+                self.batches += 1
+                self.read += int(one["numInputRows"])
+                observed: Any = one["observedMetrics"].get(SEEN)
+                if observed is not None:
+                    self.records += int(observed["records"])
+                    self.bytes += int(observed["bytes"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -12,7 +13,8 @@ from sowctl.engine.delete import delete
 from sowctl.engine.options import DeleteOptions
 from sowctl.engine.targets import Target
 from sowctl.errors import UsageError
-from sowctl.spark.jobs.stream import StreamOptions, stream
+from sowctl.spark.jobs import stream as streaming
+from sowctl.spark.jobs.stream import SEEN, StreamOptions, _Totals, stream
 from sowctl.spark.jobs.table import JOBS, find
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
 
@@ -75,6 +77,33 @@ def test_a_stream_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
         stream(spark, instance, None, StreamOptions(show=seen.extend), stop=lambda: bool(seen))
         assert len(seen) == 1
         assert not spark.streams.active
+
+
+def test_a_long_batch_is_shown_in_parts(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver holds some rows of a batch, and of many batches no more than their totals."""
+    monkeypatch.setattr(streaming, "SHOWN", 7)
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        for start in range(0, 30, 10):
+            lab.publish("a", *[message(id=n) for n in range(start, start + 10)])
+        parts: list[list[tuple[str, bytes | None, int]]] = []
+        options = StreamOptions(show=parts.append, available_now=True, max_entries=20)
+        report = stream(spark, lab.open(), None, options)
+        assert [len(part) for part in parts] == [7, 7, 6, 7, 3]
+        assert [txid for part in parts for _, _, txid in part] == list(range(1, 31))
+        assert (report.read, report.records, report.details) == (30, 30, {"batches": 2})
+
+
+def test_totals_are_counted_once_and_nothing_else_is_kept() -> None:
+    totals = _Totals()
+    made = [
+        {"batchId": n, "numInputRows": 10 * (n % 2), "observedMetrics": {SEEN: {"records": 5, "bytes": 7}}}
+        for n in range(1000)
+    ]
+    for end in (1, 3, 3, 60, 150, 151):
+        recent = [*made[max(0, end - 100) : end], {"batchId": end, "numInputRows": 0, "observedMetrics": {}}]
+        totals.note(cast(Any, SimpleNamespace(recentProgress=recent, lastProgress=recent[-1])))
+    assert (totals.batches, totals.read, totals.records, totals.bytes) == (75, 750, 375, 525)
+    assert len(vars(totals)) == 5
 
 
 def test_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
