@@ -16,6 +16,7 @@ from sowctl.store.codec import expiration_of, stamps
 
 if TYPE_CHECKING:
     from sowctl.store.env import Store
+    from sowctl.store.meta import AppliedBlock
     from sowctl.store.write import WriteTxn
 
 
@@ -38,10 +39,13 @@ def apply(
     lineage: bytes,
     upto: int,
     rule: Retention | None,
+    block: AppliedBlock | None = None,
     remove_expired_at: int | None = None,
     sequences: dict[int, int] | None = None,
 ) -> Applied:
     """Apply ``overlay`` to ``store`` and set its position to ``upto`` in the log ``lineage``; then empty the overlay.
+
+    ``block`` is the journal's block that ends with ``upto``.
 
     ``remove_expired_at``: also remove the records that have expired at that clock (microseconds). ``sequences``: the
     highest numbers of publishers, for a topic without a journal. What the store has applied already is passed over, so
@@ -52,7 +56,7 @@ def apply(
         applied = txn.meta.applied if txn.meta.lineage == lineage else 0
         if upto > applied or txn.meta.lineage != lineage:
             changes = into_store(txn, overlay, applied, rule)
-            txn.set_applied(lineage, max(upto, applied))
+            txn.set_applied(lineage, max(upto, applied), block)
             txn.raise_last_time(overlay.last_time)
             for publisher, sequence in (sequences or {}).items():
                 txn.set_sequence(publisher, sequence)

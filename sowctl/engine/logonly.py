@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import TopicState
     from sowctl.journal.writer import JournalWriter
     from sowctl.messages.envelope import Envelope
+    from sowctl.store.meta import AppliedBlock
     from sowctl.values.fields import Refusal
 
 
@@ -104,5 +105,11 @@ class LogWriter(TopicWriter):
         """No records."""
         return iter(())
 
-    def apply(self, lineage: bytes, upto: int, sequences: dict[int, int] | None = None) -> None:
+    def apply(
+        self,
+        lineage: bytes,
+        upto: int,
+        sequences: dict[int, int] | None = None,
+        block: AppliedBlock | None = None,
+    ) -> None:
         """There is nothing to apply to."""

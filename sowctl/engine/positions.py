@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
 
 
+OTHER_HISTORY = "SOW-ENG-085"
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A store's position: path, txid and lineage; ``applied`` 0 where there is no readable store."""
@@ -105,7 +108,8 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     A store of another lineage is explained by a journal that began above it (the old journal was removed), a store of
     none by a topic that was not journalled before; one that stands before the oldest file by a topic of which nothing
     stood in the files that are gone. Raises DamageError ``SOW-ENG-001`` (behind what the journal still holds),
-    ``SOW-ENG-002`` (ahead of the journal), ``SOW-ENG-003`` (a lineage that this journal does not continue).
+    ``SOW-ENG-002`` (ahead of the journal), ``SOW-ENG-003`` (a lineage that this journal does not continue), and what
+    :func:`refuse_other_history` does.
     """
     first_txid, last_txid = log.first_txid, log.last_txid()
     if meta.lineage != log.lineage:
@@ -124,6 +128,7 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
             place=str(place),
             hint="journal files are missing at the end: put them back, or move the store aside and run sowctl replay",
         )
+    refuse_other_history(meta, log, place)
     if meta.applied < first_txid - 1 and meta.applied < log.before(topic).last_txid:
         raise DamageError(
             "SOW-ENG-001",
@@ -132,6 +137,27 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
             hint="put the older journal files back; without them the changes between are lost",
         )
     return meta.applied
+
+
+def refuse_other_history(meta: StoreMeta, log: Journal, place: Path) -> None:
+    """Refuse a store that took its last entries from a copy of this journal which went on by itself.
+
+    Copies share the lineage, and both give the same txids to different entries: only the block that was applied last
+    tells them apart. A store that does not know it (of an earlier release) passes. ``log`` has been asked for its end.
+    Raises DamageError ``SOW-ENG-085``, or what is damaged of the journal at that place.
+    """
+    if meta.block is None or meta.lineage != log.lineage or log.has_block(meta.block, meta.applied):
+        return
+    for _ in log.blocks(after=meta.applied - 1, until=meta.applied):
+        pass  # a damaged journal is the journal's damage, and is raised as that
+    raise DamageError(
+        OTHER_HISTORY,
+        f"the store follows another copy of this journal: what it has applied as txid {meta.applied} is not what the "
+        "journal holds there",
+        place=str(place),
+        hint="put the store back beside the journal that it belongs to; sowctl replay makes the store anew from the "
+        "journal that is here and keeps the present file",
+    )
 
 
 def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:

@@ -114,6 +114,8 @@ def assemble(
             if span.at is not None:
                 # Entries of a later time were left out: no position behind the last one that was taken would be true.
                 txn.set_applied(log.lineage, last_txid)
+            else:
+                txn.set_applied(log.lineage, span.until, log.block_ending_with(span.until))
 
         builder.flush()
         builder.change(position)
@@ -140,7 +142,7 @@ def _finish_under_lock(
     def catch_up(txn: WriteTxn) -> None:
         into_store(txn, overlay, reached, rule)
         txn.raise_last_time(overlay.last_time)
-        txn.set_applied(log.lineage, last)
+        txn.set_applied(log.lineage, last, log.block_ending_with(last))
 
     if last > reached:
         builder.change(catch_up, pending=overlay.size)

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.positions import check_position, meta_of, open_log, refuse_other_topic, refuse_unlogged_past
+from sowctl.engine.positions import (
+    OTHER_HISTORY,
+    check_position,
+    meta_of,
+    open_log,
+    refuse_other_topic,
+    refuse_unlogged_past,
+)
 from sowctl.engine.rebuild import Rebuilt, rebuild
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.session import open_journal
@@ -23,13 +30,14 @@ from sowctl.engine.sources import open_file
 from sowctl.engine.verification import verify
 from sowctl.engine.writer import TopicWriter, open_writer
 from sowctl.errors import DamageError, RefusedError, StorageError, UsageError
-from sowctl.store.access import KEPT_ASIDE
+from sowctl.store.access import DAMAGED, REPLACED
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
+    from sowctl.store.meta import StoreMeta
 
 DEFAULTS = ReplayOptions()
 
@@ -131,7 +139,7 @@ def _in_place(
             hint="--force rebuilds from what is left; the present file is then kept beside it",
         )
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    keep = needed == "damaged" or not covered or options.force
+    keep = needed in ("damaged", "other history") or not covered or options.force
     moved = _kept_aside(instance, topic.file) if keep else None
     try:
         built = fold(instance, log, [topic], writer=writer)[0]
@@ -140,32 +148,47 @@ def _in_place(
             moved.unlink()
         raise
     note = None if covered else f"the journals begin at txid {log.first_txid}: older records could not be rebuilt"
+    if needed == "other history":
+        note = "; ".join(filter(None, ("the former store followed another copy of this journal", note)))
     return built.report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
 
 
 def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
-    """What a topic's store needs: ``missing``, ``damaged``, ``behind``, or nothing: ``current``.
+    """What a topic's store needs: ``missing``, ``damaged``, ``behind``, ``other history``, or nothing: ``current``.
 
+    A store that follows another copy of the journal is to be made anew from this one, and stays beside the new one.
     Raises DamageError where the journal is damaged, or cannot explain the position of a sound store, and RefusedError
     for another topic's store: building these anew would lose what they hold.
     """
     assert topic.file is not None
     if not topic.file.exists():
         return "missing"
-    try:
-        with closing(open_file(instance, topic.file)) as source:
-            meta = source.meta
-            for _ in source.snapshot.scan():
-                pass
-            for _ in source.snapshot.scan_history():
-                pass
-    except DamageError:
+    meta = _read_through(instance, topic.file)
+    if meta is None:
         return "damaged"
     refuse_other_topic(topic, meta)
     ref = topic.name, topic.message_type
     last = log.topic_state(ref).last_txid
-    check_position(meta, log, ref, topic.file)
+    try:
+        check_position(meta, log, ref, topic.file)
+    except DamageError as error:
+        if error.code != OTHER_HISTORY:
+            raise
+        return "other history"
     return "current" if meta.lineage == log.lineage and last <= meta.applied else "behind"
+
+
+def _read_through(instance: Instance, path: Path) -> StoreMeta | None:
+    """What a store says of itself, after all of it was read; None where it is damaged."""
+    try:
+        with closing(open_file(instance, path)) as source:
+            for _ in source.snapshot.scan():
+                pass
+            for _ in source.snapshot.scan_history():
+                pass
+            return source.meta
+    except DamageError:
+        return None
 
 
 def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) -> ReplayReport:
@@ -175,7 +198,7 @@ def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) ->
         try:
             entries = len(writer.overlay.changes) if writer.overlay.changes is not None else len(writer.overlay)
             writer.remove_expired_at = None
-            writer.apply(journal.lineage, journal.last_txid)
+            writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
             meta = writer.store.meta()
         finally:
             writer.close()
@@ -208,11 +231,14 @@ def _aside(
 
 
 def _kept_aside(instance: Instance, path: Path) -> Path | None:
-    """A second name for a store's file, one that is free, under which it stays when a new store takes its path."""
+    """A second name for a store's file, one that is free, under which it stays when a new store takes its path.
+
+    The name says what is known of the file: ``.damaged-N``, or ``.replaced-N`` where nothing was found wrong with it.
+    """
     if not path.exists():
         return None
-    number = 1
-    while (target := path.with_name(f"{path.name}{KEPT_ASIDE}{number}")).exists():
+    number, word = 1, DAMAGED if _read_through(instance, path) is None else REPLACED
+    while (target := path.with_name(f"{path.name}{word}{number}")).exists():
         number += 1
     try:
         instance.seam.call("file.link", os.link, path, target, follow_symlinks=True)

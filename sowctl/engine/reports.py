@@ -105,8 +105,8 @@ class ExpireReport:
 
 @dataclass(slots=True)
 class ReplayReport:
-    """One topic of a replay. ``action``: rebuilt, caught up, current, verified, differs, skipped; digests as 32 hex
-    digits where they were compared; ``moved`` is where a damaged file went."""
+    """One topic of a replay. ``action``: rebuilt, caught up, current, verified, not verified, differs, skipped; digests
+    as 32 hex digits where they were compared; ``moved`` is where a damaged or replaced file went."""
 
     topic: str
     message_type: str

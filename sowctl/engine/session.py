@@ -125,7 +125,7 @@ class WriteSession:
         for topic in sorted(held, key=lambda t: t.store.path):
             if force or topic.is_full():
                 topic.renew(self.instance, self.journal)
-                topic.apply(self.journal.lineage, self.journal.last_txid)
+                topic.apply(self.journal.lineage, self.journal.last_txid, block=self.journal.last_block)
 
     def finish(self) -> None:
         """Apply everything, under the journal's lock."""

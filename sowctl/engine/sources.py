@@ -20,6 +20,7 @@ from sowctl.engine.positions import (
     note_other_definition,
     open_log,
     open_store,
+    refuse_other_history,
     refuse_other_topic,
 )
 from sowctl.store.integrity import refuse_short
@@ -261,6 +262,7 @@ def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: 
         state = log.state()
         last = state.topics.get(ref, NO_TOPIC).last_txid
         if meta.lineage == log.lineage and last <= meta.applied <= state.end.txid:
+            refuse_other_history(meta, log, path)
             return None
         after = check_position(meta, log, ref, path)
         if last <= after:

@@ -15,7 +15,14 @@ from sowctl.engine.apply import apply, visible
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.overlay import Overlay
-from sowctl.engine.positions import check_position, definition_of, not_covered, open_log, refuse_unlogged_past
+from sowctl.engine.positions import (
+    check_position,
+    definition_of,
+    not_covered,
+    open_log,
+    refuse_other_history,
+    refuse_unlogged_past,
+)
 from sowctl.engine.sources import CurrentSource
 from sowctl.engine.timeline import retention
 from sowctl.errors import RefusedError
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.writer import JournalWriter
+    from sowctl.store.meta import AppliedBlock
 
 
 APPLY_BYTES = 72 << 20
@@ -131,8 +139,17 @@ class TopicWriter:
                 places = visible(values, now) if self.expires else range(len(values))
                 yield [keys[place] for place in places], [values[place] for place in places]
 
-    def apply(self, lineage: bytes, upto: int, sequences: dict[int, int] | None = None) -> None:
-        """Put the overlay into the store; the first time also remove what had expired when the session began."""
+    def apply(
+        self,
+        lineage: bytes,
+        upto: int,
+        sequences: dict[int, int] | None = None,
+        block: AppliedBlock | None = None,
+    ) -> None:
+        """Put the overlay into the store; the first time also remove what had expired when the session began.
+
+        ``block`` is the journal's block that ends with ``upto``.
+        """
         with naming_replay(self.config):
             apply(
                 self.store,
@@ -140,6 +157,7 @@ class TopicWriter:
                 lineage=lineage,
                 upto=upto,
                 rule=self.rule,
+                block=block,
                 remove_expired_at=self.remove_expired_at,
                 sequences=sequences,
             )
@@ -222,6 +240,7 @@ def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: Jo
     ref = config.name, config.message_type
     at_rest = journal.topic_state(ref).last_txid <= meta.applied <= journal.last_txid
     if at_rest and meta.lineage == journal.lineage:
+        refuse_other_history(meta, journal.journal, Path(store.path))
         return overlay
     with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
         overlay.base = check_position(meta, log, ref, Path(store.path))

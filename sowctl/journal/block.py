@@ -147,6 +147,11 @@ class Block:
         return self.header.last_txid
 
     @property
+    def identity(self) -> tuple[int, int, int]:
+        """Number of its file, its offset there, its header CRC; see ``Journal.has_block``."""
+        return self.start.number, self.start.offset, self.header.crc
+
+    @property
     def topics(self) -> list[Topic]:
         """Topics by the index that the topic column uses."""
         return [row.topic for row in self.map.topics]

@@ -69,6 +69,18 @@ class Journal:
         """Last txid of the last complete (or aborted) group; ``first_txid - 1`` in an empty journal."""
         return self.state().end.txid
 
+    def block_ending_with(self, txid: int) -> tuple[int, int, int] | None:
+        """Number of the file, offset and header CRC of the last block, if the journal ends with ``txid``."""
+        state = self.state()
+        return state.block if state.end.txid == txid else None
+
+    def has_block(self, block: tuple[int, int, int], txid: int) -> bool:
+        """Whether the block that ends with ``txid`` is this one: number of its file, offset, header CRC.
+
+        True also where its file is gone. Read is one header at most.
+        """
+        return self._scan.has_block(block, txid)
+
     def end(self) -> Position:
         """The position behind the last complete group."""
         return self.state().end

@@ -57,6 +57,25 @@ class Scan:
         self._state = None
         self._asked = False
 
+    def has_block(self, block: tuple[int, int, int], txid: int) -> bool:
+        """See :meth:`~sowctl.journal.reader.Journal.has_block`.
+
+        The CRC of a block's header starts from lineage, file and offset and covers the CRCs of the body: what one copy
+        of a journal has at a place, another that went on by itself has not.
+        """
+        number, offset, crc = block
+        if self._state is not None and self._state.block == block:
+            return self._state.end.txid == txid
+        self._folder.look()
+        if number < self._folder.numbers[0]:
+            return True
+        if number > self._folder.numbers[-1]:
+            return False
+        file = self._folder.open(number)
+        ref = file.block_at(offset)
+        self._folder.release(file)
+        return ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
+
     def refs(self, after: int, topic: Topic | None, start: Position | None, resync: bool) -> Iterator[Ref | Damage]:
         """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
         self._folder.look()

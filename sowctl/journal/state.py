@@ -61,6 +61,11 @@ class JournalState:
         self.end = end
         self.last_block = last_block
 
+    @property
+    def block(self) -> tuple[int, int, int] | None:
+        """Number of the file, offset and header CRC of the last block; None where the last file holds no block yet."""
+        return (self.end.number, *self.last_block) if self.last_block[0] else None
+
     def checkpoint(self) -> bytes:
         """The bytes for the header of the next file."""
         return pack_rows([self._topic_rows(), self._publisher_rows()])

@@ -111,6 +111,11 @@ class JournalWriter:
         return self._ending.last_txid
 
     @property
+    def last_block(self) -> tuple[int, int, int] | None:
+        """The block that ends with :attr:`last_txid`: number of its file, offset and header CRC; None for none."""
+        return self._ending.state.block if not self._ending.open_group else None
+
+    @property
     def synced_txid(self) -> int:
         """Everything up to this txid is on disk: acknowledged."""
         return self._ending.synced_txid

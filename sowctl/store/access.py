@@ -11,7 +11,7 @@ from typing import Literal
 
 from sowctl.plain import dataclass
 
-KEPT_ASIDE = ".damaged-"
+DAMAGED, REPLACED = ".damaged-", ".replaced-"
 """What the name of a file that a rebuild put aside has after that of its store, before a number."""
 _EFFECTIVE = os.access in os.supports_effective_ids
 _BOTH = os.R_OK | os.W_OK

@@ -7,6 +7,7 @@ that counts, digest, journal position and records always belong together. Only t
 from __future__ import annotations
 
 from struct import Struct, error
+from typing import TypeAlias
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, VersionError
@@ -22,7 +23,13 @@ _FIXED = Struct("<16sQQQQQ16sqqqQIBB")
 _CRC = Struct("<I")
 _LENGTH = Struct("<H")
 _SEQUENCE = Struct("<Q")
+_BLOCK = Struct("<QQI")
 SEQUENCE_PREFIX = b"seq:"
+
+AppliedBlock: TypeAlias = tuple[int, int, int]
+"""The block of the journal that ends with the applied txid: number of its file, its offset there, its header CRC.
+
+Two copies of an instance that both went on have one lineage and the same txids; their blocks tell them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,9 @@ class StoreMeta:
     """Definition and state of a store as of one transaction. Times are microseconds since 1970 UTC, 0 is none.
 
     ``lineage`` (16 bytes, zero: no journal) and ``applied`` say up to which txid of which log the records are
-    complete; ``digest`` is the sum modulo 2**128 over records and versions; ``last_time`` the highest time applied;
-    ``removal_mark`` the clock of the latest physical removal of expired records; ``transaction`` the number of the LMDB
-    transaction that wrote this.
+    complete; ``block`` is the last block that was applied, None where it is not known; ``digest`` is the sum modulo
+    2**128 over records and versions; ``last_time`` the highest time applied; ``removal_mark`` the clock of the latest
+    physical removal of expired records; ``transaction`` the number of the LMDB transaction that wrote this.
     """
 
     definition: Definition
@@ -78,6 +85,7 @@ class StoreMeta:
     created: int = 0
     sequences: int = 0
     transaction: int = field(default=0, compare=False)
+    block: AppliedBlock | None = None
     format_version: int = FORMAT_VERSION
 
     @property
@@ -117,6 +125,9 @@ def encode_meta(meta: StoreMeta) -> bytes:
     texts = (definition.instance, definition.topic, definition.message_type, definition.key_domain or "")
     body = fixed + b"".join(map(_text, texts)) + _LENGTH.pack(len(definition.key_fields))
     body += b"".join(map(_text, definition.key_fields))
+    # Readers of before this part stop behind the key fields, and writers of that time leave it out: then nothing is
+    # known of the block, and nothing is compared.
+    body += _BLOCK.pack(*meta.block) if meta.block is not None else b""
     whole = _PREFIX.pack(MAGIC, FORMAT_VERSION, 0, len(body)) + body
     return whole + _CRC.pack(crc32(whole))
 
@@ -162,7 +173,8 @@ def _decode_body(body: bytes, version: int) -> StoreMeta:
     sequences, mode, domain = rest
     texts, at = _texts(body, _FIXED.size, 4)
     (count,) = _LENGTH.unpack_from(body, at)
-    fields, _ = _texts(body, at + 2, count)
+    fields, at = _texts(body, at + 2, count)
+    block = _BLOCK.unpack_from(body, at) if len(body) >= at + _BLOCK.size else None
     definition = Definition(texts[0], texts[1], texts[2], KEY_MODES[mode], tuple(fields), texts[3] if domain else None)
     return StoreMeta(
         definition=definition,
@@ -178,6 +190,7 @@ def _decode_body(body: bytes, version: int) -> StoreMeta:
         created=created,
         sequences=sequences,
         transaction=transaction,
+        block=block,
         format_version=version,
     )
 

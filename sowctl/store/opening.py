@@ -16,7 +16,7 @@ import lmdb
 from sowctl.errors import DamageError, RefusedError, StorageError
 from sowctl.plain import dataclass
 from sowctl.seam import Seam
-from sowctl.store.access import KEPT_ASIDE, Files, may_lock, may_settle
+from sowctl.store.access import DAMAGED, REPLACED, Files, may_lock, may_settle
 from sowctl.store.handle import Databases, Handle, Identity, current_identity, rounded
 from sowctl.store.locks import FILE_MODE, Gate, record_inode, recorded_inode
 from sowctl.store.pages import inspect
@@ -79,7 +79,8 @@ def refuse_other_names(files: Files) -> None:
     with explained(files.path, "open the store"):
         names = files.path.stat().st_nlink
         if names > 1:  # a file that a rebuild keeps aside stands there until the new store takes its place
-            aside = (one for one in files.directory.iterdir() if one.name.startswith(files.path.name + KEPT_ASIDE))
+            kept = (files.path.name + DAMAGED, files.path.name + REPLACED)
+            aside = (one for one in files.directory.iterdir() if one.name.startswith(kept))
             names -= sum(one.samefile(files.path) for one in aside)
     if names > 1:
         raise RefusedError(

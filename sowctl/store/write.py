@@ -14,7 +14,7 @@ from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store.changes import note_change
 from sowctl.store.handle import Handle
-from sowctl.store.meta import META_KEY, StoreMeta, encode_meta, encode_sequence, sequence_key
+from sowctl.store.meta import META_KEY, AppliedBlock, StoreMeta, encode_meta, encode_sequence, sequence_key
 from sowctl.store.read import Reader
 from sowctl.store.trouble import explained
 
@@ -194,11 +194,14 @@ class WriteTxn(Reader):
             digest=digest % integrity.DIGEST_MODULUS,
         )
 
-    def set_applied(self, lineage: bytes, txid: int) -> None:
-        """Say up to which txid of which log (16 bytes; zero: none) the records are complete."""
+    def set_applied(self, lineage: bytes, txid: int, block: AppliedBlock | None = None) -> None:
+        """Say up to which txid of which log (16 bytes; zero: none) the records are complete.
+
+        ``block`` is the journal's block that ends with ``txid``, None where the caller does not know it.
+        """
         if len(lineage) != 16:
             raise ValueError("a lineage has 16 bytes")
-        self._change(lineage=lineage, applied=txid)
+        self._change(lineage=lineage, applied=txid, block=block)
 
     def raise_last_time(self, time: int) -> None:
         """Raise the highest time applied (microseconds) to ``time``, if that is later."""

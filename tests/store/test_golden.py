@@ -1,7 +1,8 @@
 """The files of released format versions are read byte-exact for ever.
 
 ``tests/formats/v1/store.sow`` was written by :func:`write_sample` of version 1 and never changes; ``store.json`` holds
-every byte that a reader of it must give.
+every byte that a reader of it must give. ``block.sow`` is the same with the block of the journal in its meta record,
+which older programs pass over.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from sowctl.store.env import Store
 from sowctl.store.meta import Definition, encode_meta
 from sowctl.store.replace import build
 
-GOLDEN = Path(__file__).parent.parent / "formats" / "v1" / "store.sow"
+FORMATS = Path(__file__).parent.parent / "formats" / "v1"
+GOLDEN = FORMATS / "store.sow"
 EXPECTED = GOLDEN.with_suffix(".json")
+BLOCK = (3, 4711, 0xFEDCBA98)
 DEFINITION = Definition("Golden-1", "orders/é", "json", "fields", ("/id", "/venue"), "orders/é")
 START = 1_767_225_600_000_000
 
@@ -29,7 +32,7 @@ def key_of(number: int) -> bytes:
     return (number * 0x1234_5678_9ABC_DEF1 % (1 << 64)).to_bytes(8, "big")
 
 
-def write_sample(path: Path) -> None:
+def write_sample(path: Path, block: tuple[int, int, int] | None = None) -> None:
     """Everything that format version 1 can hold, from fixed inputs."""
     rows = []
     for number in range(40):
@@ -63,6 +66,7 @@ def write_sample(path: Path) -> None:
             txn.set_removal_mark(START - 1)  # type: ignore[attr-defined]
             txn.set_sequence((1 << 64) - 1, 12)
             txn.set_sequence(7, (1 << 64) - 1)
+            txn.set_applied(bytes(range(16)), 139, block)
 
         builder.change(finish)
         builder.put_in_place()
@@ -127,3 +131,17 @@ def test_a_record_of_the_golden_file_as_the_page_describes_it(golden: Path) -> N
             (2, b""),
             (3, b"third"),
         ]
+
+
+def test_the_block_of_the_meta_record_is_read_byte_exact(tmp_path: Path) -> None:
+    copy = Path(shutil.copy(FORMATS / "block.sow", tmp_path / "block.sow"))
+    assert describe(copy) == json.loads((FORMATS / "block.json").read_text())
+    write_sample(tmp_path / "again.sow", BLOCK)
+    assert describe(tmp_path / "again.sow") == describe(copy)
+    with Store.open(copy, write=False) as store:
+        assert store.meta().block == BLOCK
+    raw = bytes.fromhex(str(describe(copy)["meta"]))
+    plain = bytes.fromhex(json.loads(EXPECTED.read_text())["meta"])
+    assert raw[16:-24] == plain[16:-4], "an addition behind everything that older programs read"
+    assert raw[-24:-4] == bytes.fromhex("0300000000000000671200000000000098badcfe")
+    assert list(check_store(copy)) == []

@@ -37,6 +37,7 @@ metas = st.builds(
     removal_mark=time,
     created=time,
     sequences=st.integers(0, (1 << 32) - 1),
+    block=st.none() | st.tuples(count, count, st.integers(0, (1 << 32) - 1)),
 )
 META = StoreMeta(Definition("i", "t", "json", "user"), applied=5)
 

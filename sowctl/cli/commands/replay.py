@@ -42,9 +42,11 @@ def run(
     """Bring stores in line with the journals.
 
     A store that is behind catches up; one that is missing or damaged is rebuilt beside the old one and takes its place,
-    and the damaged file is moved aside and kept. With --until, which would leave a store behind its journal, --into or
-    --verify is needed. Topics that are transient, or that no journal records, are skipped. Ends with status 1 where
-    --verify finds a difference.
+    and the damaged file is moved aside and kept. So is a store that followed another copy of the journal, which went on
+    by itself. With --until, which would leave a store behind its journal, --into or --verify is needed. Topics that are
+    transient, or that no journal records, are skipped. Ends with status 1 where --verify finds a difference. Where the
+    journals begin later than the topic, --verify compares what they hold, and says that the store is not verified; that
+    is no difference.
     """
     if until is not None and not (into or verify):
         raise UsageError(
