@@ -6,15 +6,22 @@ Called by :mod:`sowctl.engine.replay`, which then only compares. Ruled by ``sow-
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.digest import digest
-from sowctl.engine.rebuild import Rebuilt, rebuild
+from sowctl.engine.overlay import values_of
+from sowctl.engine.positions import OTHER_HISTORY
+from sowctl.engine.rebuild import rebuild
 from sowctl.engine.reports import ReplayReport
+from sowctl.engine.sources import Pairs, open_current, open_file
 from sowctl.engine.targets import Target
 from sowctl.errors import DamageError, MissingError, UsageError
+from sowctl.store.codec import TOMBSTONE
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -22,9 +29,14 @@ if TYPE_CHECKING:
     from sowctl.engine.options import ReplayOptions
     from sowctl.journal.reader import Journal
 
+BATCH = 1000
+
 
 def verify(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
     """Build the store aside, up to where the live one stands, and compare digests at one clock.
+
+    ``verified`` and ``differs`` are said of a whole store. Where the journals begin later than the topic, a store that
+    agrees with what is left of them is ``not verified``: its older records can be neither confirmed nor denied.
 
     Raises UsageError ``SOW-RPL-005`` for an instant to stop at, and DamageError where the journal is damaged.
     """
@@ -36,29 +48,59 @@ def verify(instance: Instance, log: Journal, topic: TopicConfig, options: Replay
         raise UsageError("SOW-RPL-005", "--verify compares the present state; it takes no --until")
     if topic.file is None:
         return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file")
+    ref = topic.name, topic.message_type
     if not topic.file.exists():
-        if log.topic_state((topic.name, topic.message_type)).last_txid == 0:
+        if log.topic_state(ref).last_txid == 0:
             return ReplayReport.of(topic, "skipped", note="nothing was ever published")
         return ReplayReport.of(topic, "differs", note="the store is missing")
     try:
         live = digest(frozen, Target(topic=topic))
     except (MissingError, DamageError) as error:
+        if not (error.code.startswith("SOW-STO-") or error.code == OTHER_HISTORY):
+            raise  # the journal is damaged or cannot explain the store: nothing was compared
         return ReplayReport.of(topic, "differs", note=error.message)
     with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
         aside = replace(topic, file=Path(place) / "verify.sow")
         built = rebuild(frozen, log, [aside], until=live.txid)[0]
-        quiet = replace(aside, journalled=False)
-        other = digest(frozen, Target(topic=quiet))
-    same = other.digest == live.digest
-    note = live.note if not same else None
-    return (
-        built.report("verified" if same else "differs", note=note)
-        if same
-        else _differs(built, live.digest, other.digest, note)
-    )
+        report = replace(built, topic=topic).report("verified")
+        report.digest = live.digest
+        if not log.covers(ref):
+            return _partly(frozen, log, topic, live.txid, aside, report)
+        other = digest(frozen, Target(topic=replace(aside, journalled=False)))
+    if other.digest != live.digest:
+        report.action, report.other_digest, report.note = "differs", other.digest, live.note
+    return report
 
 
-def _differs(built: Rebuilt, live: str, other: str, note: str | None) -> ReplayReport:
-    report = built.report("differs", note=note)
-    report.digest, report.other_digest = live, other
+def _partly(
+    instance: Instance, log: Journal, topic: TopicConfig, until: int, aside: TopicConfig, report: ReplayReport
+) -> ReplayReport:
+    """What can be said where older journals are gone: of each key that is left in them, the last entry."""
+    assert aside.file is not None
+    ref = topic.name, topic.message_type
+    begin = f"the journals begin at txid {log.first_txid}"
+    deleted: set[bytes] = set()
+    for block in log.blocks(topic=ref, until=until):
+        for key, value in zip(*values_of(block, ref, until=until), strict=True):
+            (deleted.add if value[0] & TOMBSTONE else deleted.discard)(key)
+    compared = wrong = 0
+    with closing(open_current(instance, topic)) as live, closing(open_file(instance, aside.file)) as then:
+        gone = sorted(deleted)
+        parts: Iterator[Pairs] = ((gone[at : at + BATCH], []) for at in range(0, len(gone), BATCH))
+        for keys, values in chain(then.batches(BATCH), parts):
+            found = dict(zip(*live.lookup(keys), strict=True))
+            expected = dict(zip(keys, values, strict=False))
+            if live.hides:
+                # What has expired is hidden here and was perhaps removed there: neither says anything.
+                from sowctl.engine.apply import visible
+
+                shown = visible(values, instance.now)
+                expected = {keys[place]: values[place] for place in shown}
+            compared += len(keys)
+            wrong += sum(found.get(key) != expected.get(key) for key in keys)
+    if wrong:
+        report.action, report.note = "differs", f"{wrong:,} of the {compared:,} keys in the journals differ; {begin}"
+        return report
+    report.action = "not verified"
+    report.note = f"{begin}: older records cannot be compared; the {compared:,} keys in them agree"
     return report

@@ -95,11 +95,14 @@ def _in_words(report: Mapping[str, Any]) -> str:
     topic = f"{display(str(row['topic']))}: " if row.get("topic") else ""
     mode = "dry run, nothing was written: " if row.get("dry_run") else ""
     done = f"{row['action']}: " if row.get("action") else ""
-    parts = [", ".join(_counts(row)) or "nothing to do", _volume(row, report.get("published")), _position(row)]
-    shown = ("note",) if row.get("action") in ("verified", "differs") else ("note", "path")
+    counts = ", ".join(_counts(row)) or ("" if row.get("note") and done else "nothing to do")
+    parts = [counts, _volume(row, report.get("published")), _position(row)]
+    shown = ("note",) if row.get("action") in ("verified", "not verified", "differs") else ("note", "path")
     parts += [display(str(row[name])) for name in shown if row.get(name)]
     if row.get("moved"):
-        parts.append(f"the damaged file is now {display(str(row['moved']))}")
+        # Replay names what it keeps by what it knows of it.
+        what = "damaged" if ".damaged-" in str(row["moved"]) else "former"
+        parts.append(f"the {what} file is now {display(str(row['moved']))}")
     lines = [topic + mode + done + "; ".join(part for part in parts if part)]
     if len(shares) > 1:
         names = Counter(share["topic"] for share in shares)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.errors import DamageError
+from sowctl.output.reports import as_text
 from sowctl.store.check import check_store
 from tests.support.damage import overwrite
-from tests.support.instances import SECOND, Lab
+from tests.support.instances import SECOND, Lab, message
 from tests.support.replays import run, timeline
 
 
@@ -74,3 +76,58 @@ def test_verify_tells_a_missing_store_from_a_topic_that_was_never_used(lab: Lab)
     lab.forget("t")
     report = lab.open().topic("t").replay(verify=True)
     assert (report.action, report.note) == ("differs", "the store is missing")
+    assert as_text(report) == "t: differs: the store is missing"
+
+
+def test_verify_names_the_store_and_not_the_one_that_was_built_aside(lab: Lab, topic: str) -> None:
+    timeline(lab, topic)
+    assert run(lab, topic, verify=True)[0].path == str(lab.store(topic))
+    _replace_one(lab, topic)
+    (report,) = run(lab, topic, verify=True)
+    assert (report.action, report.path) == ("differs", str(lab.store(topic)))
+
+
+def test_verify_stops_at_a_damaged_journal(lab: Lab) -> None:
+    """Nothing was compared then, which is not the same as a difference."""
+    timeline(lab, "t")
+    (journal,) = lab.journals()
+    good = journal.read_bytes()
+    overwrite(journal, len(good) // 2, b"damage")
+    with pytest.raises(DamageError) as caught:
+        run(lab, "t", verify=True)
+    assert caught.value.code.startswith("SOW-JRN-")
+    assert caught.value.exit_status == 5
+    journal.write_bytes(good)
+
+
+@pytest.mark.parametrize("name", ["t", "past", "quotes"])
+def test_verify_of_what_older_journals_held_says_that_it_cannot(lab: Lab, name: str) -> None:
+    """What is left of the journals is compared; what they do not hold any more is neither right nor wrong."""
+    lab.journal_size = 1024
+    for number in range(40):
+        lab.publish(name, message(id=number, v="x" * 100))
+        lab.clock.tick(1)
+    lab.open().topic(name).delete(filter="/id = 39")
+    for file in lab.journals()[:3]:
+        file.unlink()
+    (report,) = run(lab, name, verify=True)
+    assert report.action == "not verified"
+    assert "begin at txid" in str(report.note)
+    assert report.path == str(lab.store(name))
+    _replace_one(lab, name)
+    (report,) = run(lab, name, verify=True)
+    assert report.action == "differs"
+
+
+def _replace_one(lab: Lab, topic: str) -> None:
+    """Another payload in the record with the highest txid, as somebody who knows the format would write it."""
+    from sowctl.store.codec import encode, stamps
+    from sowctl.store.env import Store
+
+    with Store.open(lab.store(topic), write=True) as store:
+        with store.snapshot() as snapshot:
+            pairs = [pair for keys, values in snapshot.scan() for pair in zip(keys, values, strict=True)]
+        key, value = max(pairs, key=lambda pair: stamps(pair[1])[0])
+        expiration = int.from_bytes(value[20:28], "little")
+        changed = encode(key, value[28:36], *stamps(value), expiration, 0, b'{"id":0,"v":777}')
+        store.write(lambda txn: txn.put([key], [changed]))
