@@ -7,11 +7,14 @@ its findings, never a pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.positions import check_position, definition_of, meta_of, note_unlocked, open_log, standings
+from sowctl.engine.presentkeys import KEY_PARTS, PresentKeys
+from sowctl.engine.sources import open_file
 from sowctl.engine.targets import Target
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
 from sowctl.findings import Finding, Level, Place
@@ -19,6 +22,9 @@ from sowctl.findings import Finding, Level, Place
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+
+
+SCAN_BATCH = 1000
 
 
 class Examination:
@@ -68,9 +74,9 @@ class Examination:
             if path is None or not path.exists():
                 yield from self._absent(target)
                 continue
-            yield from self._store(path)
+            sound = yield from self._store(path)
             if target.topic is not None:
-                yield from self._belongs(target.topic, path)
+                yield from self._belongs(target.topic, path, sound)
         if self._targets is None:
             yield from self._journal()
 
@@ -103,11 +109,15 @@ class Examination:
         except SowError:
             return False
 
-    def _store(self, path: Path) -> Iterator[Finding]:
+    def _store(self, path: Path) -> Generator[Finding, None, bool]:
+        """The store by itself; returns whether nothing was found, so that it may be read in this process too."""
         from sowctl.store.check import check_store
 
         findings = check_store(path, seam=self._instance.seam)
-        yield from findings
+        sound = True
+        for finding in findings:
+            sound = False
+            yield finding
         covered = findings.coverage
         if covered.status:
             self._unread.append(covered.status)
@@ -116,9 +126,10 @@ class Examination:
         versions = f", {covered.versions:,} versions" if covered.versions else ""
         self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {covered.bytes_read:,} bytes")
         self._missed.extend(f"{path.name}: {part}" for part in covered.not_verified)
+        return sound and covered.complete
 
-    def _belongs(self, topic: TopicConfig, path: Path) -> Iterator[Finding]:
-        """The store against its definition and against the journal's position."""
+    def _belongs(self, topic: TopicConfig, path: Path, sound: bool) -> Iterator[Finding]:
+        """The store against its definition and against the journal's position; if ``sound``, its keys as well."""
         instance = self._instance
         assert instance.config is not None
         try:
@@ -132,8 +143,12 @@ class Examination:
                 Level.ERROR,
                 Place(str(path)),
                 f"the store was made for another definition ({', '.join(different)}): {meta.definition}",
-                hint="the configuration was changed, or the file belongs to another topic",
+                hint=f"sowctl replay --rekey {topic.name} gives the records their new keys; or put the former Key back"
+                if topic.journalled and KEY_PARTS.issuperset(different)
+                else "the configuration was changed, or the file belongs to another topic",
             )
+        elif sound:
+            yield from self._keys(topic, path)
         if not topic.journalled:
             return
         try:
@@ -144,6 +159,34 @@ class Examination:
                 self._unread.append(error.exit_status)
             if error.exit_status != MissingError.exit_status:
                 yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)
+
+    def _keys(self, topic: TopicConfig, path: Path) -> Iterator[Finding]:
+        """Whether every record stands under the key that its topic makes of it."""
+        others = records = 0
+        example: bytes | None = None
+        try:
+            present = PresentKeys(self._instance, topic)
+            if not present.known:
+                return
+            with closing(open_file(self._instance, path)) as source:
+                for keys, values in source.batches(SCAN_BATCH):
+                    found = present.others(keys, values)
+                    records += len(keys)
+                    others += len(found)
+                    example = keys[found[0]] if found and example is None else example
+        except SowError as error:
+            self._missed.append(f"{path.name}: keys ({error.message})")
+            return
+        if example is not None:
+            how = f"sowctl replay --rekey {topic.name} gives them their keys" if topic.journalled else None
+            yield Finding(
+                "SOW-CHK-003",
+                Level.ERROR,
+                Place(str(path)),
+                f"{others:,} of {records:,} records stand under other keys than topic {topic.name!r} makes of them, "
+                f"the first under SOW key {int.from_bytes(example, 'big')}",
+                hint=how or "they were published under another Key, or written by other means",
+            )
 
     def _journal(self) -> Iterator[Finding]:
         from sowctl.journal.check import Coverage, check_journal

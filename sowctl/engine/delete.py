@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.logical import chosen, narrowed
 from sowctl.engine.options import DeleteOptions, PublishOptions
-from sowctl.engine.overlay import tombstone
+from sowctl.engine.overlay import deletions, tombstone
 from sowctl.engine.prepare import Preparer
 from sowctl.engine.reading import Matcher, environment_of, keys_of, open_now
 from sowctl.engine.reports import DeleteReport
@@ -19,9 +19,7 @@ from sowctl.engine.scanning import way_of
 from sowctl.engine.session import WriteSession
 from sowctl.engine.targets import Target, with_records
 from sowctl.errors import InputError, UsageError
-from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER
-from sowctl.journal.group import Group
-from sowctl.store.codec import CHECK, logical_topic
+from sowctl.store.codec import CHECK
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
@@ -126,7 +124,7 @@ def _delete(
     at = max(now, writer.last_time)
     with session.noting():
         if writer.journalled:
-            first = session.append(_group(writer, found, at), now)
+            first = session.append(deletions(writer.ref, found, at, logical=writer.config.pattern is not None), now)
         else:
             first = writer.last_txid + 1
         for offset, (key, value) in enumerate(found):
@@ -136,27 +134,6 @@ def _delete(
         writer.apply(NO_LINEAGE, writer.last_txid)
     report.deleted = len(found)
     return report
-
-
-def _group(writer: TopicWriter, found: list[tuple[bytes, bytes]], at: int) -> Group:
-    """The deletions of records; each has the logical topic of its record."""
-    count = len(found)
-    logicals = [logical_topic(value) for _, value in found] if writer.config.pattern is not None else None
-    return Group(
-        topics=[writer.ref],
-        publishers=[],
-        operations=bytes((DELETE,)) * count,
-        topic=0,
-        keys=b"".join(key for key, _ in found),
-        checks=b"".join(value[CHECK] for _, value in found),
-        times=at,
-        expirations=0,
-        publisher=NO_PUBLISHER,
-        sequences=None,
-        flags=HAS_LOGICAL_TOPIC if logicals is not None else 0,
-        payloads=[b""] * count,
-        logical_topics=logicals,
-    )
 
 
 def _named(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> list[bytes]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine.buckets import Buckets, Pairs, words
 from sowctl.engine.history import Retention
 from sowctl.engine.overlay import values_of
+from sowctl.engine.presentkeys import SAMPLE, KeyCheck
 from sowctl.engine.timeline import extend, value_of
 from sowctl.journal.format import PUBLISH, UNKEYED
 from sowctl.store.codec import encode_plain, stamps
@@ -38,6 +39,8 @@ KEEP_BYTES = 64 << 20
 PART = 1000
 PARTS = 64
 """Records appended at once, so that their bytes stay in the processor's cache; such parts in one transaction."""
+NOTED = 4 * SAMPLE
+"""Entries of a block of a topic with History whose keys are compared where they are the last ones of their keys."""
 COMPACT_ENTRIES = 4_000_000
 """The first pass forgets superseded entries whenever it holds so many."""
 
@@ -82,14 +85,22 @@ class _Blocks:
 
 
 def fold(
-    builder: Builder, log: Journal, topic: TopicConfig, span: Range, rule: Retention | None
+    builder: Builder,
+    log: Journal,
+    topic: TopicConfig,
+    span: Range,
+    rule: Retention | None,
+    check: KeyCheck | None = None,
 ) -> tuple[int, int, int]:
-    """Fold the entries of ``span`` into the new store; returns how many there were, the last one's time and txid."""
+    """Fold the entries of ``span`` into the new store; returns how many there were, the last one's time and txid.
+
+    ``check`` looks at records of every block that has records left.
+    """
     ref = topic.name, topic.message_type
     blocks = _Blocks(log, ref, span)
     directory = builder.files.directory
     if rule is not None:
-        return _fill_history(builder, blocks, ref, span, rule, directory)
+        return _fill_history(builder, blocks, ref, span, rule, directory, check)
     last = _LastPerKey()
     size = 0
     for block in blocks.first():
@@ -99,6 +110,8 @@ def fold(
     with Buckets(directory, int(size * share) + 96 * len(winners), BUCKET_BYTES) as buckets:
         for block in blocks.again():
             keys, values = taken(block, winners)
+            if check is not None:
+                check.see(keys, values)
             buckets.add(b"".join(keys), values)
         append_sorted(builder, buckets.sorted(PART))
     return last.entries, last.latest, max(last.last_txid, span.after)
@@ -228,11 +241,19 @@ def _exactly(block: Block, wanted: set[int]) -> Pairs:
 
 
 def _fill_history(
-    builder: Builder, blocks: _Blocks, ref: Topic, span: Range, rule: Retention, directory: Path
+    builder: Builder,
+    blocks: _Blocks,
+    ref: Topic,
+    span: Range,
+    rule: Retention,
+    directory: Path,
+    check: KeyCheck | None,
 ) -> tuple[int, int, int]:
     """Every entry of every key, in txid order, through the retention rule."""
     size = entries = latest = 0
     last_txid = span.after
+    # Which entries are records is known only at the end: of every block some are noted, to be looked at if they are.
+    noted: set[int] = set()
     for block in blocks.first():
         size += block.header.payloads_raw + 96 * len(block)
     with Buckets(directory, size, BUCKET_BYTES) as buckets:
@@ -242,6 +263,8 @@ def _fill_history(
                 entries += len(keys)
                 last_txid, latest = stamps(values[-1])
                 buckets.add(b"".join(keys), values)
+                if check is not None:
+                    noted.update(stamps(value)[0] for value in values[:: -(-len(values) // NOTED)])
         entries_in_order = chain.from_iterable(zip(*part, strict=True) for part in buckets.sorted(PART))
         for key, rows in groupby(entries_in_order, key=itemgetter(0)):
             versions = extend([], (value for _, value in rows), rule)
@@ -249,5 +272,7 @@ def _fill_history(
             older = versions if current.tombstone else versions[:-1]
             if not current.tombstone:
                 builder.append([key], [current.value])
+                if check is not None and current.txid in noted:
+                    check.see([key], [current.value])
             builder.append_versions([(key, value_of(key, version)) for version in older])
     return entries, latest, last_txid

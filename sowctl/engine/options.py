@@ -88,7 +88,8 @@ class DeleteOptions:
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
     """How to rebuild. ``until`` is a txid or an instant (microseconds UTC); ``into`` a directory for new stores;
-    ``journal`` another directory to read journals from; ``rebuild`` starts over even where catching up would do."""
+    ``journal`` another directory to read journals from; ``rebuild`` starts over even where catching up would do;
+    ``rekey`` gives records the keys that their topic makes now."""
 
     until_txid: int | None = None
     until_time: int | None = None
@@ -98,3 +99,4 @@ class ReplayOptions:
     rebuild: bool = False
     force: bool = False
     dry_run: bool = False
+    rekey: bool = False

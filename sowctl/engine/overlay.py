@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.journal.format import DELETE, UNKEYED
-from sowctl.store.codec import TOMBSTONE, encode, encode_plain, stamps
+from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER, UNKEYED
+from sowctl.store.codec import CHECK, TOMBSTONE, encode, encode_plain, logical_topic, stamps
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
+    from sowctl.journal.group import Group
 
 
 class Overlay:
@@ -97,6 +98,31 @@ class Overlay:
 def tombstone(key: bytes, check: bytes, txid: int, time: int) -> bytes:
     """The stored value that says: deleted."""
     return encode(key, check, txid, time, 0, TOMBSTONE, b"")
+
+
+def deletions(topic: Topic, found: Sequence[tuple[bytes, bytes]], at: int, *, logical: bool) -> Group:
+    """The journal's group that deletes records, pairs of key and stored value, at the instant ``at``.
+
+    ``logical``: each deletion has the logical topic of its record.
+    """
+    from sowctl.journal.group import Group
+
+    count = len(found)
+    return Group(
+        topics=[topic],
+        publishers=[],
+        operations=bytes((DELETE,)) * count,
+        topic=0,
+        keys=b"".join(key for key, _ in found),
+        checks=b"".join(value[CHECK] for _, value in found),
+        times=at,
+        expirations=0,
+        publisher=NO_PUBLISHER,
+        sequences=None,
+        flags=HAS_LOGICAL_TOPIC if logical else 0,
+        payloads=[b""] * count,
+        logical_topics=[logical_topic(value) for _, value in found] if logical else None,
+    )
 
 
 def values_of(

@@ -15,6 +15,7 @@ from sowctl.engine.folding import Range, fold
 from sowctl.engine.history import Retention
 from sowctl.engine.overlay import Overlay
 from sowctl.engine.positions import definition_of
+from sowctl.engine.presentkeys import KeyCheck
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.timeline import retention
 from sowctl.store.integrity import DIGEST_MODULUS
@@ -63,22 +64,26 @@ def rebuild(
     until: int | None = None,
     at: int | None = None,
     writer: JournalWriter | None = None,
+    checked: bool = False,
 ) -> list[Rebuilt]:
     """Build the stores of ``topics`` from ``log`` and put them in place at their configured paths.
 
     ``after`` leaves out older entries of a topic; ``until`` and ``at`` stop at a txid or an instant. With ``writer``,
     the end is made up to date and put in place under its lock, so that no write is lost; else the caller sees to it.
+    ``checked``: the store is for writers, who would file new messages beside records under keys of another definition;
+    raises RefusedError ``SOW-RPL-010`` where there are such.
     """
     end = min(until if until is not None else log.last_txid(), log.last_txid())
     done = []
     for topic in topics:
         start = (after or {}).get((topic.name, topic.message_type), 0)
-        done.append(assemble(instance, log, topic, Range(start, end, at), writer=writer))
+        done.append(assemble(instance, log, topic, Range(start, end, at), writer=writer, checked=checked))
     return done
 
 
-Fill = Callable[["Builder"], tuple[int, int, int]]
-"""Puts records and versions into a new store; returns how many entries were folded, the last one's time and txid."""
+Fill = Callable[["Builder", "KeyCheck | None"], tuple[int, int, int]]
+"""Puts records, which the check looks at, and versions into a new store; returns how many entries were folded, the last
+one's time and txid."""
 
 
 def assemble(
@@ -89,10 +94,11 @@ def assemble(
     *,
     writer: JournalWriter | None = None,
     fill: Fill | None = None,
+    checked: bool = False,
 ) -> Rebuilt:
     """A new store from the entries of ``span``, put in place; ``fill`` folds them elsewhere than in this process.
 
-    ``writer`` as in :func:`rebuild`.
+    ``writer`` and ``checked`` as in :func:`rebuild`.
     """
     assert topic.file is not None
     assert instance.config is not None
@@ -107,7 +113,13 @@ def assemble(
         applied=span.until,
         command=instance.holder,
     ) as builder:
-        entries, last_time, last_txid = fill(builder) if fill is not None else fold(builder, log, topic, span, rule)
+        check = KeyCheck(instance, topic) if checked else None
+        if fill is not None:
+            entries, last_time, last_txid = fill(builder, check)
+        else:
+            entries, last_time, last_txid = fold(builder, log, topic, span, rule, check)
+        if check is not None:
+            check.finish()
 
         def position(txn: WriteTxn) -> None:
             txn.raise_last_time(last_time)

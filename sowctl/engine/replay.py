@@ -18,12 +18,15 @@ from sowctl.engine.options import ReplayOptions
 from sowctl.engine.positions import (
     OTHER_HISTORY,
     check_position,
+    definition_of,
     meta_of,
     open_log,
     refuse_other_topic,
     refuse_unlogged_past,
 )
+from sowctl.engine.presentkeys import refuse_other_keys
 from sowctl.engine.rebuild import Rebuilt, rebuild
+from sowctl.engine.rekey import rekey
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.session import open_journal
 from sowctl.engine.sources import open_file
@@ -35,9 +38,10 @@ from sowctl.store.access import DAMAGED, REPLACED
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
-    from sowctl.store.meta import StoreMeta
+    from sowctl.store.meta import Definition, StoreMeta
 
 DEFAULTS = ReplayOptions()
 
@@ -54,6 +58,7 @@ class Fold(Protocol):
         until: int | None = None,
         at: int | None = None,
         writer: JournalWriter | None = None,
+        checked: bool = False,
     ) -> list[Rebuilt]: ...
 
 
@@ -69,7 +74,8 @@ def replay(
 
     ``options.into``: build new stores there and leave the configured ones alone; ``verify``: only compare. ``until``
     needs one of the two. ``fold`` builds what is to be built. Raises UsageError ``SOW-RPL-001``, DamageError where a
-    journal is damaged, RefusedError ``SOW-RPL-002`` where a rebuild would lose records that journals no longer hold.
+    journal is damaged, RefusedError ``SOW-RPL-002`` where a rebuild would lose records that journals no longer hold,
+    ``SOW-RPL-010`` where records stand under keys that their topic no longer makes.
     """
     _check(options)
     reports = []
@@ -86,12 +92,16 @@ def replay(
             elif options.into is not None:
                 report = _aside(instance, log, topic, options, Path(options.into), fold)
             elif options.dry_run:
-                report = _plan(instance, log, topic, options)
+                plan = _rekey if options.rekey else _plan
+                report = plan(instance, log, topic, options)
             else:
                 if writer is None and directory is None:
                     writer = open_journal(instance)
                     stack.callback(writer.close)
-                report = _in_place(instance, log, topic, options, writer, fold)
+                if options.rekey:
+                    report = _rekey(instance, log, topic, options, writer)
+                else:
+                    report = _in_place(instance, log, topic, options, writer, fold)
             report.seconds = monotonic() - started
             reports.append(report)
     return reports
@@ -107,6 +117,12 @@ def _check(options: ReplayOptions) -> None:
         )
     if options.verify and options.into is not None:
         raise UsageError("SOW-RPL-003", "--verify compares and --into builds: use one of them")
+    if options.rekey and (options.verify or options.into is not None or options.journal is not None):
+        raise UsageError(
+            "SOW-RPL-014",
+            "--rekey writes to the journal of the configuration and makes its stores anew",
+            hint="leave --verify, --into and --journal out; --dry-run says what would be written",
+        )
 
 
 def _in_place(
@@ -130,19 +146,15 @@ def _in_place(
         with suppress(DamageError):
             meta = meta_of(topic.file, instance)
             refuse_other_topic(topic, meta)
+            refuse_other_keys(topic, _definition(instance, topic), meta.definition)
             refuse_unlogged_past(topic, meta, log)
     if topic.file.exists() and needed == "rebuild" and not covered and not options.force:
-        raise RefusedError(
-            "SOW-RPL-002",
-            f"the journals do not reach back to the first entry of topic {topic.name!r}: a rebuild would lose records",
-            place=str(topic.file),
-            hint="--force rebuilds from what is left; the present file is then kept beside it",
-        )
+        raise _loses(topic)
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     keep = needed in ("damaged", "other history") or not covered or options.force
     moved = _kept_aside(instance, topic.file) if keep else None
     try:
-        built = fold(instance, log, [topic], writer=writer)[0]
+        built = fold(instance, log, [topic], writer=writer, checked=True)[0]
     except BaseException:
         if moved is not None and topic.file.exists():
             moved.unlink()
@@ -167,13 +179,10 @@ def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
     if meta is None:
         return "damaged"
     refuse_other_topic(topic, meta)
+    refuse_other_keys(topic, _definition(instance, topic), meta.definition)
     ref = topic.name, topic.message_type
     last = log.topic_state(ref).last_txid
-    try:
-        check_position(meta, log, ref, topic.file)
-    except DamageError as error:
-        if error.code != OTHER_HISTORY:
-            raise
+    if not _follows(meta, log, ref, topic.file):
         return "other history"
     return "current" if meta.lineage == log.lineage and last <= meta.applied else "behind"
 
@@ -206,6 +215,72 @@ def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) ->
     return ReplayReport.of(topic, "caught up", entries=entries, **counts)
 
 
+def _definition(instance: Instance, topic: TopicConfig) -> Definition:
+    assert instance.config is not None
+    return definition_of(instance.config.name, topic)
+
+
+def _rekey(
+    instance: Instance,
+    log: Journal,
+    topic: TopicConfig,
+    options: ReplayOptions,
+    writer: JournalWriter | None = None,
+) -> ReplayReport:
+    """Give the records of a topic the keys that it makes now, then make its store anew; ``writer`` None: only say so.
+
+    A group that was written and a store that was not made anew (the process died between the two) is no harm: readers
+    see store and group, writers are refused, and the next attempt finds every key right and makes the store.
+    """
+    ref = topic.name, topic.message_type
+    covered = log.covers(ref)
+    use_store = False
+    present = topic.file is not None and topic.file.exists()
+    meta = _read_through(instance, topic.file) if topic.file is not None and present else None
+    if topic.file is not None and meta is not None:
+        refuse_other_topic(topic, meta)
+        if not options.force:
+            refuse_unlogged_past(topic, meta, log)
+        use_store = _follows(meta, log, ref, topic.file)
+    # The group holds every record, but no version: those are lost with the store that has them alone.
+    if not covered and not options.force and topic.file is not None and (topic.history is not None or not use_store):
+        raise _loses(topic)
+    done = rekey(instance, log, topic, writer, use_store=use_store, whole=use_store and not covered)
+    note = f"{done.deleted:,} keys deleted, {done.published:,} records published under theirs"
+    if done.merged:
+        note += f"; {done.merged:,} records gave way to later ones with the same key"
+    if writer is None:
+        return ReplayReport.of(topic, "re-keyed", entries=done.entries, note=note, dry_run=True)
+    if topic.file is None:
+        return ReplayReport.of(topic, "re-keyed", entries=done.entries, note=note)
+    if not done.entries and meta is not None and use_store and meta.definition == _definition(instance, topic):
+        return _in_place(instance, log, topic, options, writer, rebuild)
+    topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    moved = _kept_aside(instance, topic.file)
+    built = rebuild(instance, log, [topic], writer=writer, checked=True)[0]
+    return built.report("re-keyed", moved=str(moved) if moved is not None else None, note=note)
+
+
+def _follows(meta: StoreMeta, log: Journal, ref: Topic, place: Path) -> bool:
+    """Whether a store belongs to this journal and not to another copy of it. Raises DamageError as check_position."""
+    try:
+        check_position(meta, log, ref, place)
+    except DamageError as error:
+        if error.code != OTHER_HISTORY:
+            raise
+        return False
+    return True
+
+
+def _loses(topic: TopicConfig) -> RefusedError:
+    return RefusedError(
+        "SOW-RPL-002",
+        f"the journals do not reach back to the first entry of topic {topic.name!r}: a rebuild would lose records",
+        place=str(topic.file),
+        hint="--force rebuilds from what is left; the present file is then kept beside it",
+    )
+
+
 def _plan(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
     if topic.file is None:
         return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file", dry_run=True)
@@ -226,7 +301,7 @@ def _aside(
         return ReplayReport.of(replace(topic, file=path), "rebuilt", dry_run=True)
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     moved = replace(topic, file=path)
-    built = fold(instance, log, [moved], until=options.until_txid, at=options.until_time)[0]
+    built = fold(instance, log, [moved], until=options.until_txid, at=options.until_time, checked=True)[0]
     return built.report("rebuilt")
 
 

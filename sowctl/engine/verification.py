@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.digest import digest
 from sowctl.engine.overlay import values_of
-from sowctl.engine.positions import OTHER_HISTORY
+from sowctl.engine.positions import OTHER_HISTORY, definition_of, meta_of
+from sowctl.engine.presentkeys import OTHER_KEYS, refuse_other_keys
 from sowctl.engine.rebuild import rebuild
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.sources import Pairs, open_current, open_file
 from sowctl.engine.targets import Target
-from sowctl.errors import DamageError, MissingError, UsageError
+from sowctl.errors import DamageError, MissingError, RefusedError, UsageError
 from sowctl.store.codec import TOMBSTONE
 
 if TYPE_CHECKING:
@@ -54,19 +55,22 @@ def verify(instance: Instance, log: Journal, topic: TopicConfig, options: Replay
             return ReplayReport.of(topic, "skipped", note="nothing was ever published")
         return ReplayReport.of(topic, "differs", note="the store is missing")
     try:
+        meta = meta_of(topic.file, instance)
         live = digest(frozen, Target(topic=topic))
-    except (MissingError, DamageError) as error:
-        if not (error.code.startswith("SOW-STO-") or error.code == OTHER_HISTORY):
-            raise  # the journal is damaged or cannot explain the store: nothing was compared
+        assert instance.config is not None
+        refuse_other_keys(topic, definition_of(instance.config.name, topic), meta.definition)
+        with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
+            aside = replace(topic, file=Path(place) / "verify.sow")
+            built = rebuild(frozen, log, [aside], until=live.txid, checked=True)[0]
+            report = replace(built, topic=topic).report("verified")
+            report.digest = live.digest
+            if not log.covers(ref):
+                return _partly(frozen, log, topic, live.txid, aside, report)
+            other = digest(frozen, Target(topic=replace(aside, journalled=False)))
+    except (MissingError, DamageError, RefusedError) as error:
+        if not (error.code.startswith("SOW-STO-") or error.code in (OTHER_HISTORY, OTHER_KEYS)):
+            raise  # the journal is damaged, or cannot explain the store: nothing was compared
         return ReplayReport.of(topic, "differs", note=error.message)
-    with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
-        aside = replace(topic, file=Path(place) / "verify.sow")
-        built = rebuild(frozen, log, [aside], until=live.txid)[0]
-        report = replace(built, topic=topic).report("verified")
-        report.digest = live.digest
-        if not log.covers(ref):
-            return _partly(frozen, log, topic, live.txid, aside, report)
-        other = digest(frozen, Target(topic=replace(aside, journalled=False)))
     if other.digest != live.digest:
         report.action, report.other_digest, report.note = "differs", other.digest, live.note
     return report

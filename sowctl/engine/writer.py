@@ -65,6 +65,7 @@ class TopicWriter:
     def __init__(self, config: TopicConfig, store: Store, overlay: Overlay) -> None:
         self.config = config
         self.store = store
+        self.definition = store.definition
         self.overlay = overlay
         self.ref = config.name, config.message_type
         self.journalled = config.journalled
@@ -87,8 +88,21 @@ class TopicWriter:
         self.held.close()
 
     def reload(self) -> None:
-        """Read position and time from the store; others may have written."""
+        """Read position and time from the store; others may have written, or replaced it.
+
+        Raises RefusedError ``SOW-ENG-086`` where they gave it another definition: keys that were made under the one
+        that this writer knows would be other records now.
+        """
         meta = self.store.meta()
+        if meta.definition != self.definition:
+            raise RefusedError(
+                "SOW-ENG-086",
+                f"the store of topic {self.config.name!r} was made anew for another definition while this run had it "
+                f"open: {meta.definition}",
+                place=self.store.path,
+                hint="nothing of this batch was written; start again with the present configuration",
+                topic=self.config.name,
+            )
         self.last_txid = max(meta.applied, self.overlay.last_txid)
         self.last_time = max(meta.last_time, self.overlay.last_time)
 
@@ -191,15 +205,19 @@ def _open_writer(
     durable = journal is None
     if not config.file.exists():
         _make_missing(instance, config, journal)
-    store = Store.open(
-        config.file,
-        write=True,
-        seam=instance.seam,
-        lock_wait=instance.lock_wait,
-        durable=durable,
-        definition=definition,
-        command=instance.holder,
-    )
+    try:
+        store = Store.open(
+            config.file,
+            write=True,
+            seam=instance.seam,
+            lock_wait=instance.lock_wait,
+            durable=durable,
+            definition=definition,
+            command=instance.holder,
+        )
+    except RefusedError as error:
+        _name_rekey(error, config)
+        raise
     held.callback(store.close)
     if journal is not None:
         refuse_unlogged_past(config, store.meta(), journal.journal)
@@ -208,6 +226,22 @@ def _open_writer(
         writer.remove_expired_at = instance.now
     writer.held = held.pop_all()
     return writer
+
+
+def _name_rekey(error: RefusedError, config: TopicConfig) -> None:
+    """Say what helps where a store was made for other keys: the store does not know whether there is a journal."""
+    from sowctl.engine.presentkeys import KEY_PARTS
+
+    if not KEY_PARTS.intersection(error.facts.get("differences", ())):
+        return
+    former = "or put the former Key back into the configuration"
+    if config.journalled:
+        error.hint = f"sowctl replay --rekey {config.name} gives the records their new keys; {former}"
+    else:
+        error.hint = (
+            f"sowctl query {config.name} --meta > FILE, move the store aside, then sowctl publish --framing envelope "
+            f"FILE; {former}"
+        )
 
 
 def nothing_keeps(config: TopicConfig) -> RefusedError:
@@ -283,4 +317,4 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
             raise not_covered(config, log.first_txid)
         if config.durability == "persistent":
             instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
-        rebuild(instance, log, [config], after={ref: start})
+        rebuild(instance, log, [config], after={ref: start}, checked=True)

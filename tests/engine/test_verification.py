@@ -121,7 +121,7 @@ def test_verify_of_what_older_journals_held_says_that_it_cannot(lab: Lab, name: 
 
 def _replace_one(lab: Lab, topic: str) -> None:
     """Another payload in the record with the highest txid, as somebody who knows the format would write it."""
-    from sowctl.store.codec import encode, stamps
+    from sowctl.store.codec import encode, payloads, stamps
     from sowctl.store.env import Store
 
     with Store.open(lab.store(topic), write=True) as store:
@@ -129,5 +129,6 @@ def _replace_one(lab: Lab, topic: str) -> None:
             pairs = [pair for keys, values in snapshot.scan() for pair in zip(keys, values, strict=True)]
         key, value = max(pairs, key=lambda pair: stamps(pair[1])[0])
         expiration = int.from_bytes(value[20:28], "little")
-        changed = encode(key, value[28:36], *stamps(value), expiration, 0, b'{"id":0,"v":777}')
+        payload = payloads([value])[0].replace(b'"v":', b'"w":')
+        changed = encode(key, value[28:36], *stamps(value), expiration, 0, payload)
         store.write(lambda txn: txn.put([key], [changed]))

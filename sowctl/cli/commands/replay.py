@@ -33,6 +33,9 @@ def run(
     rebuild: Annotated[
         bool, option("--rebuild", help="start from the beginning also where catching up would do")
     ] = False,
+    rekey: Annotated[
+        bool, option("--rekey", help="after Key was changed: give the records the keys that their topic makes now")
+    ] = False,
     force: Annotated[
         bool, option("--force", help="rebuild although records would be lost that the journals no longer hold")
     ] = False,
@@ -44,9 +47,15 @@ def run(
     A store that is behind catches up; one that is missing or damaged is rebuilt beside the old one and takes its place,
     and the damaged file is moved aside and kept. So is a store that followed another copy of the journal, which went on
     by itself. With --until, which would leave a store behind its journal, --into or --verify is needed. Topics that are
-    transient, or that no journal records, are skipped. Ends with status 1 where --verify finds a difference. Where the
-    journals begin later than the topic, --verify compares what they hold, and says that the store is not verified; that
-    is no difference.
+    transient, or that no journal records, are skipped.
+
+    Where records stand under keys of another definition than the configured one, a replay is refused. --rekey deletes
+    the former keys and publishes the records under theirs, in one group of the journal, then makes the store anew and
+    keeps the former file. Of several records that have one key now, the latest stays. Their times are that of the
+    group; their expirations stay.
+
+    Ends with status 1 where --verify finds a difference. Where the journals begin later than the topic, --verify
+    compares what they hold, and says that the store is not verified; that is no difference.
     """
     if until is not None and not (into or verify):
         raise UsageError(
@@ -63,7 +72,7 @@ def run(
     end = position(invocation, until)
     with invocation.open_instance() as instance:
         txid, time, _ = end.found(instance, journal)
-        options = ReplayOptions(txid, time, into, journal, verify, rebuild, force, dry_run)
+        options = ReplayOptions(txid, time, into, journal, verify, rebuild, force, dry_run, rekey)
         reports = replay(instance, topics_of(instance, topics or []), options)
     for report in reports:
         show_report(invocation, report, summary)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.engine.presentkeys import KeyCheck
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.replace import Builder
@@ -90,19 +91,22 @@ def _put(
     until: int | None = None,
     at: int | None = None,
     writer: JournalWriter | None = None,
+    checked: bool = False,
 ) -> list[Rebuilt]:
     """Put the folded records of topics into new stores: :class:`sowctl.engine.replay.Fold`."""
     done = []
     for topic in topics:
         place = places[topic.name, topic.message_type]
 
-        def fill(builder: Builder, place: int = place) -> tuple[int, int, int]:
+        def fill(builder: Builder, check: KeyCheck | None, place: int = place) -> tuple[int, int, int]:
             for one in result.files[place]:
-                append_sorted(builder, read_pairs(directory / one.records))
+                pairs = read_pairs(directory / one.records)
+                append_sorted(builder, pairs if check is None else check.watching(pairs))
                 if one.versions:
                     for keys, values in read_pairs(directory / one.versions):
                         builder.append_versions(list(zip(keys, values, strict=True)))
             return result.entries[place], result.latest[place], result.last_txid[place]
 
-        done.append(assemble(instance, log, topic, Range(0, end, moment), writer=writer, fill=fill))
+        span = Range(0, end, moment)
+        done.append(assemble(instance, log, topic, span, writer=writer, fill=fill, checked=checked))
     return done
