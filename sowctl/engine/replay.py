@@ -30,6 +30,7 @@ from sowctl.engine.rekey import rekey
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.session import open_journal
 from sowctl.engine.sources import open_file
+from sowctl.engine.storefile import refuse_other_file
 from sowctl.engine.verification import verify
 from sowctl.engine.writer import TopicWriter, open_writer
 from sowctl.errors import DamageError, RefusedError, StorageError, UsageError
@@ -135,6 +136,7 @@ def _in_place(
 ) -> ReplayReport:
     if topic.file is None:
         return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file")
+    refuse_other_file(instance, topic, force=options.force)
     needed = "rebuild" if options.rebuild else need(instance, log, topic)
     if needed == "current":
         meta = meta_of(topic.file, instance)
@@ -232,6 +234,7 @@ def _rekey(
     A group that was written and a store that was not made anew (the process died between the two) is no harm: readers
     see store and group, writers are refused, and the next attempt finds every key right and makes the store.
     """
+    refuse_other_file(instance, topic, force=options.force)
     ref = topic.name, topic.message_type
     covered = log.covers(ref)
     use_store = False
@@ -284,6 +287,7 @@ def _loses(topic: TopicConfig) -> RefusedError:
 def _plan(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
     if topic.file is None:
         return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file", dry_run=True)
+    refuse_other_file(instance, topic, force=options.force)
     needed = "rebuild" if options.rebuild else need(instance, log, topic)
     actions = {"current": "current", "behind": "caught up"}
     state = log.topic_state((topic.name, topic.message_type))
@@ -295,6 +299,7 @@ def _aside(
 ) -> ReplayReport:
     name = topic.file.name if topic.file is not None else f"{topic.name.replace('/', '%2F')}.{topic.message_type}.sow"
     path = directory / name
+    refuse_other_file(instance, replace(topic, file=path))
     if path.exists() and not options.force:
         raise RefusedError("SOW-RPL-004", "there is a file already", place=str(path), hint="--force replaces it")
     if options.dry_run:

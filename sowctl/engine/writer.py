@@ -25,7 +25,7 @@ from sowctl.engine.positions import (
 )
 from sowctl.engine.sources import CurrentSource
 from sowctl.engine.timeline import retention
-from sowctl.errors import RefusedError
+from sowctl.errors import DamageError, RefusedError
 from sowctl.plain import replace
 from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store
@@ -203,6 +203,10 @@ def _open_writer(
     assert config.file is not None
     definition = definition_of(instance.config.name, config)
     durable = journal is None
+    if config.durability == "persistent":
+        from sowctl.engine.storefile import refuse_reserved
+
+        refuse_reserved(instance, config)
     if not config.file.exists():
         _make_missing(instance, config, journal)
     try:
@@ -217,6 +221,11 @@ def _open_writer(
         )
     except RefusedError as error:
         _name_rekey(error, config)
+        raise
+    except DamageError:
+        from sowctl.engine.storefile import refuse_other_file
+
+        refuse_other_file(instance, config)
         raise
     held.callback(store.close)
     if journal is not None:

@@ -99,6 +99,11 @@ def name_pattern(instance: str) -> re.Pattern[str]:
     return re.compile(re.escape(instance) + r"\.(\d{10})\.journal")
 
 
+def own_files(instance: str) -> re.Pattern[str]:
+    """Matches the names of everything that belongs to an instance's journal."""
+    return re.compile(re.escape(instance) + r"\.(\d{10}\.journal(\.torn-\d+)?|topics|lock)")
+
+
 def pack_file_header(lineage: bytes, first_txid: int, number: int, created: int, checkpoint: bytes) -> bytes:
     """Header and checkpoint of a new file."""
     crc = crc32(checkpoint)

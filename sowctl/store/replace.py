@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import lmdb
@@ -27,6 +28,20 @@ FLUSH_BYTES = 16 << 20
 """Records are gathered up to this size and then appended in one transaction."""
 
 
+def refuse_irregular(path: Path) -> None:
+    """Refuse the place of a store where a directory, a device, a pipe or a socket stands.
+
+    A rename would put a store in the place of a device for all programs. Raises RefusedError ``SOW-STO-070``.
+    """
+    if path.exists() and not path.is_file():
+        raise RefusedError(
+            "SOW-STO-070",
+            "the place of the store is taken by something that is no regular file",
+            place=str(path),
+            hint="give another path for the store",
+        )
+
+
 class Builder:
     """A store under construction. Made by :func:`build`; keys must come in ascending order."""
 
@@ -40,6 +55,7 @@ class Builder:
         self._pending = 0
         self._handle: Handle | None = None
         self._meta = meta
+        refuse_irregular(files.path)
         with explained(files.path, "build a store"):
             make_directories(files.directory, seam)
             remove_stale(files)

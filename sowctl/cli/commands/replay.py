@@ -46,8 +46,9 @@ def run(
 
     A store that is behind catches up; one that is missing or damaged is rebuilt beside the old one and takes its place,
     and the damaged file is moved aside and kept. So is a store that followed another copy of the journal, which went on
-    by itself. With --until, which would leave a store behind its journal, --into or --verify is needed. Topics that are
-    transient, or that no journal records, are skipped.
+    by itself. A file that is plainly no store is refused; --force keeps it aside as well. With --until, which would
+    leave a store behind its journal, --into or --verify is needed. Topics that are transient, or that no journal
+    records, are skipped.
 
     Where records stand under keys of another definition than the configured one, a replay is refused. --rekey deletes
     the former keys and publishes the records under theirs, in one group of the journal, then makes the store anew and

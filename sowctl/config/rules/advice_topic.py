@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
+from sowctl.config.model import file_of
 from sowctl.config.rules.measures import DAY, HOUR, SECOND, affordable, count, interval, interval_text
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import Entry, is_transient
@@ -33,6 +36,26 @@ def slash_in_file_name(node: Node, survey: Survey) -> Iterator[Problem]:
         directory = file.text.replace("%n", name).rpartition("/")[0]
         message = f"%n with the topic name '{name}' needs the directory '{directory}', which nothing creates"
         yield Problem(file, message, "create it on the server, or name the file without %n")
+
+
+def file_outside(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: FileName leaves the directory of the configuration through ``..`` or a link.
+
+    Why: a copy of the directory is then not a copy of the instance, and two copies write to one store.
+    Example: ``<FileName>../sow/%n.sow</FileName>``.
+    Instead: keep stores below the directory, or write an absolute path, which says that another place is meant.
+    """
+    file, name = node.find("FileName"), node.value("Name", "Topic") or ""
+    if file is None or not file.text or is_transient(node) or file.text.startswith(("{{", "${")):
+        return
+    root = survey.root.absolute()
+    named = Path(os.path.normpath(root / file_of(file.text, name, node.value("MessageType") or "")))
+    hint = "keep the store below it, or write an absolute path if another place is meant"
+    if not named.is_relative_to(root):
+        if not Path(file.text).is_absolute():
+            yield Problem(file, f"FileName '{file.text}' leaves the directory of the configuration", hint)
+    elif not named.resolve().is_relative_to(root.resolve()):
+        yield Problem(file, f"FileName '{file.text}' leaves the directory of the configuration through a link", hint)
 
 
 def name_like_a_pattern(node: Node, survey: Survey) -> Iterator[Problem]:

@@ -154,4 +154,5 @@ ADVICE: tuple[Rule, ...] = (
         (("Transport", "advice_network.tcp_with_certificate"),),
     ),
     Rule("B059", _W, "log-shows-data", "Logging/Target/Level", (("Target", "advice_service.log_shows_data"),)),
+    Rule("B060", _W, "file-outside", "SOW/Topic/FileName", (("Topic", "advice_topic.file_outside"),)),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from sowctl.config import texts
 from sowctl.config.document import Node
@@ -13,6 +14,7 @@ from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import QUEUES, Entry
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
+from sowctl.journal.format import own_files
 from sowctl.values.units import parse_interval
 
 SERVER_TOPICS = frozenset({"/AMPS/ClientStatus", "/AMPS/SOWStats", "/AMPS/Tx/Checkpoint"})
@@ -171,6 +173,27 @@ def shared_file(node: Node, survey: Survey) -> Iterator[Problem]:
         if (other.name, other.type) != (entry.name, entry.type):
             message = f"FileName '{file.text}' is shared by '{other.name}' and '{entry.name}'"
             yield Problem(file, message, "use %n in FileName, or give each topic its own file")
+
+
+def file_of_the_instance(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: FileName names a file of the journal, or the configuration itself.
+
+    Why: a store and what it is made from cannot be one file; sowctl refuses to write such a topic.
+    Example: ``<FileName>journal/shop.0000000000.journal</FileName>`` beside
+    ``<JournalDirectory>journal</JournalDirectory>`` in the instance ``shop``.
+    Instead: give the topic a file of its own, such as ``./sow/%n.sow``.
+    """
+    file, entry = node.find("FileName"), survey.entry(node)
+    if file is None or not file.text or _durability(node) != "persistent":
+        return
+    path = (survey.root / file_of(file.text, entry.name, entry.type)).resolve()
+    logs = [where.text for log in survey.nodes("TransactionLog") for where in log.all("JournalDirectory")]
+    hint = "give the topic a file of its own, such as ./sow/%n.sow"
+    own = own_files(survey.top.value("Name") or "").fullmatch(path.name)
+    if own and path.parent in {(survey.root / text).resolve() for text in logs}:
+        yield Problem(file, f"FileName '{file.text}' names a file of the journal", hint)
+    elif path in {Path(one.place.file).resolve() for one in (survey.top, node, file) if one.place.file}:
+        yield Problem(file, f"FileName '{file.text}' names the configuration itself", hint)
 
 
 def recovery_without_journal(node: Node, survey: Survey) -> Iterator[Problem]:

@@ -1,0 +1,104 @@
+"""Which file may stand, and be replaced, at the place of a topic's store.
+
+A FileName may name anything, by mistake or through a link. Called before a topic is opened for writing and before a
+replay moves a file aside. What is decided here:
+
+* Never, not with --force either: what is no regular file, the configuration, and the files of this instance's journal,
+  whatever is in them.
+* Only with --force: a regular file that is plainly something else, told by its first bytes.
+* Anything else may be what is left of a store, damaged beyond recognition: replay keeps it aside and makes a new one.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.errors import RefusedError, SowError
+from sowctl.journal.format import FILE_MAGIC, TOPICS_MAGIC, own_files
+from sowctl.store.pages import inspect
+from sowctl.store.replace import refuse_irregular
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.seam import Seam
+
+_KINDS = (
+    (FILE_MAGIC, "a journal file"),
+    (TOPICS_MAGIC, "the list of topics of a journal"),
+    (b"SOWMEMO\0", "an index"),
+    (b"<?xml", "an XML document"),
+    (b"<AMPSConfig", "a configuration"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\x1f\x8b", "a gzip file"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x7fELF", "a program"),
+)
+"""First bytes of files that people have beside their stores."""
+_LMDB = (0xBEEFC0DE).to_bytes(4, "little")
+_OURS = (b"SOWSTORE", b"expiry")
+"""What some page of every store holds: the beginning of the meta record, and the name of a sub-database."""
+
+
+def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:
+    """Refuse a FileName that names the configuration or a file of the journal, there already or not.
+
+    Raises RefusedError ``SOW-ENG-087``.
+    """
+    config, file = instance.config, topic.file
+    if config is None or file is None:
+        return
+    path, what = file.resolve(), None
+    log = config.transaction_log
+    if log is not None and own_files(config.name).fullmatch(path.name) and path.parent == log.directory.resolve():
+        what = "a file of the journal"
+    elif path in {Path(name).resolve() for name in [str(config.path), *(one.file for one in config.document.sources)]}:
+        what = "the configuration"
+    if what is not None:
+        raise RefusedError(
+            "SOW-ENG-087",
+            f"the FileName of topic {topic.name!r} names {what}",
+            place=str(file),
+            hint="give the topic a FileName of its own, such as ./sow/%n.sow",
+            topic=topic.name,
+        )
+
+
+def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = False) -> None:
+    """Refuse to replace what is at a topic's FileName where that is no store and was none.
+
+    Raises RefusedError ``SOW-ENG-087``, ``SOW-STO-070`` (no regular file), and unless ``force`` ``SOW-ENG-088``
+    (another kind of file).
+    """
+    refuse_reserved(instance, topic)
+    if topic.file is None or not topic.file.exists():
+        return
+    path = topic.file.resolve()
+    refuse_irregular(path)
+    kind = None if force else _kind_of(path, instance.seam)
+    if kind is not None:
+        raise RefusedError(
+            "SOW-ENG-088",
+            f"the file at the place of topic {topic.name!r} is {kind}, and no store",
+            place=str(topic.file),
+            hint="give the topic a FileName of its own; sowctl replay --force keeps the file aside and makes a store",
+            topic=topic.name,
+        )
+
+
+def _kind_of(path: Path, seam: Seam) -> str | None:
+    """What a file is that is no store; None for a store, and for what may be left of one."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(64)
+            if start[16:20] == _LMDB:
+                inspect(path, seam)  # of a file that is cut or has broken meta pages, the pages of ours may be gone
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                    return None if any(content.find(word) >= 0 for word in _OURS) else "another program's LMDB file"
+    except (OSError, SowError):
+        return None  # what cannot be read is reported where it is opened
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return next((kind for magic, kind in _KINDS if start.startswith(magic) or text.startswith(magic)), None)
