@@ -21,6 +21,7 @@ from sowctl.engine.sources import CurrentSource, Pairs, Source, open_current, op
 from sowctl.errors import MissingError, RefusedError
 from sowctl.journal.format import INSERTED, UNKEYED
 from sowctl.store.codec import expiration_of, stamps
+from sowctl.tuples import NamedTuple
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -66,22 +67,44 @@ def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
     current = open_current(instance, topic, now=min(at, now))
     with ExitStack() as stack:
         stack.callback(current.close)
-        settled = max(current.meta.last_time, current.overlay.last_time if current.overlay is not None else 0)
-        if at >= max(settled, current.meta.removal_mark):
+        way = way_at(instance, topic, current, at, stack)
+        if way is None:
             stack.pop_all()
             return current
-        if not topic.journalled:
-            raise _too_early(topic, max(settled, current.meta.removal_mark), "it keeps no history and has no journal")
-        with open_log(instance) as log:
-            try:
-                refuse_unlogged_past(topic, current.meta, log)
-            except RefusedError as error:
-                why = "the journal does not hold what was published before the topic was journalled"
-                raise _too_early(topic, max(settled, current.meta.removal_mark), why) from error
-            start = 0 if topic.file is not None else recovery_start(topic, log, instance)
-            if reaches(topic, log, start):
-                return _folded(instance, topic, log, at, start)
-            return _pieced(instance, topic, log, at, current, stack)
+        if way.reaches:
+            return _folded(instance, topic, way.log, at, way.after)
+        return _pieced(instance, topic, way.log, at, current, stack)
+
+
+class Way(NamedTuple):
+    """The journal's entries behind ``after`` make up a state of the past; ``reaches``: they are all there."""
+
+    log: Journal
+    after: int
+    reaches: bool
+
+
+def way_at(instance: Instance, topic: TopicConfig, current: CurrentSource, at: int, stack: ExitStack) -> Way | None:
+    """How the state of a topic without History at ``at`` (microseconds UTC) is found, here and on executors alike.
+
+    None: nothing was changed since, so that ``current``, the present state, is the answer. Else by a fold of the
+    journal, which ``stack`` closes: of all that stands in it, or of a transient topic behind its RecoveryPoint, where
+    every state of such a topic begins. Raises MissingError ``SOW-ENG-050`` where the journal cannot tell.
+    """
+    settled = max(current.meta.last_time, current.overlay.last_time if current.overlay is not None else 0)
+    first = max(settled, current.meta.removal_mark)
+    if at >= first:
+        return None
+    if not topic.journalled:
+        raise _too_early(topic, first, "it keeps no history and has no journal")
+    log = stack.enter_context(open_log(instance))
+    try:
+        refuse_unlogged_past(topic, current.meta, log)
+    except RefusedError as error:
+        why = "the journal does not hold what was published before the topic was journalled"
+        raise _too_early(topic, first, why) from error
+    start = 0 if topic.file is not None else recovery_start(topic, log, instance)
+    return Way(log, start, reaches(topic, log, start))
 
 
 def open_file_at(instance: Instance, path: Path, at: int) -> Source:

@@ -51,12 +51,15 @@ def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:
     config, file = instance.config, topic.file
     if config is None or file is None:
         return
-    path, what = file.resolve(), None
-    log = config.transaction_log
-    if log is not None and own_files(config.name).fullmatch(path.name) and path.parent == log.directory.resolve():
-        what = "a file of the journal"
-    elif path in {Path(name).resolve() for name in [str(config.path), *(one.file for one in config.document.sources)]}:
-        what = "the configuration"
+    # Asked once for every topic of a run: paths are resolved only where a name or a link calls for it.
+    what, log = None, config.transaction_log
+    path = file.resolve() if file.is_symlink() else file
+    if log is not None and own_files(config.name).fullmatch(path.name):
+        what = "a file of the journal" if path.resolve().parent == log.directory.resolve() else None
+    if what is None and path.exists():
+        sources = [Path(one.file) for one in config.document.sources]
+        if any(path.samefile(source) for source in (config.path, *sources) if source.exists()):
+            what = "the configuration"
     if what is not None:
         raise RefusedError(
             "SOW-ENG-087",

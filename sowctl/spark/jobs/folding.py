@@ -48,10 +48,12 @@ class Folded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What to fold: topics in order, entries up to a txid and not later than ``at``; ``buckets`` per topic."""
+    """What to fold: topics in order, entries behind a txid, up to another and not later than ``at``; ``buckets`` per
+    topic."""
 
     topics: tuple[tuple[str, str], ...]
     rules: tuple[Retention | None, ...]
+    after: int
     until: int
     at: int | None
     buckets: int
@@ -70,16 +72,24 @@ class FoldResult:
 
 
 def fold(
-    spark: SparkSession, log: Journal, topics: Sequence[TopicConfig], directory: Path, *, until: int, at: int | None
+    spark: SparkSession,
+    log: Journal,
+    topics: Sequence[TopicConfig],
+    directory: Path,
+    *,
+    after: int = 0,
+    until: int,
+    at: int | None,
 ) -> FoldResult:
-    """Fold the entries of ``topics`` up to ``until`` and ``at``; sorted files in ``directory``."""
+    """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``; sorted files in ``directory``."""
     parallel = spark.sparkContext.defaultParallelism
     stored = sum(file.size for file in log.files())
-    stretches = list(log.stretches(0, until, max(LEAST_BYTES, min(STRETCH_BYTES, stored // (2 * parallel)))))
+    stretches = list(log.stretches(after, until, max(LEAST_BYTES, min(STRETCH_BYTES, stored // (2 * parallel)))))
     size = sum(stretch.payload_bytes + 96 * stretch.entries for stretch in stretches)
     plan = Fold(
         tuple((topic.name, topic.message_type) for topic in topics),
         tuple(retention(topic.history) for topic in topics),
+        after,
         until,
         at,
         max(parallel if size > BUCKET_BYTES // 8 else 1, -(-size // BUCKET_BYTES)),
@@ -124,7 +134,8 @@ class _Mapper:
         plan = self.plan
         blocks = list(stretch.blocks())
         for number, (ref, rule) in enumerate(zip(plan.topics, plan.rules, strict=True)):
-            batches = [found for block in blocks if (found := entries_of(block, ref, plan.until, plan.at)) is not None]
+            taken = (entries_of(block, ref, plan.after, plan.until, plan.at) for block in blocks)
+            batches = [found for found in taken if found is not None]
             if not batches:
                 continue
             table = pa.Table.from_batches(batches).combine_chunks()

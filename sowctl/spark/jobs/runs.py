@@ -55,10 +55,13 @@ class Run(NamedTuple):
     entries: bytes
 
 
-def entries_of(block: Block, ref: tuple[str, str], until: int, at: int | None) -> pyarrow.RecordBatch | None:
+def entries_of(
+    block: Block, ref: tuple[str, str], after: int, until: int, at: int | None
+) -> pyarrow.RecordBatch | None:
     """A block's entries of a topic as an Arrow batch; None where there are none.
 
-    Entries without a key are left out, and those above the txid ``until`` or later than ``at`` (microseconds UTC).
+    Entries without a key are left out, and those not above the txid ``after``, above ``until``, or later than ``at``
+    (microseconds UTC).
     """
     import numpy as np
     import pyarrow as pa
@@ -70,8 +73,9 @@ def entries_of(block: Block, ref: tuple[str, str], until: int, at: int | None) -
     chosen = None
     if len(block.topics) > 1:
         chosen = columns.topics == block.topics.index(ref)
-    if block.last_txid > until:
-        chosen = (txids <= until) if chosen is None else chosen & (txids <= until)
+    if block.first_txid <= after or block.last_txid > until:
+        within = (txids > after) & (txids <= until)
+        chosen = within if chosen is None else chosen & within
     if at is not None and block.header.latest > at:
         chosen = (columns.times <= at) if chosen is None else chosen & (columns.times <= at)
     if (columns.flags & UNKEYED).any():

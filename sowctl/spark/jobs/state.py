@@ -8,17 +8,16 @@ order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.asof import way_at
 from sowctl.engine.lifetime import expires, is_expired
 from sowctl.engine.logical import chosen
-from sowctl.engine.positions import open_log, refuse_unlogged_past
 from sowctl.engine.sources import Pairs, open_current
-from sowctl.errors import RefusedError
 from sowctl.spark.jobs.folding import fold
 from sowctl.spark.jobs.pairfiles import read_pairs
 from sowctl.spark.origin import Origin
@@ -92,34 +91,18 @@ def parts_of(
     now = instance.now
     if at is None or topic.history is not None:
         return _ranges(instance, topic, at, now)
-    until = _fold_until(instance, topic.whole, at)
-    if until is None:
-        return _ranges(instance, topic, at, now)
-    if until < 0:
-        return _ranges(instance, topic, None, min(at, now))
-    with open_log(instance) as log:
-        result = fold(spark, log, [topic.whole], directory, until=until, at=at)
+    with ExitStack() as held:
+        whole = topic.whole
+        with closing(open_current(instance, whole, now=min(at, now))) as current:
+            way = way_at(instance, whole, current, at, held)
+        if way is None and whole.file is not None and whole.file.exists():
+            return _ranges(instance, topic, None, min(at, now))
+        if way is None or not way.reaches:
+            return _ranges(instance, topic, at, now)
+        until = way.log.last_txid()
+        result = fold(spark, way.log, [whole], directory, after=way.after, until=until, at=at)
     files = [str(directory / one.records) for one in result.files[0]]
     return [FoldedPart(file, topic.expiration, at, topic.logical) for file in files]
-
-
-def _fold_until(instance: Instance, topic: TopicConfig, at: int) -> int | None:
-    """The last txid for a fold of the journals; -1 where the present is the answer, None where the engine must say.
-
-    The rules are those of :func:`sowctl.engine.asof.open_at`.
-    """
-    with closing(open_current(instance, topic, now=min(at, instance.now))) as current:
-        behind = current.overlay.last_time if current.overlay is not None else 0
-        if at >= max(current.meta.last_time, behind, current.meta.removal_mark):
-            return -1 if topic.file is not None and topic.file.exists() else None
-        if not topic.journalled:
-            return None
-        with open_log(instance) as log:
-            try:
-                refuse_unlogged_past(topic, current.meta, log)
-            except RefusedError:
-                return None
-            return log.last_txid() if log.covers((topic.name, topic.message_type)) else None
 
 
 def _ranges(instance: Instance, topic: TopicConfig, at: int | None, now: int) -> Sequence[Part]:

@@ -23,6 +23,7 @@ from sowctl.spark.jobs import folding, state
 from sowctl.spark.jobs.export import Entries, export, export_journal
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.snapshot import snapshot
+from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 
 if TYPE_CHECKING:
@@ -57,6 +58,26 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 def read_lines(path: Path) -> list[str]:
     return [line for file in sorted(path.rglob("part-*")) for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("point", ["behind", "epoch", "now"])
+def test_a_transient_topic_begins_at_its_recovery_point(spark: SparkSession, tmp_path: Path, point: str) -> None:
+    """At an instant of the past as now: what stood in the journal before the point is no part of any of its states."""
+    text = {"behind": format_time(START + 2_500_000)}.get(point, point)
+    more = f"<Durability>transient</Durability><RecoveryPoint>{text}</RecoveryPoint>"
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("x", more, file=None), ("x",)))
+    for second in range(6):
+        lab.publish("x", message(id=second), message(id=second + 100))
+        lab.clock.tick(1)
+    lab.publish("x", message(id=1, late=True))
+    instance = lab.open()
+    at = START + 4_500_000
+    wanted = lab.query("x", at=at)
+    assert len(wanted) == {"behind": 4, "epoch": 10, "now": 0}[point]
+    config = instance.topic("x").config
+    told = snapshot(spark, instance, config, at, Output(str(tmp_path / "lines"), "ndjson"))
+    assert sorted(read_lines(tmp_path / "lines")) == sorted(wanted)
+    assert told.records == len(wanted)
 
 
 @pytest.mark.parametrize("topic", ["log", "past", "brief"])
