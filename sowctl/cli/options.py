@@ -56,7 +56,11 @@ Format: TypeAlias = Annotated[
 ]
 Meta: TypeAlias = Annotated[
     bool,
-    option("--meta", help="wrap payloads in envelopes with topic, key, times, txid and bookmark", panel=OUTPUT),
+    option(
+        "--meta",
+        help="wrap payloads in envelopes with topic, key, times and txid; entries of a journal have bookmarks, too",
+        panel=OUTPUT,
+    ),
 ]
 Columns: TypeAlias = Annotated[
     str | None,

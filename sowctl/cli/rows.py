@@ -34,7 +34,7 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
 
 
 def file_row(file: FileInfo) -> dict[str, Any]:
-    """One journal file; ``last_txid`` is null for the file that still grows."""
+    """One journal file; ``last_txid`` is null where it has no entry yet, or its end cannot be read."""
     return as_dict(file) | {"created": format_time(file.created)}
 
 

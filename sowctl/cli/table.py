@@ -50,7 +50,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("hash", "hash", "print or compare the digest of a topic's state", LOOK),
     Command("key", "key", "print the SOW keys that messages would get", LOOK),
     Command("check", "check", "read every byte of stores and journals and report damage", LOOK),
-    Command("journal list", "journal_list", "list the journal files with their transaction and time ranges", LOOK),
+    Command(
+        "journal list",
+        "journal_list",
+        "list the journal files: sizes, transactions, times of creation",
+        LOOK,
+    ),
     Command("journal dump", "journal_dump", "print journal entries", LOOK),
     Command("eval", "eval", "evaluate an expression over messages, or print those that match", LOOK),
     Command("functions", "functions", "list the functions of the expression language", LOOK),

@@ -97,7 +97,7 @@ def way_at(instance: Instance, topic: TopicConfig, current: CurrentSource, at: i
         return None
     if not topic.journalled:
         raise _too_early(topic, first, "it keeps no history and has no journal")
-    log = stack.enter_context(open_log(instance))
+    log = stack.enter_context(open_log(instance, whole=True))
     try:
         refuse_unlogged_past(topic, current.meta, log)
     except RefusedError as error:

@@ -12,7 +12,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.positions import check_position, definition_of, meta_of, note_unlocked, open_log, standings
+from sowctl.engine.positions import (
+    applied_of,
+    check_position,
+    definition_of,
+    has_log,
+    meta_of,
+    note_unlocked,
+    open_log,
+    standings,
+)
 from sowctl.engine.presentkeys import KEY_PARTS, PresentKeys
 from sowctl.engine.sources import open_file
 from sowctl.engine.targets import Target
@@ -96,14 +105,10 @@ class Examination:
             )
 
     def _has_entries(self, topic: TopicConfig) -> bool:
-        from sowctl.journal.reader import Journal
-
         instance = self._instance
-        if instance.log is None or instance.config is None:
-            return False
-        if not Journal.exists(instance.log.directory, instance.config.name):
-            return False
         try:
+            if not has_log(instance):
+                return False
             with open_log(instance) as log:
                 return log.topic_state((topic.name, topic.message_type)).last_txid > 0
         except SowError:
@@ -190,14 +195,16 @@ class Examination:
 
     def _journal(self) -> Iterator[Finding]:
         from sowctl.journal.check import Coverage, check_journal
-        from sowctl.journal.reader import Journal
 
         instance = self._instance
         if instance.log is None or instance.config is None:
             return
-        if not Journal.exists(instance.log.directory, instance.config.name):
-            self._missed.append("journal: no files")
-            return
+        try:
+            if not has_log(instance):
+                self._missed.append("journal: no files")
+                return
+        except SowError:
+            pass  # what is missing is among the findings
         stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
         coverage = Coverage()
         try:
@@ -209,8 +216,9 @@ class Examination:
             instance.log.directory,
             instance.config.name,
             seam=instance.seam,
-            acknowledged=max((s.applied for s in stores if s.lineage == lineage), default=0),
+            acknowledged=applied_of(lineage, stores),
             coverage=coverage,
+            archive=instance.log.archive_directory,
         )
         self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {coverage.bytes:,} bytes")
 

@@ -176,14 +176,11 @@ def _log_only(instance: Instance) -> list[TopicInfo]:
 
 def _journal_topics(instance: Instance) -> Mapping[tuple[str, str], TopicState]:
     """What the journal says of every topic; nothing where it cannot be read: whoever reads it says what is wrong."""
-    from sowctl.engine.positions import open_log
-    from sowctl.journal.reader import Journal
+    from sowctl.engine.positions import has_log, open_log
 
-    if instance.log is None or instance.config is None:
-        return {}
-    if not Journal.exists(instance.log.directory, instance.config.name):
-        return {}
     try:
+        if not has_log(instance):
+            return {}
         with open_log(instance) as journal:
             return journal.topics()
     except SowError:

@@ -120,6 +120,13 @@ class Instance:
         """The SOW topics in configuration order."""
         return self.config.topics if self.config is not None else ()
 
+    @property
+    def publisher(self) -> int:
+        """The publisher id in the bookmarks of entries that have no publisher: that of a client of its own name."""
+        from sowctl.identity.hashes import client_hash
+
+        return client_hash(self.config.name) if self.config is not None else 0
+
     def type_of(self, name: str) -> MessageType:
         """The message type ``name`` as the configuration defines it, else the built-in one.
 

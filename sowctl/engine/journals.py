@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.positions import open_log
+from sowctl.engine.positions import open_log, tell_tail
 from sowctl.engine.targets import find_publishable
-from sowctl.errors import ConfigError, MissingError, UsageError
-from sowctl.identity.bookmarks import Bookmark
+from sowctl.errors import ConfigError, DamageError, MissingError, UsageError
+from sowctl.identity.bookmarks import bookmark_of
 from sowctl.identity.hashes import client_hash
 from sowctl.journal.blockcodec import LOGICAL_TOPICS
 from sowctl.journal.format import DELETE, PUBLISH, UNKEYED
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block, Entry, FileInfo
     from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
     from sowctl.messages.base import MessageType
 
 OPERATIONS = {PUBLISH: "publish", DELETE: "delete"}
@@ -45,12 +46,13 @@ class EntryFilter:
 
 
 class EntryRecord:
-    """A journal entry as a record for output."""
+    """A journal entry as a record for output. ``owner``: the publisher id of the instance whose journal it is."""
 
-    __slots__ = ("_data", "entry")
+    __slots__ = ("_data", "_owner", "entry")
 
-    def __init__(self, entry: Entry, *, data: bool) -> None:
+    def __init__(self, entry: Entry, owner: int, *, data: bool) -> None:
         self.entry = entry
+        self._owner = owner
         self._data = data
 
     @property
@@ -84,11 +86,10 @@ class EntryRecord:
         return self.entry.txid
 
     @property
-    def bookmark(self) -> str | None:
-        """Where the publisher is known, its bookmark."""
-        if self.entry.publisher is None:
-            return None
-        return str(Bookmark(self.entry.publisher, self.entry.sequence))
+    def bookmark(self) -> str:
+        """The publisher's, or the instance's where there is no publisher (``semantics`` 11.54)."""
+        entry = self.entry
+        return str(bookmark_of(entry.publisher, entry.sequence, entry.txid, self._owner))
 
     @property
     def correlation_id(self) -> str | None:
@@ -157,19 +158,57 @@ def require_topic(
     return None
 
 
-def list_files(instance: Instance, directory: Path | None = None) -> list[FileInfo]:
-    """The journal files in order. Raises MissingError (exit 10) without any, DamageError for gaps and bad headers."""
-    with open_log(instance, directory=directory) as log:
-        return log.files()
+def list_files(instance: Instance, directory: Path | None = None) -> Iterator[FileInfo]:
+    """The journal files in order, the last txid of the one that grows included, where it has any.
+
+    When all have been given, the end of the journal has been looked at: what was skipped there is told to
+    ``instance.notify``. Raises MissingError (exit 10) without any file, DamageError (exit 5) for gaps and bad headers,
+    and where the end of the journal is damaged or was lost.
+    """
+    with open_log(instance, directory=directory, whole=directory is None) as log:
+        *before, last = log.files()
+        yield from before
+        try:
+            txid = log.last_txid()
+        except DamageError:
+            yield last
+            raise
+        yield last._replace(last_txid=txid if txid >= last.first_txid else None)
+        tell_tail(instance, log)
+
+
+def _require(instance: Instance, log: Journal, name: str, message_type: str | None) -> None:
+    """Refuse a name that :func:`require_topic` does not know and that no entry has as its logical topic."""
+    try:
+        topics = log.topics()
+    except DamageError:
+        return  # which topics there are cannot be told; reading on says what is wrong, and where
+    try:
+        require_topic(instance, topics, name, message_type)
+    except MissingError:
+        # What the journal knows at its end are physical topics; logical ones stand in the entries.
+        for block in log.blocks():
+            if block.header.flags & LOGICAL_TOPICS and any(
+                _logical(entry) == name and message_type in (None, entry.topic[1]) for entry in block.entries()
+            ):
+                return
+        raise
 
 
 def dump(
     instance: Instance, wanted: EntryFilter, *, data: bool = True, directory: Path | None = None
 ) -> Iterator[EntryBatch]:
-    """The entries that ``wanted`` lets through, in txid order. Raises DamageError (exit 5) where the log is damaged."""
+    """The entries that ``wanted`` lets through, in txid order.
+
+    What is skipped at the end of the log is told to ``instance.notify``, if reading comes so far. Raises DamageError
+    (exit 5) where the log is damaged, or lacks entries at its end that stores or the topics file know; MissingError
+    ``SOW-ENG-012`` for a topic that does not exist.
+    """
     publisher = client_hash(wanted.client) if wanted.client is not None else None
     left = wanted.limit
-    with open_log(instance, directory=directory) as log:
+    with open_log(instance, directory=directory, whole=directory is None) as log:
+        if wanted.topic is not None:
+            _require(instance, log, wanted.topic, wanted.message_type)
         after = (wanted.from_txid or 1) - 1
         for block in log.blocks(after=after, until=wanted.to_txid):
             if wanted.from_time is not None and block.header.latest < wanted.from_time:
@@ -185,12 +224,13 @@ def dump(
                 if held and held[-1].entry.topic != entry.topic:
                     yield _batch(instance, held)
                     held = []
-                held.append(EntryRecord(entry, data=data))
+                held.append(EntryRecord(entry, instance.publisher, data=data))
                 left = None if left is None else left - 1
             if held:
                 yield _batch(instance, held)
             if left is not None and left <= 0:
                 return
+        tell_tail(instance, log)
 
 
 def _batch(instance: Instance, records: list[EntryRecord]) -> EntryBatch:

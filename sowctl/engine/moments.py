@@ -64,8 +64,9 @@ def find_place(instance: Instance, text: str, directory: Path | None = None) -> 
     """The entry that a bookmark or a txid names; :data:`BEGINNING` for EPOCH, None for NOW, the present.
 
     ``directory`` is another place of the journals than the configured one. Of several entries with one bookmark, as
-    a Spark commit makes them, the last. Raises UsageError ``SOW-IDN-001`` for what is neither, MissingError
-    ``SOW-ENG-070`` for an entry that the journals do not hold, and what opening them raises.
+    a Spark commit makes them, the last. Every bookmark that a dump prints is found. Raises UsageError ``SOW-IDN-001``
+    for what is neither, MissingError ``SOW-ENG-070`` for an entry that the journals do not hold, and what opening them
+    raises.
     """
     from sowctl.engine.positions import open_log
     from sowctl.identity.bookmarks import EPOCH, NOW, parse_bookmark
@@ -81,19 +82,27 @@ def find_place(instance: Instance, text: str, directory: Path | None = None) -> 
     if bookmark == EPOCH:
         return BEGINNING
     with open_log(instance, directory=directory) as log:
-        found = last_of(log, bookmark)
+        found = last_of(log, bookmark, instance)
     if found is None:
         raise MissingError(
             "SOW-ENG-070",
             f"the journals hold no entry with bookmark {bookmark}",
-            hint="sowctl journal dump shows the bookmarks of entries whose publishers are known",
+            hint="sowctl journal dump shows the bookmarks of all entries",
         )
     return found
 
 
-def last_of(log: Journal, bookmark: Bookmark) -> Place | None:
-    """The last entry with a bookmark; a group that is visible as a whole may have several. None where there is none."""
+def last_of(log: Journal, bookmark: Bookmark, instance: Instance) -> Place | None:
+    """The last entry with a bookmark; a group that is visible as a whole may have several. None where there is none.
+
+    A bookmark of the instance itself names an entry without a publisher by its txid. A client that has the instance's
+    name, too, comes first: its sequence numbers are its own.
+    """
     found = None
+    if bookmark.publisher == instance.publisher:
+        if not log.highest_sequence(bookmark.publisher):
+            return _at_txid(log, bookmark.sequence, own=True)
+        found = _at_txid(log, bookmark.sequence, own=True)
     for block in log.blocks():
         if all(row.hash != bookmark.publisher for row in block.map.publishers):
             continue
@@ -103,16 +112,24 @@ def last_of(log: Journal, bookmark: Bookmark) -> Place | None:
     return found
 
 
+def _at_txid(log: Journal, txid: int, *, own: bool = False) -> Place | None:
+    """The entry with a txid; with ``own`` only one without a publisher."""
+    if not log.first_txid <= txid <= log.last_txid():
+        return None
+    for block in log.blocks(after=txid - 1, until=txid):
+        for entry in block.entries():
+            if entry.txid == txid and not (own and entry.publisher is not None):
+                return Place(txid, entry.time)
+    return None
+
+
 def _of_txid(instance: Instance, txid: int, directory: Path | None) -> Place:
     from sowctl.engine.positions import open_log
 
     with open_log(instance, directory=directory) as log:
         last = log.last_txid()
-        if log.first_txid <= txid <= last:
-            for block in log.blocks(after=txid - 1, until=txid):
-                for entry in block.entries():
-                    if entry.txid == txid:
-                        return Place(txid, entry.time)
+        if (found := _at_txid(log, txid)) is not None:
+            return found
         raise MissingError(
             "SOW-ENG-070",
             f"the journals hold no entry with txid {txid}; they go from {log.first_txid} to {last}",

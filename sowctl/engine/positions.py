@@ -51,17 +51,55 @@ def _domain(topic: TopicConfig) -> str | None:
     return topic.key_domain if topic.key_mode == "fields" else None
 
 
-def open_log(instance: Instance, *, acknowledged: int = 0, directory: Path | None = None) -> Journal:
-    """The instance's journal for reading; ``directory`` names another place of it.
+def open_log(
+    instance: Instance, *, acknowledged: int = 0, directory: Path | None = None, whole: bool = False
+) -> Journal:
+    """The instance's journal for reading; ``directory`` names another place of it, where no store knows about it.
+
+    ``acknowledged`` is what the caller's own store has applied. ``whole``: the answer depends on the end of the
+    journal, so all stores are asked; so they are where no topics file tells how far it had been synced.
 
     Raises ConfigError ``SOW-ENG-020`` without a TransactionLog, MissingError ``SOW-JRN-001`` without files.
     """
     from sowctl.journal.reader import Journal
 
-    if instance.config is None or (instance.log is None and directory is None):
+    config, log = instance.config, instance.log
+    if config is None or (log is None and directory is None):
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
-    where = directory if directory is not None else instance.log.directory  # type: ignore[union-attr]
-    return Journal.open(where, instance.config.name, seam=instance.seam, acknowledged=acknowledged)
+    if directory is not None or log is None:
+        assert directory is not None
+        return Journal.open(directory, config.name, seam=instance.seam, acknowledged=acknowledged)
+    journal = Journal.open(
+        log.directory, config.name, seam=instance.seam, acknowledged=acknowledged, archive=log.archive_directory
+    )
+    try:
+        if whole or not journal.is_witnessed:
+            # A store that a session of this process writes is not opened twice; its writer has judged the end.
+            others = [topic for topic in instance.topics if instance.opened(topic) is None]
+            journal.acknowledge(applied_of(journal.lineage, standings(instance, others)))
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+def tell_tail(instance: Instance, log: Journal) -> None:
+    """Tell ``instance.notify`` what the reading of a journal, which has come to its end, skipped there."""
+    if log.tail_report is not None:
+        instance.notify(log.tail_report.note)
+
+
+def has_log(instance: Instance) -> bool:
+    """Whether the instance's journal has a file. Raises DamageError ``SOW-JRN-006`` where one between is missing."""
+    from sowctl.journal.reader import Journal
+
+    config, log = instance.config, instance.log
+    return config is not None and log is not None and Journal.exists(log.directory, config.name, log.archive_directory)
+
+
+def applied_of(lineage: bytes, stores: Iterable[Standing]) -> int:
+    """The highest txid that any of the stores has applied from the journal of this lineage."""
+    return max((store.applied for store in stores if store.lineage == lineage), default=0)
 
 
 def open_store(instance: Instance, path: Path) -> Store:
@@ -126,15 +164,17 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
             "SOW-ENG-002",
             f"the store has applied txid {meta.applied}, but the journal ends at {last_txid}",
             place=str(place),
-            hint="journal files are missing at the end: put them back, or move the store aside and run sowctl replay",
+            hint="the end of the journal is missing: restore it from a copy; to go on without it see "
+            "'Accepting a loss' in sow-journal(5)",
         )
     refuse_other_history(meta, log, place)
     if meta.applied < first_txid - 1 and meta.applied < log.before(topic).last_txid:
         raise DamageError(
             "SOW-ENG-001",
-            f"the store has applied txid {meta.applied}, but the oldest journal file begins at {first_txid}",
+            f"the store has applied txid {meta.applied}, but the oldest journal file begins at {first_txid} (looked in "
+            f"{log.searched})",
             place=str(place),
-            hint="put the older journal files back; without them the changes between are lost",
+            hint="put the older journal files back, there or in the archive; without them the changes between are lost",
         )
     return meta.applied
 
@@ -230,12 +270,12 @@ def no_store(topic: TopicConfig) -> MissingError:
     )
 
 
-def not_covered(topic: TopicConfig, first_txid: int) -> MissingError:
+def not_covered(topic: TopicConfig, log: Journal) -> MissingError:
     """The error where a missing store cannot be rebuilt from what is left of the journals."""
     return MissingError(
         "SOW-ENG-011",
-        f"the store of topic {topic.name!r} is missing, and the journals (from txid {first_txid} on) do not reach back "
-        "to the topic's first entry",
+        f"the store of topic {topic.name!r} is missing, and the journals (from txid {log.first_txid} on, looked for in "
+        f"{log.searched}) do not reach back to the topic's first entry",
         place=str(topic.file),
         hint="put the store or the older journals back; sowctl replay rebuilds from what is left",
         topic=topic.name,

@@ -87,7 +87,7 @@ class _Run:
         self.options = options
         self.session = WriteSession(instance, dry_run=options.dry_run, volatile=options.allow_volatile)
         self.router = Router(self.session, (topic, message_type), options, self.land)
-        self.report = PublishReport(dry_run=options.dry_run)
+        self.report = PublishReport(dry_run=options.dry_run, torn_tails=self.session.torn)
         self.refusals = Refusals(options, self.report, on_reject)
         self.on_acknowledged = on_acknowledged
         self.counts: dict[tuple[str, str], TopicCounts] = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.moments import last_of
-from sowctl.engine.positions import no_store, not_covered, open_log
+from sowctl.engine.positions import has_log, no_store, not_covered, open_log, tell_tail
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
 from sowctl.plain import replace
 from sowctl.values.times import parse_time
@@ -48,7 +48,7 @@ def _behind(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instan
         return 0
     if wanted == NOW:
         return log.last_txid()
-    found = last_of(log, wanted)
+    found = last_of(log, wanted, instance)
     if found is not None:
         return found.txid
     instance.notify(f"the RecoveryPoint {wanted} of topic {topic.name!r} is not in the journals: it recovers nothing")
@@ -77,24 +77,22 @@ def rebuilt_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> P
     import tempfile
 
     from sowctl.engine.rebuild import rebuild
-    from sowctl.journal.reader import Journal
 
     ref = topic.name, topic.message_type
-    if not topic.journalled or instance.log is None or instance.config is None:
+    if not topic.journalled or not has_log(instance):
         raise no_store(topic)
-    if not Journal.exists(instance.log.directory, instance.config.name):
-        raise no_store(topic)
-    with open_log(instance) as log:
+    with open_log(instance, whole=True) as log:
         if log.topic_state(ref).last_txid == 0:
             raise no_store(topic)
         start = recovery_start(topic, log, instance)
         if topic.durability == "persistent" and not reaches(topic, log, start):
-            raise not_covered(topic, log.first_txid)
+            raise not_covered(topic, log)
         if topic.file is not None:
             instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
         place = tempfile.TemporaryDirectory(prefix="sowctl-")
         stack.callback(place.cleanup)
         moved = replace(topic, file=Path(place.name) / "rebuilt.sow")
         rebuild(instance, log, [moved], after={ref: start})
+        tell_tail(instance, log)
         assert moved.file is not None
         return moved.file

@@ -82,7 +82,7 @@ def replay(
     reports = []
     directory = Path(options.journal) if options.journal is not None else None
     with ExitStack() as stack:
-        log = stack.enter_context(open_log(instance, directory=directory))
+        log = stack.enter_context(open_log(instance, directory=directory, whole=True))
         writer: JournalWriter | None = None
         for topic in topics:
             started = monotonic()
@@ -151,7 +151,7 @@ def _in_place(
             refuse_other_keys(topic, _definition(instance, topic), meta.definition)
             refuse_unlogged_past(topic, meta, log)
     if topic.file.exists() and needed == "rebuild" and not covered and not options.force:
-        raise _loses(topic)
+        raise _loses(topic, log)
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     keep = needed in ("damaged", "other history") or not covered or options.force
     moved = _kept_aside(instance, topic.file) if keep else None
@@ -247,7 +247,7 @@ def _rekey(
         use_store = _follows(meta, log, ref, topic.file)
     # The group holds every record, but no version: those are lost with the store that has them alone.
     if not covered and not options.force and topic.file is not None and (topic.history is not None or not use_store):
-        raise _loses(topic)
+        raise _loses(topic, log)
     done = rekey(instance, log, topic, writer, use_store=use_store, whole=use_store and not covered)
     note = f"{done.deleted:,} keys deleted, {done.published:,} records published under theirs"
     if done.merged:
@@ -275,10 +275,11 @@ def _follows(meta: StoreMeta, log: Journal, ref: Topic, place: Path) -> bool:
     return True
 
 
-def _loses(topic: TopicConfig) -> RefusedError:
+def _loses(topic: TopicConfig, log: Journal) -> RefusedError:
     return RefusedError(
         "SOW-RPL-002",
-        f"the journals do not reach back to the first entry of topic {topic.name!r}: a rebuild would lose records",
+        f"the journals do not reach back to the first entry of topic {topic.name!r} (looked in {log.searched}): a "
+        "rebuild would lose records",
         place=str(topic.file),
         hint="--force rebuilds from what is left; the present file is then kept beside it",
     )

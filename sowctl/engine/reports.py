@@ -37,13 +37,25 @@ class Rejected:
 
 
 @dataclass(slots=True)
+class TornTail:
+    """What an interrupted append had left at the journal's end: ``bytes`` from ``offset`` on, copied to ``copy`` and
+    cut off before anything was written."""
+
+    path: str
+    offset: int
+    bytes: int
+    copy: str
+
+
+@dataclass(slots=True)
 class PublishReport:
     """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
     (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
     (``journalled``); ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
     everything counted is on disk; ``end`` is the input offset behind the last acknowledged message; txids are of this
     run, 0 for none. ``already_expired``: how many of the published were over at the clock, so that nobody reads them;
-    ``ahead``: the topics' latest time where it is far ahead of the clock (:func:`~sowctl.engine.settling.is_ahead`)."""
+    ``ahead``: the topics' latest time where it is far ahead of the clock (:func:`~sowctl.engine.settling.is_ahead`);
+    ``torn_tails`` were cut off the journal on the way."""
 
     topics: list[TopicCounts] = field(default_factory=list)
     messages: int = 0
@@ -65,6 +77,7 @@ class PublishReport:
     journalled: int = 0
     already_expired: int = 0
     ahead: int | None = None
+    torn_tails: list[TornTail] = field(default_factory=list)
 
 
 @dataclass(slots=True)

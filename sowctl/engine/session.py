@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sowctl.engine.rehearsal import Rehearsal
+from sowctl.engine.reports import TornTail
 from sowctl.engine.writer import TopicWriter, nothing_keeps, open_writer
 from sowctl.errors import ConfigError, MissingError
 from sowctl.plain import replace
@@ -32,6 +33,7 @@ class WriteSession:
         self.volatile = volatile
         self.dry_run = dry_run
         self.topics: dict[tuple[str, str], TopicWriter] = {}
+        self.torn: list[TornTail] = []
         self._journal: JournalWriter | None = None
         self._complete = True
 
@@ -39,7 +41,7 @@ class WriteSession:
     def journal(self) -> JournalWriter:
         """The instance's journal, opened when first needed."""
         if self._journal is None:
-            self._journal = open_journal(self.instance)
+            self._journal = open_journal(self.instance, self.torn)
         return self._journal
 
     def topic(self, config: TopicConfig) -> TopicWriter:
@@ -156,6 +158,7 @@ class WriteSession:
         return self.topics.get((config.name, config.message_type))
 
     def _refresh(self) -> None:
+        tell_cut(self.instance, self.journal, self.torn)
         with self.noting():
             for block in self.journal.refresh():
                 for ref, topic in self.topics.items():
@@ -194,10 +197,20 @@ def recorded_state(instance: Instance, ref: tuple[str, str]) -> TopicState:
         return NO_TOPIC
 
 
-def open_journal(instance: Instance) -> JournalWriter:
-    """The instance's journal for appending; a new one begins above every store (``semantics`` 11.33)."""
-    from sowctl.engine.positions import open_log, standings
-    from sowctl.journal.reader import Journal
+def tell_cut(instance: Instance, journal: JournalWriter, torn: list[TornTail] | None = None) -> None:
+    """Tell ``instance.notify`` of each torn tail cut off since this was last asked, and note it in ``torn``."""
+    for tail in journal.cut_tails():
+        instance.notify(tail.note)
+        if torn is not None:
+            torn.append(TornTail(str(tail.path), tail.offset, tail.size, str(tail.copy)))
+
+
+def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> JournalWriter:
+    """The instance's journal for appending; a new one begins above every store (``semantics`` 11.33).
+
+    A torn tail that is cut off on the way is told to ``instance.notify``, and noted in ``torn``.
+    """
+    from sowctl.engine.positions import applied_of, has_log, open_log, standings
     from sowctl.journal.writer import JournalWriter
 
     log = instance.log
@@ -205,10 +218,10 @@ def open_journal(instance: Instance) -> JournalWriter:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     known = standings(instance, instance.topics)
     lineage = None
-    if Journal.exists(log.directory, instance.config.name):
+    if has_log(instance):
         with open_log(instance) as present:
             lineage = present.lineage
-    return JournalWriter.open(
+    writer = JournalWriter.open(
         log.directory,
         instance.config.name,
         seam=instance.seam,
@@ -217,7 +230,10 @@ def open_journal(instance: Instance) -> JournalWriter:
         now=instance.now,
         random=instance.random(16),
         first_txid_floor=max((s.applied for s in known), default=0),
-        acknowledged=max((s.applied for s in known if s.lineage == lineage), default=0),
+        acknowledged=applied_of(lineage, known) if lineage is not None else 0,
         beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
         holder=instance.holder,
+        archive=log.archive_directory,
     )
+    tell_cut(instance, writer, torn)
+    return writer

@@ -17,6 +17,7 @@ from sowctl.engine.damage import naming_replay
 from sowctl.engine.lifetime import expires
 from sowctl.engine.positions import (
     check_position,
+    has_log,
     note_other_definition,
     open_log,
     open_store,
@@ -250,13 +251,10 @@ def open_file(instance: Instance, path: Path) -> CurrentSource:
 
 def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: Path) -> Overlay | None:
     """What the journal holds behind a store's position; None where that is nothing."""
-    if not topic.journalled or instance.log is None or instance.config is None:
+    if not topic.journalled or not has_log(instance):
         return None
-    from sowctl.journal.reader import Journal
     from sowctl.journal.state import NO_TOPIC
 
-    if not Journal.exists(instance.log.directory, instance.config.name):
-        return None
     ref = topic.name, topic.message_type
     with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
         state = log.state()

@@ -204,11 +204,9 @@ def _has_records(instance: Instance, topic: TopicConfig) -> bool:
 
 def in_journal(instance: Instance, ref: tuple[str, str]) -> bool:
     """Whether the journal has an entry of a topic."""
-    from sowctl.engine.positions import open_log
-    from sowctl.journal.reader import Journal
+    from sowctl.engine.positions import has_log, open_log
 
-    log, config = instance.log, instance.config
-    if log is None or config is None or not Journal.exists(log.directory, config.name):
+    if not has_log(instance):
         return False
     with open_log(instance) as journal:
         return journal.topic_state(ref).last_txid > 0

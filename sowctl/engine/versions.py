@@ -23,7 +23,7 @@ from sowctl.engine.records import StoredRecord
 from sowctl.engine.retained import VersionsSource
 from sowctl.engine.timeline import retention, value_of, version_of
 from sowctl.errors import MissingError, UsageError
-from sowctl.identity.bookmarks import Bookmark
+from sowctl.identity.bookmarks import bookmark_of
 from sowctl.journal.format import UNKEYED
 from sowctl.store.codec import TOMBSTONE, expiration_of
 from sowctl.values.times import format_time
@@ -42,16 +42,19 @@ class VersionRecord(StoredRecord):
     """A version: a stored value, the instant at which it stopped being current (None: it has not), and its entry.
 
     ``lossy``: between it and the next version there were others, which were not retained; so it may have been replaced
-    before ``until``.
+    before ``until``. ``owner``: the publisher id of the instance whose journal the entry is from.
     """
 
-    __slots__ = ("_entry", "lossy", "until")
+    __slots__ = ("_entry", "_owner", "lossy", "until")
 
-    def __init__(self, key: bytes, value: bytes, until: int | None, lossy: bool, entry: Entry | None = None) -> None:
+    def __init__(
+        self, key: bytes, value: bytes, until: int | None, lossy: bool, entry: Entry | None = None, owner: int = 0
+    ) -> None:
         super().__init__(key, value)
         self.until = until
         self.lossy = lossy
         self._entry = entry
+        self._owner = owner
 
     @property
     def deleted(self) -> bool:
@@ -65,11 +68,11 @@ class VersionRecord(StoredRecord):
 
     @property
     def bookmark(self) -> str | None:
-        """Of a journal entry whose publisher is known."""
+        """Of a journal entry; a version that a store keeps has none."""
         entry = self._entry
-        if entry is None or entry.publisher is None:
+        if entry is None:
             return None
-        return str(Bookmark(entry.publisher, entry.sequence))
+        return str(bookmark_of(entry.publisher, entry.sequence, entry.txid, self._owner))
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -179,9 +182,12 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
     wanted = {key for keys in named for key in keys}
     ref = topic.name, topic.message_type
     entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
-    with open_log(instance) as log:
+    with open_log(instance, whole=True) as log:
         if not log.covers(ref):
-            instance.notify(f"topic {topic.name!r}: older journals are gone; what is left begins at {log.first_txid}")
+            instance.notify(
+                f"topic {topic.name!r}: older journals are gone; what is left begins at {log.first_txid} "
+                f"(looked in {log.searched})"
+            )
         for block in log.blocks(topic=ref):
             raw = bytes(block.columns().keys)
             if not any(key in raw for key in wanted):
@@ -192,7 +198,7 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
                 if key in wanted and not entry.flags & UNKEYED and _is_meant(topic, entry):
                     entries.setdefault(key, []).append((value, entry))
     hides = expires(topic.expiration)
-    found = {key: list(_logged(key, rows, instance.now, hides=hides)) for key, rows in entries.items()}
+    found = {key: list(_logged(key, rows, instance, hides=hides)) for key, rows in entries.items()}
     return topic.name, topic.message_type, found, named
 
 
@@ -217,14 +223,17 @@ def _is_meant(topic: TopicConfig, entry: Entry) -> bool:
     return entry.logical_topic is not None and topic.logical.takes(entry.logical_topic.decode("utf-8", "replace"))
 
 
-def _logged(key: bytes, rows: Sequence[tuple[bytes, Entry]], now: int, *, hides: bool) -> Iterator[VersionRecord]:
+def _logged(
+    key: bytes, rows: Sequence[tuple[bytes, Entry]], instance: Instance, *, hides: bool
+) -> Iterator[VersionRecord]:
     """The entries of a key as versions; one that expired was current until its stamp."""
+    now, owner = instance.now, instance.publisher
     for place, (value, entry) in enumerate(rows):
         until = version_of(rows[place + 1][0]).time if place + 1 < len(rows) else None
         stamp = expiration_of(value)
         if hides and 0 < stamp <= now and (until is None or stamp < until):
             until = stamp
-        yield VersionRecord(key, value, until, False, entry)
+        yield VersionRecord(key, value, until, False, entry, owner)
 
 
 def _keys(text: str, naming: tuple[str, str, int], fields: bool) -> list[bytes]:

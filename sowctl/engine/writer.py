@@ -323,7 +323,7 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
     with open_log(instance) as log:
         start = recovery_start(config, log, instance)
         if config.durability == "persistent" and not reaches(config, log, start):
-            raise not_covered(config, log.first_txid)
+            raise not_covered(config, log)
         if config.durability == "persistent":
             instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
         rebuild(instance, log, [config], after={ref: start}, checked=True)

@@ -26,6 +26,12 @@ EPOCH = Bookmark(0, 0)
 NOW = Bookmark(0, 1)
 
 
+def bookmark_of(publisher: int | None, sequence: int, txid: int, owner: int) -> Bookmark:
+    """The bookmark of a journal entry. One without a publisher is counted by its instance: ``owner`` is the hash of the
+    instance's name as if it were a client, the number is the entry's txid."""
+    return Bookmark(owner, txid) if publisher is None else Bookmark(publisher, sequence)
+
+
 def parse_bookmark(text: str) -> Bookmark:
     """Read one bookmark. Raises :class:`~sowctl.errors.UsageError` ``SOW-IDN-001``."""
     word = text.strip()

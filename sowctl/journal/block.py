@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BlockHeader, BlockMap
-from sowctl.journal.format import NO_PUBLISHER, Topic, block_place
+from sowctl.journal.format import NO_PUBLISHER, PACKED, Topic, block_place
 from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class TopicState(NamedTuple):
 
 
 class FileInfo(NamedTuple):
-    """One journal file. ``last_txid`` is None for the file that still grows, ``size`` in bytes."""
+    """One journal file. ``last_txid`` is None for the file that still grows, ``size`` in bytes, as stored."""
 
     path: Path
     number: int
@@ -45,12 +45,20 @@ class FileInfo(NamedTuple):
     last_txid: int | None
     created: int
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is compressed: then it is read from its beginning, wherever one begins."""
+        return self.path.suffix in PACKED
+
 
 class TailReport(NamedTuple):
     """What a reader skipped at the end of the last file.
 
     ``size`` bytes from ``offset`` on belong to no block (0: nothing torn); ``open_group`` is the first txid of a group
     without its last block (0: none), ``last_txid`` the last one that is used up, those of the open group included.
+    ``begun``: the bytes may be what an interrupted append leaves, the beginning of a block or space that was not
+    written; else something other than an append put them there. ``copy``: where a writer put them before it cut them
+    off.
     """
 
     path: Path
@@ -58,6 +66,32 @@ class TailReport(NamedTuple):
     size: int
     open_group: int
     last_txid: int
+    begun: bool = True
+    copy: Path | None = None
+
+    @property
+    def text(self) -> str:
+        """What is torn or unfinished, in one clause; used by findings and notes."""
+        if not self.size:
+            return f"the group that starts with txid {self.open_group} was not finished; readers skip it"
+        what = (
+            "belong to no whole block: an append was interrupted"
+            if self.begun
+            else "are no append that was interrupted: no block begins there; no store and no topics file knows of "
+            "entries in them"
+        )
+        return f"{self.size:,} bytes at the end {what}"
+
+    @property
+    def note(self) -> str:
+        """The same with its place, and with what a writer did about it; for people."""
+        if self.copy is not None:
+            done = f"; they were copied to {self.copy} and cut off"
+        elif self.size:
+            done = "; they are skipped, and the next command that writes keeps a copy of them and cuts them off"
+        else:
+            done = ""
+        return f"{block_place(self.path, self.offset)}: {self.text}{done}"
 
 
 class Damage(NamedTuple):
@@ -249,7 +283,7 @@ class Block:
             "SOW-JRN-014",
             f"a block (txids {first} to {last}) contradicts itself: {error}",
             place=block_place(self.path, self.start.offset),
-            hint="this is a bug of the writer or a forged file; 'journal check' lists what else is wrong",
+            hint="this is a bug of the writer or a forged file; sowctl check lists what else is wrong",
             offset=self.start.offset,
             first_txid=first,
             last_txid=last,

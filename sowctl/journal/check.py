@@ -6,16 +6,16 @@ every column against header and map, times per topic, and the topics file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sowctl.errors import DamageError, MissingError, SowError, VersionError
 from sowctl.findings import Finding, Level, Place
 from sowctl.journal.block import Block, Damage, Position
-from sowctl.journal.files import JournalFile, Ref, list_numbers
-from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, Topic, file_name, name_pattern
-from sowctl.journal.state import JournalState, from_checkpoint, load, topics_path, witness
+from sowctl.journal.files import JournalFile, Ref, find_files, refuse_gap, refuse_other
+from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, Topic
+from sowctl.journal.state import JournalState, from_checkpoint, read_topics, topics_path, unpack
 from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
 
@@ -38,20 +38,30 @@ def check_journal(
     seam: Seam = SEAM,
     acknowledged: int = 0,
     coverage: Coverage | None = None,
+    archive: Path | None = None,
 ) -> Iterator[Finding]:
-    """Read everything and yield what is wrong, in file order.
+    """Read everything and yield what is wrong, in file order; ``archive`` may hold files of the journal too.
 
     Ids are the codes that a reader would raise; besides them ``SOW-JRN-040`` torn tail, ``041`` unfinished group,
     ``042`` time goes back, ``043`` the topics file is of no use, ``044`` it contradicts the journal. ``acknowledged``
     is the highest txid that any store has applied. Raises only MissingError ``SOW-JRN-001`` and StorageError
     ``SOW-JRN-020``.
     """
-    yield from _Check(directory, instance, seam, acknowledged, coverage or Coverage()).run()
+    yield from _Check(directory, instance, seam, acknowledged, coverage or Coverage(), archive).run()
 
 
 class _Check:
-    def __init__(self, directory: Path, instance: str, seam: Seam, acknowledged: int, coverage: Coverage) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        instance: str,
+        seam: Seam,
+        acknowledged: int,
+        coverage: Coverage,
+        archive: Path | None,
+    ) -> None:
         self.directory = directory
+        self.archive = archive
         self.instance = instance
         self.seam = seam
         self.acknowledged = acknowledged
@@ -62,21 +72,26 @@ class _Check:
         self.state = JournalState(Position(0, 0, 0))
         self.told: JournalState | None = None
         self.broken = False
+        self.topics_file = b""
 
     def run(self) -> Iterator[Finding]:
+        # Read before anything else: what it counts in is in the files that are looked at after it.
+        self.topics_file = read_topics(self.directory, self.instance)
+        paths = find_files(self.directory, self.instance, self.archive)
+        numbers = list(paths)
+        if not numbers:
+            raise MissingError("SOW-JRN-001", f"the instance {self.instance!r} has no journal here")
         try:
-            numbers = list_numbers(self.directory, self.instance)
+            refuse_gap(numbers, self.directory, self.instance, self.archive)
         except DamageError as error:
             yield _finding(error, str(self.directory), None)
             self.broken = True
-            numbers = self._numbers_with_gaps()
-        if not numbers:
-            raise MissingError("SOW-JRN-001", f"the instance {self.instance!r} has no journal here")
         for number in numbers:
-            path = self.directory / file_name(self.instance, number)
+            path, *others = paths[number]
             try:
                 file = JournalFile(path, number, self.seam)
                 try:
+                    yield from self._others(file, others)
                     yield from self._file(file, number == numbers[-1])
                 finally:
                     file.close()
@@ -85,9 +100,12 @@ class _Check:
                 self.last_txid = None
                 self.broken = True
 
-    def _numbers_with_gaps(self) -> list[int]:
-        pattern = name_pattern(self.instance)
-        return sorted(int(match[1]) for path in self.directory.iterdir() if (match := pattern.fullmatch(path.name)))
+    def _others(self, file: JournalFile, others: Sequence[Path]) -> Iterator[Finding]:
+        for path in others:
+            try:
+                refuse_other(file, path, self.seam)
+            except DamageError as error:
+                yield _finding(error, str(path), 0)
 
     def _file(self, file: JournalFile, is_last: bool) -> Iterator[Finding]:
         header = file.header
@@ -95,7 +113,7 @@ class _Check:
         self.coverage.bytes += file.size
         if not self.lineage:
             self.lineage = header.lineage
-            self.told = load(self.directory, self.instance, self.lineage)
+            self.told = unpack(self.topics_file, self.lineage)
         elif header.lineage != self.lineage:
             yield _problem("SOW-JRN-005", file, 0, "the journal file belongs to another journal than those before it")
         if self.last_txid is not None and header.first_txid != self.last_txid + 1:
@@ -104,7 +122,7 @@ class _Check:
             yield _problem("SOW-JRN-011", file, 0, text)
         begin = Position(file.number, header.blocks_offset, header.first_txid - 1)
         yield from self._checkpoint(file, begin)
-        if is_last and self.told is not None and witness(self.told, file):
+        if is_last and self.told is not None:
             self.acknowledged = max(self.acknowledged, self.told.end.txid)
         walker = Walker(file, begin.offset, begin.txid, is_last=is_last, acknowledged=self.acknowledged, resync=True)
         self.state.advance(begin, (0, 0))
@@ -202,11 +220,10 @@ class _Check:
             yield _finding(error, str(file.path), walker.offset)
         hint = "the next command that writes puts this right"
         if tail is not None and tail.size:
-            text = f"{tail.size} bytes at the end belong to no block: an append was interrupted"
-            yield _problem("SOW-JRN-040", file, tail.offset, text, Level.WARNING, hint)
+            yield _problem("SOW-JRN-040", file, tail.offset, tail.text, Level.WARNING, hint)
         if tail is not None and tail.open_group:
-            text = f"the group that starts with txid {tail.open_group} was not finished; readers skip it"
-            yield _problem("SOW-JRN-041", file, walker.offset, text, Level.WARNING, hint)
+            unfinished = tail._replace(size=0).text
+            yield _problem("SOW-JRN-041", file, walker.offset, unfinished, Level.WARNING, hint)
         path = topics_path(self.directory, self.instance)
         if self.told is None and path.exists():
             place = Place(str(path))

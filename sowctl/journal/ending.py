@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sowctl.errors import SowError, StorageError
+from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.journal.appender import Appender, write_error
 from sowctl.journal.block import Position, TailReport, TopicState
 from sowctl.journal.blockcodec import BlockMap, pack_block_header, place_seed
-from sowctl.journal.format import Topic, pack_file_header
+from sowctl.journal.format import Topic, block_place, pack_file_header
 from sowctl.journal.group import EncodedBlock, abort_block
 from sowctl.journal.reader import Journal
 from sowctl.journal.repair import cut_tail
@@ -28,9 +28,9 @@ class Ending:
     """Where a writer's blocks go. Whoever calls holds the lock.
 
     ``journal`` reads the same journal. ``state`` is that at the end of the last complete group, ``open_group`` the
-    first txid of one that has begun (0 for none), ``tail_report`` what :meth:`catch_up` put right, ``dirty`` whether
-    the file may hold something that is not counted in, ``failed`` why nothing may be written any more; ``now`` is the
-    time of the last append.
+    first txid of one that has begun (0 for none), ``tail_report`` what :meth:`catch_up` put right, ``cut`` all torn
+    tails that it cut off, ``dirty`` whether the file may hold something that is not counted in, ``failed`` why nothing
+    may be written any more; ``now`` is the time of the last append.
     """
 
     journal: Journal
@@ -38,6 +38,7 @@ class Ending:
 
     def __init__(self, file: Appender, seam: Seam, now: Micros) -> None:
         self.tail_report: TailReport | None = None
+        self.cut: list[TailReport] = []
         self.last_txid = 0
         self.synced_txid = 0
         self.file = file
@@ -69,15 +70,25 @@ class Ending:
             raise self._fail(error) from error
 
     def catch_up(self) -> None:
-        """Read on to the end, cut a torn tail, sync what others left, close an unfinished group."""
+        """Read on to the end, cut a torn tail, sync what others left, close an unfinished group.
+
+        Raises StorageError ``SOW-JRN-021``, RefusedError ``SOW-JRN-052``, and the DamageErrors of reading.
+        """
         if self.dirty:
             self.journal.forget()
+        # What this writer has synced was acknowledged: where it is gone, a txid must not be given a second time.
+        self.journal.acknowledge(self.synced_txid)
         self.state = self.journal.state()
         report = self.tail_report = self.journal.tail_report
+        if self.journal.last_path != self.file.path_of(self.state.end.number):
+            self._follow_up(report)
+            return
         try:
             self.file.adopt(self.state.end.number)
             if report is not None and report.size:
-                cut_tail(self.file.fd, report.path, report.offset, self._seam)
+                copy = cut_tail(self.file.fd, report.path, report.offset, self._seam)
+                self.tail_report = report._replace(copy=copy)
+                self.cut.append(self.tail_report)
                 self.state = self.journal.state()
                 report = self.journal.tail_report
             self.file.stand_at(self.file.size())
@@ -92,6 +103,20 @@ class Ending:
             self.last_txid = self.synced_txid = report.last_txid
             self.abort()
             self.sync()
+        self.dirty = False
+
+    def _follow_up(self, report: TailReport | None) -> None:
+        """Go on in a new file, because the last one lies in the archive or is compressed."""
+        if report is not None:
+            raise RefusedError(
+                "SOW-JRN-052",
+                f"{report.text}, and the file cannot be put right where it is",
+                place=block_place(report.path, report.offset),
+                hint=f"put it back as {self.file.path_of(self.state.end.number)}, not compressed",
+            )
+        self.last_txid = self.synced_txid = self.state.end.txid
+        self._pending, self.open_group = [], 0
+        self._next_file(self.state.end.number + 1, self.now)
         self.dirty = False
 
     def write(self, blocks: list[EncodedBlock]) -> None:
@@ -153,7 +178,9 @@ class Ending:
         """Go on in a new file; the old one is on disk before."""
         self.sync()
         self.save_topics()
-        number = self.file.number + 1
+        self._next_file(self.file.number + 1, now)
+
+    def _next_file(self, number: int, now: Micros) -> None:
         header = pack_file_header(self.lineage, self.last_txid + 1, number, now, self.state.checkpoint())
         try:
             self.file.create(number, header)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, StorageError
@@ -20,6 +23,7 @@ from sowctl.journal.blockcodec import (
 )
 from sowctl.journal.format import (
     FILE_HEADER_SIZE,
+    PACKED,
     FileHeader,
     block_place,
     check_instance,
@@ -28,6 +32,9 @@ from sowctl.journal.format import (
     unpack_file_header,
 )
 from sowctl.seam import Seam
+
+if TYPE_CHECKING:
+    from sowctl.journal.packed import Unpacked
 
 PEEK = 512
 """Bytes read with a block header: most maps fit into them."""
@@ -44,34 +51,57 @@ def read_error(error: OSError, path: Path) -> StorageError:
     )
 
 
-def list_numbers(directory: Path, instance: str) -> list[int]:
-    """The numbers of an instance's files, ascending; empty where the directory is missing.
+def find_files(directory: Path, instance: str, archive: Path | None = None) -> dict[int, list[Path]]:
+    """The files of an instance by number, ascending; of each number the one to read first, then what else there is.
 
-    Raises DamageError ``SOW-JRN-006`` where one is missing in between, StorageError ``SOW-JRN-020``.
+    They lie in ``directory`` and in ``archive``, as they were written or compressed; a directory that is missing holds
+    none. Gaps between the numbers are not looked at. Raises StorageError ``SOW-JRN-020``.
     """
     pattern = name_pattern(check_instance(instance))
-    try:
-        names = os.listdir(directory)  # noqa: PTH208 - every query of a journalled topic asks this several times
-        numbers = sorted(int(match[1]) for name in names if (match := pattern.fullmatch(name)))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise read_error(error, directory) from error
+    found: dict[int, list[tuple[bool, int, Path]]] = {}
+    # A file is moved from the directory to the archive, never back: looked at in this order, none is missed.
+    for rank, place in enumerate((directory, archive)):
+        if place is None:
+            continue
+        try:
+            names = os.listdir(place)  # noqa: PTH208 - every query of a journalled topic asks this several times
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise read_error(error, place) from error
+        for name in names:
+            if match := pattern.fullmatch(name):
+                found.setdefault(int(match[1]), []).append((match[2] is not None, rank, place / name))
+    # While a file is moved or compressed there are two of it, and only the old one is known to be whole: what is not
+    # compressed comes before what is, and the journal's own directory before the archive.
+    return {number: [path for _, _, path in sorted(found[number])] for number in sorted(found)}
+
+
+def refuse_gap(numbers: Sequence[int], directory: Path, instance: str, archive: Path | None) -> None:
+    """Raise DamageError ``SOW-JRN-006`` where a file is missing between others."""
     for before, number in pairwise(numbers):
         if number != before + 1:
             raise DamageError(
                 "SOW-JRN-006",
-                f"the journal has no file {before + 1:010d}, but earlier and later ones",
+                f"the journal has no file {before + 1:010d}, but earlier and later ones (looked in "
+                f"{searched(directory, archive)})",
                 place=str(directory / file_name(instance, before + 1)),
-                hint="restore the missing file; the entries in it are lost without it",
+                hint="restore the missing file, compressed or not; the entries in it are lost without it",
             )
-    return numbers
+
+
+def searched(directory: Path, archive: Path | None) -> str:
+    """Where files are looked for, for errors."""
+    return str(directory) if archive is None else f"{directory} and {archive}"
 
 
 class JournalFile:
-    """One file open for reading; reads by offset, so that nothing maps what another process may cut."""
+    """One file open for reading, compressed or not; reads by offset, so that nothing maps what another process may cut.
 
-    __slots__ = ("_seam", "fd", "header", "number", "path", "size")
+    ``size`` counts what a compressed file unpacks to; asking for it unpacks all of it.
+    """
+
+    __slots__ = ("_seam", "_size", "_unpacked", "fd", "header", "number", "path")
 
     def __init__(self, path: Path, number: int, seam: Seam) -> None:
         self.path = path
@@ -81,21 +111,60 @@ class JournalFile:
             self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise read_error(error, path) from error
+        self._unpacked: Unpacked | None = None
+        self._size = -1
         try:
-            self.size = self.current_size()
+            if path.suffix in PACKED:
+                from sowctl.journal.packed import Unpacked
+
+                self._unpacked = Unpacked(self.fd, path, seam)
+            else:
+                self._size = self.current_size()
             self.header = self._read_header()
+        except OSError as error:
+            self.close()
+            raise read_error(error, path) from error
         except BaseException:
             self.close()
             raise
 
-    def current_size(self) -> int:
-        """Bytes in the file now."""
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is compressed: then nothing can be appended to it."""
+        return self._unpacked is not None
+
+    @property
+    def stored(self) -> int:
+        """Bytes that the file takes on disk."""
         return os.fstat(self.fd).st_size
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file when it was last looked at."""
+        if self._size < 0:
+            self._size = self.current_size()
+        return self._size
+
+    @size.setter
+    def size(self, size: int) -> None:
+        self._size = size
+
+    def current_size(self) -> int:
+        """Bytes in the file now. Raises StorageError ``SOW-JRN-020``, DamageError ``SOW-JRN-050``."""
+        if self._unpacked is None:
+            return os.fstat(self.fd).st_size
+        try:
+            return self._unpacked.total()
+        except OSError as error:
+            raise read_error(error, self.path) from error
 
     def read(self, offset: int, size: int) -> memoryview:
         """At most ``size`` bytes; fewer at the end of the file. Raises StorageError ``SOW-JRN-020``."""
         try:
-            raw = self._seam.call("file.read", os.pread, self.fd, size, offset)
+            if self._unpacked is not None:
+                raw = self._unpacked.read(offset, size)
+            else:
+                raw = self._seam.call("file.read", os.pread, self.fd, size, offset)
         except OSError as error:
             raise read_error(error, self.path) from error
         return memoryview(raw)
@@ -105,6 +174,8 @@ class JournalFile:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+        if self._unpacked is not None:
+            self._unpacked.close()
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):
@@ -119,7 +190,12 @@ class JournalFile:
                 place=str(self.path),
                 hint="give the file its own name back",
             )
-        if header.blocks_offset > self.size:
+        if self._unpacked is not None:
+            self._unpacked.reach(header.blocks_offset)
+            whole = len(self.read(header.blocks_offset - 1, 1)) == 1
+        else:
+            whole = header.blocks_offset <= self.size
+        if not whole:
             raise DamageError(
                 "SOW-JRN-004",
                 "the journal file ends within its header",
@@ -145,11 +221,19 @@ class JournalFile:
     def block_at(self, offset: int) -> Ref | None:
         """The block that starts at ``offset``; None where there is no valid header, or its body is cut."""
         peek = self.read(offset, PEEK)
-        seed = place_seed(self.header.lineage, self.number, offset)
-        header = unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, offset))
+        header = self._header_of(peek, offset)
         if header is None or offset + header.size > self.size:
             return None
         return Ref(self, offset, header, peek)
+
+    def header_at(self, offset: int) -> BlockHeader | None:
+        """The header of the block that starts at ``offset``, whether its body is there or not; None without a valid
+        one."""
+        return self._header_of(self.read(offset, BLOCK_HEADER_SIZE), offset)
+
+    def _header_of(self, peek: memoryview, offset: int) -> BlockHeader | None:
+        seed = place_seed(self.header.lineage, self.number, offset)
+        return unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, offset))
 
     def next_block(self, offset: int) -> Ref | None:
         """The first block with a valid header at or behind ``offset``, whether its body is whole or not."""
@@ -169,6 +253,95 @@ class JournalFile:
                 at = chunk.find(BLOCK_MAGIC, at + 1)
             offset += max(len(chunk) - len(BLOCK_MAGIC) + 1, 1)
         return None
+
+    def displaced(self, offset: int, last_txid: int) -> Ref | None:
+        """The first whole block at or behind ``offset`` that stood elsewhere behind ``offset`` when it was written.
+
+        Bytes before it were cut out of the file, or put in: no append leaves that. A copy of an earlier block, which
+        may stand in a payload, says that its place was before ``offset``, and is not taken for one.
+        """
+        start = offset
+        while offset + BLOCK_HEADER_SIZE <= self.size:
+            chunk = bytes(self.read(offset, _CHUNK))
+            at = chunk.find(BLOCK_MAGIC)
+            while at >= 0:
+                ref = self._displaced_at(offset + at, start, last_txid)
+                if ref is not None:
+                    return ref
+                at = chunk.find(BLOCK_MAGIC, at + 1)
+            offset += max(len(chunk) - len(BLOCK_MAGIC) + 1, 1)
+        return None
+
+    def _displaced_at(self, place: int, start: int, last_txid: int) -> Ref | None:
+        peek = self.read(place, PEEK)
+        raw = bytes(peek[:BLOCK_HEADER_SIZE])
+        if len(raw) < BLOCK_HEADER_SIZE:
+            return None
+        seed = _seed_of(raw)
+        written = _place_of(seed, self.header.lineage, self.number, place)
+        if written < start or written == place or place_seed(self.header.lineage, self.number, written) != seed:
+            return None
+        try:
+            header = unpack_block_header(raw, seed, block_place(self.path, place))
+        except SowError:
+            return None
+        if header is None or header.first_txid <= last_txid:
+            return None
+        ref = Ref(self, place, header, peek)
+        return ref if ref.is_whole() else None
+
+
+def refuse_other(file: JournalFile, path: Path, seam: Seam) -> None:
+    """Refuse a second file of the same number at ``path`` that is not the same. Raises DamageError ``SOW-JRN-051``.
+
+    One whose header cannot be read is being made, or its making was interrupted: it says nothing.
+    """
+    try:
+        other = JournalFile(path, file.number, seam)
+    except SowError:
+        return
+    try:
+        same = other.header == file.header
+    finally:
+        other.close()
+    if not same:
+        raise DamageError(
+            "SOW-JRN-051",
+            f"there are two files number {file.number:010d} of the journal, and they are not the same: {file.path} and "
+            f"{path}",
+            place=str(path),
+            hint="move the one away that does not belong to this journal",
+            offset=0,
+        )
+
+
+def _seed_of(raw: bytes) -> int:
+    """The start value with which the CRC of these 104 bytes of a block header is right."""
+    # A CRC is linear: what the start value adds to it has run through as many zero bytes as the header has bytes.
+    return _unshifted(crc32(raw[:-4]) ^ int.from_bytes(raw[-4:], "little"), BLOCK_HEADER_SIZE - 4)
+
+
+def _place_of(seed: int, lineage: bytes, number: int, near: int) -> int:
+    """The offset for which :func:`place_seed` gives ``seed``, within the 4 GiB that ``near`` is in."""
+    high = near >> 32 << 32
+    # The four low bytes of the offset go into the CRC as one 32-bit word, four high ones behind them.
+    return high | _unshifted(seed ^ place_seed(lineage, number, high), 8)
+
+
+def _unshifted(crc: int, count: int) -> int:
+    """What a difference of two CRCs was before ``count`` bytes that do not differ."""
+    by_top = _crc_table()
+    for _ in range(count):
+        index, entry = by_top[crc >> 24]
+        crc = (crc ^ entry) << 8 & 0xFFFFFFFF | index
+    return crc
+
+
+@cache
+def _crc_table() -> dict[int, tuple[int, int]]:
+    """The table of CRC-32 by the highest byte of its entries, no two of which are equal."""
+    entries = [crc32(b"\0", index) ^ crc32(b"\0") for index in range(256)]
+    return {entry >> 24: (index, entry) for index, entry in enumerate(entries)}
 
 
 class Ref:
@@ -246,7 +419,7 @@ def damaged_block(path: Path, offset: int, first: int, last: int | None) -> Dama
         "SOW-JRN-010",
         f"a block of the journal is damaged ({held})",
         place=block_place(path, offset),
-        hint="restore the file from a copy; 'sowctl journal check' shows what else is affected",
+        hint="restore the file from a copy; sowctl check shows what else is affected",
         offset=offset,
         first_txid=first,
         last_txid=last,

@@ -4,57 +4,76 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sowctl.errors import DamageError, MissingError
+from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.block import FileInfo, Position
-from sowctl.journal.files import JournalFile, list_numbers
+from sowctl.journal.files import JournalFile, find_files, refuse_gap, refuse_other, searched
 from sowctl.journal.format import FILE_HEADER_SIZE, block_place, file_name
 from sowctl.journal.state import JournalState, from_checkpoint
 from sowctl.seam import Seam
 
 
 class Folder:
-    """An instance's journal files. The last one stays open; the others are opened and released."""
+    """An instance's journal files, in its directory and in its archive. The last one stays open, and of compressed ones
+    that which was used last, because opening it again would unpack it again; the others are opened and released."""
 
-    def __init__(self, directory: Path, instance: str, seam: Seam) -> None:
+    def __init__(self, directory: Path, instance: str, seam: Seam, archive: Path | None = None) -> None:
         """Look at the directory. Raises MissingError ``SOW-JRN-001``, and what the header of the last file deserves."""
         self.directory = directory
+        self.archive = archive
         self.instance = instance
         self.numbers: list[int] = []
+        self._paths: dict[int, list[Path]] = {}
         self._seam = seam
         self._first_txids: dict[int, int] = {}
         self._last: JournalFile | None = None
+        self._packed: JournalFile | None = None
         self.look()
+
+    @property
+    def searched(self) -> str:
+        """Where the files are looked for, in words."""
+        return searched(self.directory, self.archive)
 
     def look(self) -> None:
         """Look again which files there are and how long the last one is."""
-        self.numbers = list_numbers(self.directory, self.instance)
+        self._list()
+        last = self.last()
+        if not last.is_packed:
+            last.size = last.current_size()
+
+    def _list(self) -> None:
+        self._paths = find_files(self.directory, self.instance, self.archive)
+        self.numbers = list(self._paths)
         if not self.numbers:
             raise MissingError(
                 "SOW-JRN-001",
-                f"the instance {self.instance!r} has no journal here",
+                f"the instance {self.instance!r} has no journal here"
+                + (f" (looked in {self.searched})" if self.archive is not None else ""),
                 place=str(self.directory),
                 hint="publish something first, or look at the directory and the instance name",
             )
-        last = self.last()
-        last.size = last.current_size()
+        refuse_gap(self.numbers, self.directory, self.instance, self.archive)
 
     def last(self) -> JournalFile:
         """The file that grows."""
         if self._last is None or self._last.number != self.numbers[-1]:
             # The one before is closed by whoever still walks through it.
-            self._last = JournalFile(self.path(self.numbers[-1]), self.numbers[-1], self._seam)
+            self._last = self._opened(self.numbers[-1])
         return self._last
 
     def path(self, number: int) -> Path:
-        """Where a file lies."""
-        return self.directory / file_name(self.instance, number)
+        """Where a file lies, or would."""
+        paths = self._paths.get(number)
+        return paths[0] if paths else self.directory / file_name(self.instance, number)
 
     def open(self, number: int) -> JournalFile:
         """A file of this lineage, to be given back to :meth:`release`. Raises DamageError ``SOW-JRN-005``."""
         last = self.last()
         if number == last.number:
             return last
-        file = JournalFile(self.path(number), number, self._seam)
+        if self._packed is not None and self._packed.number == number:
+            return self._packed
+        file = self._opened(number)
         if file.header.lineage != last.header.lineage:
             file.close()
             raise DamageError(
@@ -66,16 +85,38 @@ class Folder:
             )
         return file
 
+    def _opened(self, number: int) -> JournalFile:
+        try:
+            file = JournalFile(self.path(number), number, self._seam)
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            # It was moved to the archive, or compressed, since the directories were looked at.
+            self._list()
+            file = JournalFile(self.path(number), number, self._seam)
+        for path in self._paths.get(number, ())[1:]:
+            try:
+                refuse_other(file, path, self._seam)
+            except SowError:
+                file.close()
+                raise
+        return file
+
     def release(self, file: JournalFile) -> None:
-        """Close a file, unless it is the last one."""
-        if file is not self._last:
+        """Close a file, unless it stays open."""
+        if file is self._last or file is self._packed:
+            return
+        if file.is_packed:
+            self._packed, file = file, self._packed or file
+        if file is not self._packed:
             file.close()
 
     def close(self) -> None:
-        """Close the last file too."""
-        if self._last is not None:
-            self._last.close()
-            self._last = None
+        """Close the files that stayed open too."""
+        for file in (self._last, self._packed):
+            if file is not None:
+                file.close()
+        self._last = self._packed = None
 
     def infos(self) -> list[FileInfo]:
         """The files in order, headers checked."""
@@ -85,7 +126,7 @@ class Folder:
             header = file.header
             if infos:
                 infos[-1] = infos[-1]._replace(last_txid=header.first_txid - 1)
-            infos.append(FileInfo(file.path, number, file.size, header.first_txid, None, header.created))
+            infos.append(FileInfo(file.path, number, file.stored, header.first_txid, None, header.created))
             self.release(file)
         return infos
 

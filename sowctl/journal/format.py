@@ -28,6 +28,9 @@ FILE_HEADER_SIZE = 80
 assert FILE_HEADER.size == FILE_HEADER_SIZE
 assert TOPICS_HEADER.size == 16
 
+PACKED = (".gz", ".zst")
+"""What the name of a compressed journal file has behind ``.journal``."""
+
 PUBLISH = 1
 DELETE = 2
 
@@ -95,8 +98,8 @@ def file_name(instance: str, number: int) -> str:
 
 
 def name_pattern(instance: str) -> re.Pattern[str]:
-    """Matches the names of an instance's journal files; group 1 is the number."""
-    return re.compile(re.escape(instance) + r"\.(\d{10})\.journal")
+    """Matches the names of an instance's journal files; group 1 is the number, group 2 how it is compressed, if so."""
+    return re.compile(re.escape(instance) + r"\.(\d{10})\.journal(\.gz|\.zst)?")
 
 
 def own_files(instance: str) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Damage, FileInfo, Position, TailReport, TopicState
-from sowctl.journal.files import list_numbers
+from sowctl.journal.files import find_files, refuse_gap
 from sowctl.journal.folder import Folder
 from sowctl.journal.format import Topic
 from sowctl.journal.scan import Scan
@@ -29,26 +29,58 @@ class Journal:
     ``lineage`` 16 bytes.
     """
 
-    def __init__(self, directory: Path, instance: str, seam: Seam, acknowledged: int) -> None:
+    def __init__(
+        self, directory: Path, instance: str, seam: Seam, acknowledged: int, archive: Path | None = None
+    ) -> None:
         """Use :meth:`open`."""
         self.directory = directory
         self.instance = instance
-        self._folder = Folder(directory, instance, seam)
+        self._folder = Folder(directory, instance, seam, archive)
         self.lineage = self._folder.last().header.lineage
         self._scan = Scan(self._folder, self.lineage, acknowledged)
 
     @classmethod
-    def exists(cls, directory: Path, instance: str) -> bool:
-        """Whether there is at least one journal file."""
-        return bool(list_numbers(directory, instance))
+    def exists(cls, directory: Path, instance: str, archive: Path | None = None) -> bool:
+        """Whether there is at least one journal file. Raises DamageError ``SOW-JRN-006`` where one is missing."""
+        numbers = list(find_files(directory, instance, archive))
+        refuse_gap(numbers, directory, instance, archive)
+        return bool(numbers)
 
     @classmethod
-    def open(cls, directory: Path, instance: str, *, seam: Seam = SEAM, acknowledged: int = 0) -> Journal:
-        """Open for reading. ``acknowledged`` is the highest txid that any store has applied (0: not known).
+    def open(
+        cls,
+        directory: Path,
+        instance: str,
+        *,
+        seam: Seam = SEAM,
+        acknowledged: int = 0,
+        archive: Path | None = None,
+    ) -> Journal:
+        """Open for reading. ``acknowledged`` is the highest txid that any store has applied (0: not known); ``archive``
+        is a second directory in which files of the journal may lie.
 
         Raises MissingError ``SOW-JRN-001`` where there is no file, and what the header of the last file deserves.
         """
-        return cls(directory, instance, seam, acknowledged)
+        return cls(directory, instance, seam, acknowledged, archive)
+
+    @property
+    def searched(self) -> str:
+        """Where its files are looked for, in words."""
+        return self._folder.searched
+
+    @property
+    def last_path(self) -> Path:
+        """The last file."""
+        return self._folder.last().path
+
+    @property
+    def is_witnessed(self) -> bool:
+        """Whether its topics file says how far it had been synced."""
+        return self._scan.is_witnessed
+
+    def acknowledge(self, txid: int) -> None:
+        """Take note that everything up to ``txid`` was synced: where it is not there, it was lost."""
+        self._scan.acknowledge(txid)
 
     @property
     def tail_report(self) -> TailReport | None:

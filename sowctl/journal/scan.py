@@ -33,6 +33,7 @@ class Scan:
         self._lineage = lineage
         self._state: JournalState | None = None
         self._asked = False
+        self._told = False
 
     def state(self) -> JournalState:
         """What is known up to the present end, brought up to date; not to be changed by the caller."""
@@ -51,6 +52,16 @@ class Scan:
             elif walker.file.number != state.end.number:
                 state.advance(Position(walker.file.number, walker.offset, walker.last_txid), (0, 0))
         return state
+
+    def acknowledge(self, txid: int) -> None:
+        """Take note that everything up to ``txid`` was synced, which somebody who knows says."""
+        self.acknowledged = max(self.acknowledged, txid)
+
+    @property
+    def is_witnessed(self) -> bool:
+        """Whether a topics file of this journal says how far it had been synced."""
+        self._known()
+        return self._told
 
     def forget(self) -> None:
         """Drop what is known of the end; the next question finds out again."""
@@ -166,26 +177,42 @@ class Scan:
         return Position(number, -1, 0)
 
     def _known(self) -> JournalState | None:
-        """What an earlier question found out, else what the topics file says, if it is to be believed."""
+        """What an earlier question found out, else what the topics file says, if it is to be believed.
+
+        What a topics file counts in had been synced before it was written. So it proves two things: up to there
+        nothing can be torn, only damaged or lost (whether the journal still reaches so far or not); and, where the last
+        block it counted in is still there, that nothing before needs to be read.
+        """
         if self._state is None and not self._asked:
             self._asked = True
             told = load(self._folder.directory, self._folder.instance, self._lineage)
-            if told is not None and told.end.number in self._folder.numbers:
-                self._believe(told)
+            self._told = told is not None
+            if told is not None:
+                # It may have been written after the last look at the files: then they hold what it counts in by now.
+                last = self._folder.last()
+                if (told.end.number, told.end.offset) > (last.number, last.size):
+                    self._folder.look()
+                self.acknowledge(told.end.txid)
+                if told.end.number in self._folder.numbers:
+                    self._believe(told)
+        elif self._state is not None and self._is_cut(self._state.end):
+            # The file is shorter than when it was read: what is known of its end is not so any more.
+            self._state = None
         return self._state
 
     def _believe(self, told: JournalState) -> None:
-        """Take over what the topics file tells if its last block stands where it says.
-
-        What it counts in had been synced, so it is a witness too: a body that is wrong there is damage, not a tear.
-        """
+        """Take over what the topics file tells if its last block stands where it says."""
         file = self._folder.open(told.end.number)
-        file.size = file.current_size()  # the topics file may have been written after the look at the directory
-        ref = witness(told, file)
-        if ref is not None:
-            self.acknowledged = max(self.acknowledged, told.end.txid)
-            self._state = told if ref.is_whole() else None
-        self._folder.release(file)
+        try:
+            ref = witness(told, file)
+            self._state = told if ref is not None and ref.is_whole() else None
+        finally:
+            self._folder.release(file)
+
+    def _is_cut(self, end: Position) -> bool:
+        """Whether the file that ``end`` lies in, if it is the last one, ends before it."""
+        last = self._folder.last()
+        return end.number == last.number and end.offset > last.size
 
 
 def _file_gap(file: JournalFile, last_txid: int) -> Damage:

@@ -143,19 +143,35 @@ def topics_path(directory: Path, instance: str) -> Path:
     return directory / f"{instance}.topics"
 
 
-def load(directory: Path, instance: str, lineage: bytes) -> JournalState | None:
-    """The state that the topics file tells, or None; whether to believe it is for the caller to find out."""
+def read_topics(directory: Path, instance: str) -> bytes:
+    """The bytes of the topics file, none where it cannot be read: it is derived, and missing it is no error."""
     try:
         path = topics_path(directory, instance)
-        return unpack(path.read_bytes(), lineage) if path.is_file() else None
+        return path.read_bytes() if path.is_file() else b""
     except OSError:
-        return None
+        return b""
+
+
+def load(directory: Path, instance: str, lineage: bytes) -> JournalState | None:
+    """The state that the topics file tells, or None; whether its places are those of the files is not asked here."""
+    return unpack(read_topics(directory, instance), lineage)
+
+
+def last_told(directory: Path, instance: str) -> int:
+    """The last txid that a topics file knows, of whichever lineage; 0 where there is none that can be read."""
+    raw = read_topics(directory, instance)
+    try:
+        told = unpack(raw, unpack_rows(memoryview(raw)[TOPICS_HEADER.size :], 9)[0])
+    except ValueError:
+        return 0
+    return told.end.txid if told is not None else 0
 
 
 def witness(told: JournalState, file: JournalFile) -> Ref | None:
     """The last block that a topics file counted in, if ``file`` has it where it says, header unchanged.
 
-    Then what it tells is true, and everything up to there had been synced.
+    Then nothing before it has to be read to know what it tells. That it had been synced is so either way: where the
+    block is missing it was lost.
     """
     if told.end.number != file.number:
         return None

@@ -62,7 +62,8 @@ def planned(refs: Iterator[object], after: int, until: int | None, size: int) ->
             open_one = Stretch(ref.file.path, ref.file.number, ref.offset, ref.end, *txids, *sizes)
         else:
             open_one = grown
-        if open_one.end - open_one.offset >= size:
+        # A compressed file is unpacked from its beginning by each who reads a part of it: it is one stretch.
+        if open_one.end - open_one.offset >= size and not ref.file.is_packed:
             yield open_one
             open_one = None
     if open_one is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from sowctl.errors import DamageError
 from sowctl.journal.block import Damage, TailReport
-from sowctl.journal.blockcodec import follows
+from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BLOCK_MAGIC, follows
 from sowctl.journal.files import JournalFile, Ref, damaged_block
 from sowctl.journal.format import block_place
 
@@ -147,7 +147,8 @@ class Walker:
         """
         following = self.file.next_block(at + 1)
         if self._is_torn(at, following):
-            self.tail = TailReport(self.file.path, at, self.file.size - at, self._open, self.last_txid)
+            size = self.file.size - at
+            self.tail = TailReport(self.file.path, at, size, self._open, self.last_txid, self._has_begun(at))
             return [], -1
         first = self.last_txid + 1
         stray = self._block(at)
@@ -168,6 +169,8 @@ class Walker:
         lowest = self._open or self.last_txid + 1
         if not self._is_last or self._acknowledged >= lowest:
             return False
+        if self._is_shifted(at):
+            return False
         if following is None:
             return True
         end = following.offset
@@ -178,6 +181,24 @@ class Walker:
             unfinished = unfinished and following.header.group == lowest and not following.header.is_last
             following = self._block(following.end) or self.file.next_block(following.offset + 1)
         return unfinished or self._has_unwritten(at, end)
+
+    def _is_shifted(self, at: int) -> bool:
+        """Whether whole blocks behind ``at`` stand elsewhere than they were written: bytes were cut out or put in.
+
+        No append does that. Not asked where the file ends within the block at ``at``, or was not written in between:
+        both are what a crash leaves, and a payload may hold anything, blocks of a copied journal too.
+        """
+        header = self.file.header_at(at)
+        if header is not None and at + header.size > self.file.size:
+            return False
+        displaced = self.file.displaced(at + 1, self.last_txid)
+        return displaced is not None and not self._has_unwritten(at, displaced.offset)
+
+    def _has_begun(self, at: int) -> bool:
+        """Whether the bytes at ``at`` may be what an append left: a block's beginning, or space never written."""
+        end = min(at + BLOCK_HEADER_SIZE, self.file.size)
+        begins = bytes(self.file.read(at, min(len(BLOCK_MAGIC), end - at)))
+        return BLOCK_MAGIC.startswith(begins) or not any(begins) or self._has_unwritten(at, end)
 
     def _has_unwritten(self, start: int, end: int) -> bool:
         """Whether some sector between two offsets is zeros, as far as it lies between them."""
@@ -235,12 +256,15 @@ def _last_before(ref: Ref) -> int:
 
 
 def lost_end(file: JournalFile, at: int, last_txid: int, acknowledged: int) -> DamageError:
-    """DamageError ``SOW-JRN-013``: the journal ends before a txid that a store has applied."""
+    """DamageError ``SOW-JRN-013``: the journal ends before a txid that a store or the topics file knows."""
+    missing = (
+        f"txid {acknowledged} is" if acknowledged == last_txid + 1 else f"txids {last_txid + 1} to {acknowledged} are"
+    )
     return DamageError(
         "SOW-JRN-013",
-        f"the journal ends with txid {last_txid}, but txid {acknowledged} was acknowledged",
+        f"the journal ends with txid {last_txid}, but txid {acknowledged} was acknowledged: {missing} missing",
         place=block_place(file.path, at),
-        hint="the end of the journal was lost: restore it, or start a new journal beside the stores",
+        hint="restore the end of the journal from a copy; to go on without it see 'Accepting a loss' in sow-journal(5)",
         offset=at,
         first_txid=last_txid + 1,
         last_txid=acknowledged,

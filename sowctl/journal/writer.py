@@ -20,7 +20,7 @@ from sowctl.journal.format import Topic, check_instance
 from sowctl.journal.group import Group, encode
 from sowctl.journal.lock import JournalLock
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import NO_TOPIC
+from sowctl.journal.state import NO_TOPIC, last_told
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Micros
 
@@ -60,14 +60,17 @@ class JournalWriter:
         acknowledged: int = 0,
         beginnings: Mapping[Topic, tuple[int, Micros]] | None = None,
         holder: str = "sowctl",
+        archive: Path | None = None,
     ) -> JournalWriter:
         """Open, under the lock for a moment: start the journal if there is none, put a torn end right.
 
         ``now`` microseconds UTC, ``random`` 16 bytes for a new lineage, ``lock_wait`` seconds (also for every later
         :meth:`lock`). ``first_txid_floor``: a new journal starts above it. ``acknowledged``: highest txid that any
         store has applied. ``beginnings``: topics that have a past before a new journal, with their last txid and time;
-        its checkpoint says so, for ever. ``holder``: what the lock file says is running. Raises LockedError
-        ``SOW-JRN-030``, StorageError ``SOW-JRN-021``, and the DamageErrors of reading.
+        its checkpoint says so, for ever. ``holder``: what the lock file says is running. ``archive``: a second
+        directory in which files of the journal may lie. Raises LockedError ``SOW-JRN-030``, StorageError
+        ``SOW-JRN-021``, RefusedError ``SOW-JRN-052`` (the last file is archived, and torn), and the DamageErrors of
+        reading.
         """
         if len(random) != 16:
             raise ValueError("a lineage needs 16 random bytes")
@@ -80,9 +83,13 @@ class JournalWriter:
         writer = cls(Appender(directory, instance, seam), lock, seam, journal_size, codec, lock_wait, now)
         try:
             with writer._holding():
-                if not Journal.exists(directory, instance):
-                    writer._ending.start(random, first_txid_floor + 1, now, beginnings or {})
-                writer._ending.journal = Journal.open(directory, instance, seam=seam, acknowledged=acknowledged)
+                if not Journal.exists(directory, instance, archive):
+                    # The topics file outlives the journal that it is about: no txid that it knows is given again.
+                    floor = max(first_txid_floor, last_told(directory, instance))
+                    writer._ending.start(random, floor + 1, now, beginnings or {})
+                writer._ending.journal = Journal.open(
+                    directory, instance, seam=seam, acknowledged=acknowledged, archive=archive
+                )
                 writer._ending.catch_up()
                 writer._seen = writer.end()
         except BaseException:
@@ -104,6 +111,11 @@ class JournalWriter:
     def tail_report(self) -> TailReport | None:
         """What the last :meth:`lock` found torn or unfinished and put right, None where nothing was."""
         return self._ending.tail_report
+
+    def cut_tails(self) -> list[TailReport]:
+        """The torn tails that were cut off since this was last asked."""
+        found, self._ending.cut = self._ending.cut, []
+        return found
 
     @property
     def last_txid(self) -> int:

@@ -107,4 +107,6 @@ def _rows(batches: Iterable[Batch], wants_meta: bool) -> Iterator[Row]:
         view = getattr(batch, "members_view", None) or batch.view
         for record in batch.records:
             known = metadata(batch, record) if wants_meta else {}
-            yield Row(members(record.payload, view), known, record.payload)
+            # a record without a message has no members; the view of nothing would make a column for it
+            found = members(record.payload, view) if getattr(record, "has_data", True) else {}
+            yield Row(found, known, record.payload)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine.overlay import values_of
 from sowctl.engine.reading import Matcher, environment_of
 from sowctl.errors import ConfigError
+from sowctl.identity.bookmarks import bookmark_of
+from sowctl.identity.hashes import client_hash
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, UNKEYED
 from sowctl.spark import arrays
 from sowctl.spark.bounds import Bounds, Range
@@ -68,6 +70,8 @@ class Batches:
         self._bounds = bounds
         self._schema = schema
         self._instance = query.origin.instance()
+        name = query.origin.journal_name
+        self._owner = self._instance.publisher if name is None else client_hash(name)
         self._matchers: dict[Topic, Matcher] = {}
         self._decoder: StructDecoder | None = None
         if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
@@ -173,9 +177,17 @@ class Batches:
         if name == "_client":
             clients, places = entries.clients
             return arrays.chosen(clients, places, NO_PUBLISHER) if clients else pa.nulls(count, pa.string())
+        if name == "_bookmark":
+            return pa.array(self._bookmarks(entries), pa.string())
         if name == "_sequence":
             return arrays.nullable_longs(entries.numbers("sequences"), entries.numbers("publishers") != NO_PUBLISHER)
         return arrays.texts(entries.texts(_TEXTS[name]), count)
+
+    def _bookmarks(self, entries: Entries) -> list[str]:
+        clients, places = entries.clients
+        ids = {place: client_hash(client) for place, client in enumerate(clients)}
+        rows = zip(places.tolist(), entries.numbers("sequences").tolist(), entries.txids.tolist(), strict=True)
+        return [str(bookmark_of(ids.get(place), sequence, txid, self._owner)) for place, sequence, txid in rows]
 
     def _payload(self, entries: Entries) -> pyarrow.Array:
         published = entries.operations == PUBLISH

@@ -34,11 +34,11 @@ class Stretch(InputPartition):
         self.start = start
 
 
-def open_journal(origin: Origin) -> Journal:
-    """The journal for reading. Raises what opening a journal raises."""
+def open_journal(origin: Origin, *, whole: bool = False) -> Journal:
+    """The journal for reading; ``whole``: its end is asked of all stores. Raises what opening a journal raises."""
     if origin.path is not None and origin.journal_name is not None:
-        return Journal.open(origin.path, origin.journal_name)
-    return open_log(origin.instance())
+        return Journal.open(origin.path, origin.journal_name, archive=origin.archive)
+    return open_log(origin.instance(), whole=whole)
 
 
 def require_entries(origin: Origin, topic: str | None, message_type: str | None, *, later: bool = False) -> None:
@@ -90,7 +90,9 @@ def _cut(log: Journal, files: dict[int, FileInfo], after: int, until: int, size:
     starts: list[Position] = []
     passed = 0
     for place, length in zip(places, sizes, strict=True):
-        if not starts or passed >= size:
+        # A compressed file is unpacked from its beginning by each who begins in it: it is not cut.
+        inside = bool(starts) and starts[-1].number == place.number and files[place.number].is_packed
+        if not starts or (passed >= size and not inside):
             starts.append(place)
             passed = 0
         passed += length
@@ -103,7 +105,7 @@ def _between(files: dict[int, FileInfo], place: Position, following: Position) -
     if place.number == following.number:
         return following.offset - place.offset
     known = files.get(place.number)
-    return known.size - place.offset if known is not None else 0
+    return max(known.size - place.offset, 0) if known is not None else 0
 
 
 def _even(total: int) -> int:

@@ -50,7 +50,7 @@ class JournalReader(DataSourceReader):
             if self.bounds.empty:
                 return []
             txids = self.bounds.txids
-            with open_journal(self.query.origin) as log:
+            with open_journal(self.query.origin, whole=True) as log:
                 return plan_stretches(log, (txids.low or 1) - 1, txids.high, self.query.partition_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:

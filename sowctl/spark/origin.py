@@ -6,6 +6,7 @@ environment variables in it need to exist where they run. Stores and journals mu
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,15 +22,20 @@ if TYPE_CHECKING:
     from sowctl.spark.options import Options
 
 
+_JOURNAL = re.compile(r"(.+)\.\d{10}\.journal(?:\.gz|\.zst)?")
+
+
 @dataclass(frozen=True)
 class Origin:
-    """Where data comes from or goes to. ``now`` is one instant, microseconds UTC, for everything in one query."""
+    """Where data comes from or goes to. ``now`` is one instant, microseconds UTC, for everything in one query;
+    ``archive`` a second directory of the journal files in ``path``."""
 
     config: InstanceConfig | None
     topic: TopicConfig | None
     path: Path | None
     journal_name: str | None
     now: int
+    archive: Path | None = None
 
     def instance(self) -> Instance:
         """The instance, its clock standing at ``now``."""
@@ -85,7 +91,8 @@ def find_journal(options: Options) -> Origin:
     if path is None:
         raise _nowhere(options, "give config, or path")
     name = options.text("instance") or _only_instance(path)
-    return Origin(None, None, path, name, options.clock()())
+    archive = options.text("archive")
+    return Origin(None, None, path, name, options.clock()(), Path(archive).absolute() if archive else None)
 
 
 def _instance(options: Options) -> Instance:
@@ -104,7 +111,7 @@ def _nowhere(options: Options, hint: str) -> UsageError:
 def _only_instance(directory: Path) -> str:
     if not directory.is_dir():
         raise MissingError("SOW-ENG-013", "there is no such directory", place=str(directory))
-    names = sorted({file.name.rsplit(".", 2)[0] for file in directory.glob("*.*.journal")})
+    names = sorted({found[1] for file in directory.iterdir() if (found := _JOURNAL.fullmatch(file.name))})
     if len(names) == 1:
         return names[0]
     if not names:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.damage import naming_replay
 from sowctl.engine.overlay import Overlay, values_of
-from sowctl.engine.positions import check_position, open_log, open_store, refuse_other_topic
+from sowctl.engine.positions import check_position, has_log, open_log, open_store, refuse_other_topic
 from sowctl.engine.reading import open_source
 from sowctl.engine.retained import VersionsSource
 from sowctl.engine.sources import CurrentSource, Pairs, Source
@@ -59,7 +59,7 @@ def plan_position(origin: Origin) -> Position | None:
     ):
         meta = store.meta()
     until = None
-    if origin.topic is not None and origin.topic.journalled and _has_journal(instance):
+    if origin.topic is not None and origin.topic.journalled and has_log(instance):
         with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
             until = log.last_txid()
     return Position(meta.lineage, meta.applied, meta.digest, meta.removal_mark, until, meta.records)
@@ -149,13 +149,6 @@ def _newer(log: Journal, ref: tuple[str, str], until: int, applied: int) -> bool
         for entry in block.entries()
         if entry.topic == ref
     )
-
-
-def _has_journal(instance: Instance) -> bool:
-    from sowctl.journal.reader import Journal
-
-    log, config = instance.log, instance.config
-    return log is not None and config is not None and Journal.exists(log.directory, config.name)
 
 
 def _moved(path: Path) -> LockedError:

@@ -43,8 +43,9 @@ JOURNAL_COLUMNS: Mapping[str, str] = {
     "_sequence": "BIGINT",
     "_user_key": "STRING",
     "_correlation_id": "STRING",
+    "_bookmark": "STRING",
 }
-ON_REQUEST = ("_logical_topic", "_user_key", "_correlation_id")
+ON_REQUEST = ("_logical_topic", "_user_key", "_correlation_id", "_bookmark")
 """Columns that are there only where they are named."""
 
 

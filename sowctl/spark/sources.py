@@ -46,6 +46,7 @@ WRITE_OPTIONS = (
 )
 JOURNAL_OPTIONS = (
     *PLACE,
+    "archive",
     *PAYLOAD,
     "operation",
     "filter",

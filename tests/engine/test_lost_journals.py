@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
 import pytest
 
 from sowctl.engine.check import check
+from sowctl.engine.journals import EntryFilter, dump, list_files
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
-from tests.support.instances import Lab, config_xml, keep_store, message, numbered, put_back, topic_xml
+from tests.support.instances import SECOND, START, Lab, config_xml, keep_store, message, numbered, put_back, topic_xml
 
 
 def _pruned(lab: Lab, topic: str = "t") -> int:
@@ -129,3 +131,37 @@ def test_an_idle_topic_outlives_the_files_that_never_named_it_again(small: Lab) 
     assert sorted(small.query("late")) == [message(id=1), message(id=2)]
     assert small.open().topic("late").replay().action == "caught up"
     assert not [f for f in check(small.open()) if f.level >= Level.ERROR]
+
+
+def test_archived_and_compressed_journals_are_read_like_the_others(make_lab) -> None:  # type: ignore[no-untyped-def]
+    """semantics 1.6 and 6.1: for a query, a replay, a dump, a list and a check."""
+    archive = "<JournalArchiveDirectory>archive</JournalArchiveDirectory>"
+    xml = config_xml(topic_xml("t"), ("t",)).replace("</JournalDirectory>", f"</JournalDirectory>{archive}")
+    lab = make_lab(xml)
+    lab.journal_size = 1024
+    for number in range(60):
+        lab.publish("t", message(id=number % 20, v="x" * 100))
+        lab.clock.tick(1)
+    files = lab.journals()
+    everything = [record.txid for batch in dump(lab.open(), EntryFilter()) for record in batch.records]
+    then = lab.open().topic("t").digest(START + 30 * SECOND)
+    place = lab.directory / "archive"
+    place.mkdir()
+    for number, file in enumerate(files[: len(files) // 2]):
+        moved = Path(shutil.move(file, place))
+        if number % 2:
+            moved.with_name(f"{moved.name}.gz").write_bytes(gzip.compress(moved.read_bytes()))
+            moved.unlink()
+    assert [record.txid for batch in dump(lab.open(), EntryFilter()) for record in batch.records] == everything
+    assert [one.number for one in list_files(lab.open())] == list(range(len(files)))
+    assert lab.open().topic("t").digest(START + 30 * SECOND) == then
+    assert [one for one in check(lab.open()) if one.level > Level.INFO] == []
+    lab.forget("t")
+    assert len(lab.query("t")) == 20
+    assert lab.open().topic("t").replay(rebuild=True).entries == 60
+    shutil.move(place, lab.directory / "elsewhere")
+    lab.forget("t")
+    with pytest.raises(MissingError) as caught:
+        lab.query("t")
+    assert caught.value.code == "SOW-ENG-011"
+    assert f"{lab.directory / 'journal'} and {place}" in caught.value.message

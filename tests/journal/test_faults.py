@@ -16,6 +16,7 @@ from sowctl.errors import StorageError
 from sowctl.findings import Level
 from sowctl.journal.check import check_journal
 from sowctl.journal.reader import Journal
+from sowctl.journal.state import topics_path
 from sowctl.seam import Seam
 from tests.support.faults import CountingSeam, FailAt, KillAt, ShortWriteAt
 from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish
@@ -53,14 +54,17 @@ def write_all(directory: Path, seam: Seam, told: Told) -> None:
 
 
 def torn_start(directory: Path) -> None:
-    """A journal that ends in an unfinished group and a torn block."""
+    """A journal that ends in an unfinished group and a torn block; its topics file was written before them."""
     with open_writer(directory, NO_SYNC) as writer:
         publish(writer, group([b"first"]))
+    topics = topics_path(directory, INSTANCE).read_bytes()
+    with open_writer(directory, NO_SYNC) as writer:
         whole = (directory / f"{INSTANCE}.0000000000.journal").read_bytes()
         with writer.lock():
             writer.append(group([b"unfinished"] * 8), 1, last=False)
             more = (directory / f"{INSTANCE}.0000000000.journal").read_bytes()
     (directory / f"{INSTANCE}.0000000000.journal").write_bytes(more[: len(more) - 40])
+    topics_path(directory, INSTANCE).write_bytes(topics)
     assert len(whole) < len(more)
 
 

@@ -168,7 +168,9 @@ def test_a_topics_file_of_another_history_is_not_believed(directory: Path) -> No
     last = sorted(directory.glob("*.journal"))[-1]
     with last.open("r+b") as file:
         file.truncate(expected[1].offset)
-    path.write_bytes(later)
+    with pytest.raises(DamageError):
+        facts(directory)
+    path.unlink()
     assert facts(directory) == expected
     with open_writer(directory, NO_SYNC) as writer:
         publish(writer, group([b"y" * 299], topic=0, time=5000))
@@ -252,6 +254,10 @@ def test_a_missing_file_is_damage_unless_it_is_at_the_front(directory: Path, vic
             contents(directory)
         assert caught.value.code == "SOW-JRN-006"
     else:
+        with pytest.raises(DamageError) as caught:
+            contents(directory)
+        assert caught.value.code == "SOW-JRN-013"
+        topics_path(directory, INSTANCE).unlink()
         assert len(contents(directory)) < total
         with pytest.raises(DamageError) as caught:
             contents(directory, acknowledged=total)

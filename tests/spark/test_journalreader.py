@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -88,6 +90,24 @@ def test_all_entries_in_many_partitions(stocked: Lab, spark: SparkSession) -> No
 def test_a_directory_of_journals_without_any_configuration(stocked: Lab, spark: SparkSession) -> None:
     found = read(journal(stocked, config=None, path=stocked.directory / "journal"), spark)
     assert plain(found) == engine(stocked)
+
+
+def test_every_entry_has_the_bookmark_that_a_dump_prints(stocked: Lab, spark: SparkSession) -> None:
+    batches = dump(stocked.open(), EntryFilter())
+    expected = [(record.txid, record.bookmark) for batch in batches for record in batch.records]
+    for where in ({}, {"config": None, "path": stocked.directory / "journal"}):
+        found = read(journal(stocked, columns="_txid,_bookmark", **where), spark)
+        assert sorted((row["_txid"], row["_bookmark"]) for row in found) == expected
+
+
+def test_an_archive_beside_a_directory_of_journals(stocked: Lab, spark: SparkSession, tmp_path: Path) -> None:
+    *older, last = stocked.journals()
+    (tmp_path / "journal").mkdir()
+    shutil.copy(last, tmp_path / "journal")
+    for path in older:
+        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    where = {"config": None, "path": tmp_path / "journal", "archive": tmp_path}
+    assert plain(read(journal(stocked, partitionBytes="2KB", **where), spark)) == engine(stocked)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ MESSAGE = (
     function("MESSAGE_SIZE", attrgetter("payload_size"), "", "number", "payload bytes", gets="header"),
     _text("TOPIC_NAME", "topic", "topic of the record"),
     _text("CORRELATION_ID", "correlation_id", "correlation id of the record"),
-    _text("BOOKMARK", "bookmark", "bookmark of the record"),
+    _text("BOOKMARK", "bookmark", "bookmark of the journal entry or envelope; records of a query have none"),
     _text("SOW_KEY", "sow_key", "SOW key of the record"),
     _text("SOW_KEY_HASH", "sow_key_hash", "hash of the record's SOW key"),
     function("LAST_UPDATED", _seconds("last_updated"), "", "number", "seconds of the last update", gets="header"),

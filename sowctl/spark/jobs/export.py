@@ -165,7 +165,7 @@ def _lines(spark: SparkSession, origin: Origin, entries: Entries) -> DataFrame:
     """Entries as envelopes, one a line."""
     from sowctl.engine.positions import open_log
 
-    with open_log(origin.instance()) as log:
+    with open_log(origin.instance(), whole=True) as log:
         stretches = list(log.stretches(entries.from_txid - 1, entries.to_txid, STRETCH_BYTES))
     return frame_of(spark, stretches, _Lines(origin, entries), LINE)
 
@@ -197,7 +197,7 @@ def _line(instance: Instance, entry: Entry) -> tuple[int, bytes, str, str]:
         kind = instance.type_of(message_type)
     except ConfigError:
         kind = instance.type_of("binary")
-    batch = EntryBatch(name, message_type, kind, [EntryRecord(entry, data=True)])
+    batch = EntryBatch(name, message_type, kind, [EntryRecord(entry, instance.publisher, data=True)])
     return len(entry.payload), json_values(batch, meta=True)[0], name, OPERATIONS[entry.operation]
 
 

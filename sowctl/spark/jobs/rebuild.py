@@ -62,7 +62,7 @@ def rebuild(
     replay(instance, wanted, replace(chosen, dry_run=True))
     directory = Path(options.journal) if options.journal is not None else None
     with staging(instance, wanted[0], directory=staging_directory) as area:
-        with open_log(instance, directory=directory) as log:
+        with open_log(instance, directory=directory, whole=True) as log:
             last = log.last_txid()
             until = min(last, options.until_txid) if options.until_txid is not None else last
             result = fold(spark, log, wanted, area.directory, until=until, at=options.until_time)

@@ -126,6 +126,8 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
     assert instance.config is not None
     reader = spark.readStream.format("sow-journal")
     reader = reader.option("path", str(instance.log.directory)).option("instance", instance.config.name)
+    if instance.log.archive_directory is not None:
+        reader = reader.option("archive", str(instance.log.archive_directory))
     reader = reader.option("columns", COLUMNS).option("start", "latest" if options.latest else "earliest")
     reader = reader.option("operation", _operation(topic, options))
     if topic is not None:

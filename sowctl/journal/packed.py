@@ -1,0 +1,115 @@
+"""Compressed journal files, ``.journal.gz`` and ``.journal.zst``, as bytes that can be read at any offset.
+
+A file is unpacked as a stream into a temporary file without a name, only as far as has been asked for: memory stays
+bounded whatever a file unpacks to, and the header of a file costs no more than its first bytes. Called by
+:mod:`sowctl.journal.files` alone. Ruled by ``sow-journal(5)``, "Archived and compressed files".
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from sowctl.errors import DamageError
+from sowctl.seam import Seam
+
+_READ = 4096
+"""Bytes of the compressed file at a time. A few bytes of zstd can stand for 128 KiB, so this is what bounds memory."""
+
+
+class _Stream(Protocol):
+    """One compressed stream of several that may follow each other in a file (gzip members, zstd frames)."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _gzip_stream() -> _Stream:
+    return zlib.decompressobj(wbits=31)
+
+
+def _zstd_stream() -> _Stream:
+    import zstandard
+
+    return zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+
+
+class Unpacked:
+    """The content of a compressed file. Raises OSError; DamageError ``SOW-JRN-050`` where it cannot be unpacked."""
+
+    def __init__(self, fd: int, path: Path, seam: Seam) -> None:
+        """``fd`` is the compressed file; it stays the caller's."""
+        self._packed = fd
+        self._path = path
+        self._seam = seam
+        self._new: Callable[[], _Stream] = _gzip_stream if path.suffix == ".gz" else _zstd_stream
+        self._stream: _Stream | None = None
+        self._at = 0
+        self._done = False
+        self._length = 0
+        self._copy, name = tempfile.mkstemp(prefix="sowctl-")
+        Path(name).unlink()
+
+    def reach(self, end: int) -> None:
+        """Unpack until there are ``end`` bytes, or all."""
+        while self._length < end and not self._done:
+            self._more()
+
+    def total(self) -> int:
+        """How many bytes it unpacks to."""
+        while not self._done:
+            self._more()
+        return self._length
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most ``size`` bytes; fewer at the end."""
+        self.reach(offset + size)
+        return os.pread(self._copy, size, offset)
+
+    def close(self) -> None:
+        """Let go of the temporary file; a second time does nothing."""
+        if self._copy >= 0:
+            os.close(self._copy)
+            self._copy = -1
+
+    def _more(self) -> None:
+        raw = self._seam.call("file.read", os.pread, self._packed, _READ, self._at)
+        self._at += len(raw)
+        if not raw:
+            # A file that ends within a stream was cut; what was unpacked of it so far proves nothing.
+            if self._stream is not None or self._at == 0:
+                raise self._damage("it ends too early")
+            self._done = True
+        while raw:
+            stream = self._stream = self._stream or self._new()
+            try:
+                self._keep(stream.decompress(raw))
+            except Exception as error:  # zstandard has an error class of its own, which is imported only with it
+                if isinstance(error, OSError):
+                    raise
+                raise self._damage(str(error)) from error
+            raw = stream.unused_data if stream.eof else b""
+            if stream.eof:
+                self._stream = None
+
+    def _keep(self, content: bytes) -> None:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[self._seam.call("file.write", os.write, self._copy, rest) :]
+        self._length += len(content)
+
+    def _damage(self, why: str) -> DamageError:
+        return DamageError(
+            "SOW-JRN-050",
+            f"the compressed journal file cannot be unpacked: {why}",
+            place=str(self._path),
+            hint="restore the file from a copy, compressed or not",
+            offset=self._at,
+        )

@@ -1,0 +1,203 @@
+"""Journal files in the archive and compressed ones: part of the log wherever they lie, each read once."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from sowctl.errors import DamageError, RefusedError
+from sowctl.findings import Level
+from sowctl.journal.check import Coverage, check_journal
+from sowctl.journal.reader import Journal
+from sowctl.journal.state import topics_path
+from sowctl.journal.stretch import Stretch
+from sowctl.journal.writer import JournalWriter
+from tests.support.damage import truncate
+from tests.support.journals import INSTANCE, LINEAGE, NO_SYNC, group, open_writer, publish, texts
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Six files or so, of 190 entries."""
+    place = tmp_path / "log"
+    with open_writer(place, NO_SYNC, journal_size=1600) as writer:
+        for number in range(19):
+            publish(writer, group(texts(10, tag=f"g{number}"), topic=number % 2, time=1000 + number))
+    assert len(list(place.glob("*.journal"))) > 4
+    return place
+
+
+def pack(path: Path, kind: str) -> Path:
+    """Compress a file in its place; ``parts``: as two streams, one behind the other."""
+    content = path.read_bytes()
+    half = len(content) // 2
+    pieces = [content[:half], content[half:]] if kind.endswith("+") else [content]
+    if kind.startswith("gz"):
+        packed, suffix = b"".join(map(gzip.compress, pieces)), ".gz"
+    else:
+        packed, suffix = b"".join(map(zstandard.ZstdCompressor().compress, pieces)), ".zst"
+    target = path.with_name(path.name + suffix)
+    target.write_bytes(packed)
+    path.unlink()
+    return target
+
+
+def read(directory: Path, archive: Path | None) -> list[tuple[int, bytes]]:
+    with Journal.open(directory, INSTANCE, archive=archive) as journal:
+        return [(entry.txid, entry.payload) for block in journal.blocks() for entry in block.entries()]
+
+
+def problems(directory: Path, archive: Path | None) -> list[str]:
+    found = check_journal(directory, INSTANCE, archive=archive)
+    return [str(finding) for finding in found if finding.level > Level.INFO]
+
+
+@pytest.mark.parametrize("kind", ["gz", "gz+", "zst", "zst+"])
+def test_compressed_files_hold_what_they_held(directory: Path, kind: str) -> None:
+    whole = read(directory, None)
+    files = sorted(directory.glob("*.journal"))
+    for path in files[:-1]:
+        pack(path, kind)
+        assert read(directory, None) == whole
+    coverage = Coverage()
+    assert list(check_journal(directory, INSTANCE, coverage=coverage)) == []
+    assert coverage.entries == len(whole)
+    with Journal.open(directory, INSTANCE) as journal:
+        assert [info.number for info in journal.files()] == list(range(len(files)))
+        for txid in (1, 57, 99, 188):
+            blocks = list(journal.blocks(after=txid - 1, until=txid))
+            assert blocks[0].first_txid <= txid <= blocks[-1].last_txid
+        topic = ("orders", "json")
+        assert journal.topic_state(topic).last_txid == 190 and journal.covers(topic)
+        stretches = list(journal.stretches(size=1))
+    assert all(isinstance(one, Stretch) for one in stretches)
+    again = [payload for one in stretches for block in one.blocks() for payload in block.payloads()]
+    assert again == [payload for _, payload in whole]
+    assert len({one.number for one in stretches}) == len(files)
+
+
+def test_the_archive_is_read_where_it_is_named(directory: Path, tmp_path: Path) -> None:
+    whole = read(directory, None)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    files = sorted(directory.glob("*.journal"))
+    for number, path in enumerate(files[:3]):
+        moved = Path(shutil.move(path, archive))
+        if number == 1:
+            pack(moved, "zst")
+    assert read(directory, archive) == whole
+    assert problems(directory, archive) == []
+    assert [txid for txid, _ in read(directory, None)] == list(range(len(whole) - len(read(directory, None)) + 1, 191))
+    (archive / files[0].name).rename(directory / files[0].name)
+    assert read(directory, archive) == whole
+    with pytest.raises(DamageError) as caught:
+        read(directory, tmp_path / "nowhere")
+    assert caught.value.code == "SOW-JRN-006"
+    assert "nowhere" in caught.value.message
+
+
+def test_a_file_that_is_there_twice_is_read_once(directory: Path, tmp_path: Path) -> None:
+    whole = read(directory, None)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    first, second, *_ = sorted(directory.glob("*.journal"))
+    for copied in (first, second):
+        shutil.copy(copied, archive)
+    pack(archive / first.name, "gz")
+    # a copy that is being made: cut anywhere, and not looked at
+    truncate(archive / second.name, 40)
+    (directory / f"{second.name}.gz").write_bytes(b"\x1f\x8b half")
+    assert read(directory, archive) == whole
+    assert problems(directory, archive) == []
+    with open_writer(tmp_path / "other", NO_SYNC, random=b"o" * 16) as writer:
+        publish(writer, group([b"foreign"]))
+    shutil.copy(tmp_path / "other" / first.name, archive / first.name)
+    with pytest.raises(DamageError) as caught:
+        read(directory, archive)
+    assert caught.value.code == "SOW-JRN-051"
+    assert any("SOW-JRN-051" in problem for problem in problems(directory, archive))
+
+
+def test_a_compressed_file_that_is_damaged_is_damage(directory: Path, deep: bool) -> None:
+    whole = read(directory, None)
+    path = sorted(directory.glob("*.journal"))[1]
+    content = path.read_bytes()
+    rng = random.Random(3)
+    for kind in ("gz", "zst"):
+        packed = pack(path, kind)
+        right = packed.read_bytes()
+        cuts = range(len(right)) if deep else rng.sample(range(len(right)), 12)
+        wrong = [right[:cut] for cut in cuts] + [right + b"behind"]
+        for _ in range(12):
+            flipped = bytearray(right)
+            flipped[rng.randrange(len(right))] ^= 1 << rng.randrange(8)
+            wrong.append(bytes(flipped))
+        for broken in wrong:
+            packed.write_bytes(broken)
+            try:
+                found = read(directory, None)
+            except DamageError:
+                assert problems(directory, None) != []
+            else:
+                assert found == whole  # a bit that means nothing, such as a time in the header of gzip
+        packed.unlink()
+        path.write_bytes(content)
+
+
+def open_with(directory: Path, archive: Path | None = None) -> JournalWriter:
+    return JournalWriter.open(
+        directory, INSTANCE, seam=NO_SYNC, now=1000, random=LINEAGE, lock_wait=5.0, archive=archive
+    )
+
+
+@pytest.mark.parametrize("where", ["compressed", "archived"])
+def test_a_writer_goes_on_behind_a_last_file_that_it_cannot_append_to(
+    directory: Path, tmp_path: Path, where: str
+) -> None:
+    whole = read(directory, None)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    last = sorted(directory.glob("*.journal"))[-1]
+    moved = pack(last, "gz") if where == "compressed" else Path(shutil.move(last, archive))
+    kept = moved.read_bytes()
+    with open_with(directory, archive) as writer:
+        assert publish(writer, group([b"next"], time=2000)) == [(191, 191)]
+    assert read(directory, archive) == [*whole, (191, b"next")]
+    assert moved.read_bytes() == kept
+    assert problems(directory, archive) == []
+
+
+def test_a_torn_file_in_the_archive_is_not_written_behind(directory: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    last = sorted(directory.glob("*.journal"))[-1]
+    moved = Path(shutil.move(last, archive))
+    topics_path(directory, INSTANCE).unlink()
+    truncate(moved, moved.stat().st_size - 1)
+    with pytest.raises(RefusedError) as caught:
+        open_with(directory, archive)
+    assert caught.value.code == "SOW-JRN-052"
+    shutil.move(moved, last)
+    with open_with(directory, archive) as writer:
+        assert [tail.size > 0 for tail in writer.cut_tails()] == [True]
+        publish(writer, group([b"next"], time=2000))
+    assert problems(directory, archive) == []
+
+
+def test_a_file_that_moves_while_it_is_read_is_found_again(directory: Path, tmp_path: Path) -> None:
+    whole = read(directory, None)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    with Journal.open(directory, INSTANCE, archive=archive) as journal:
+        walk = journal.blocks()
+        found = [entry.txid for entry in next(walk).entries()]
+        for path in sorted(directory.glob("*.journal"))[1:4]:
+            shutil.move(path, archive)
+        pack(archive / sorted(p.name for p in archive.iterdir())[0], "gz")
+        found += [entry.txid for block in walk for entry in block.entries()]
+    assert found == [txid for txid, _ in whole]
