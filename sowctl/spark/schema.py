@@ -13,7 +13,7 @@ from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from sowctl.spark.options import Options
 
@@ -80,7 +80,7 @@ def declared_payload(options: Options) -> str | None:
 def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Schema:
     """The Arrow schema of the batches of a reader, exactly as Spark will compare it.
 
-    Raises UsageError ``SOW-SPK-015`` for columns that do not exist or have another type.
+    Raises UsageError ``SOW-SPK-015`` for columns that do not exist or have another type, and as :func:`check_fields`.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType as Struct
@@ -90,6 +90,7 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Sche
             raise _unknown(field.name, columns)
         wanted = columns[field.name]
         if field.name == PAYLOAD and isinstance(field.dataType, Struct):
+            check_fields(field.dataType)
             continue
         if field.dataType != _types()[wanted]:
             what = f"{wanted} or a STRUCT" if field.name == PAYLOAD else wanted
@@ -98,6 +99,42 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Sche
             )
     made: pyarrow.Schema = to_arrow_schema(schema, timezone="UTC")
     return made
+
+
+def check_fields(struct: StructType) -> None:
+    """Raise UsageError ``SOW-SPK-080`` for a field of a declared message that has a type which no message can fill."""
+    for field in struct.fields:
+        _check_type(field.name, field.dataType)
+
+
+def _check_type(name: str, kind: DataType) -> None:
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        for field in kind.fields:
+            _check_type(f"{name}.{field.name}", field.dataType)
+    elif isinstance(kind, t.ArrayType):
+        _check_type(name, kind.elementType)
+    elif isinstance(kind, t.MapType):
+        if not isinstance(kind.keyType, t.StringType):
+            raise _no_such_type(name, kind, "names of members are texts: declare a MAP<STRING, ...>")
+        _check_type(name, kind.valueType)
+    elif not isinstance(kind, _readable()):
+        raise _no_such_type(name, kind, "declare it as STRING, which takes any value")
+
+
+def _no_such_type(name: str, kind: DataType, hint: str) -> UsageError:
+    return UsageError(
+        "SOW-SPK-080", f"field {name} of the message cannot be read as {kind.simpleString().upper()}", hint=hint
+    )
+
+
+def _readable() -> tuple[type, ...]:
+    """The types of single values that sowctl-spark(7), MESSAGES, says how to read."""
+    from pyspark.sql import types as t
+
+    numbers = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.DecimalType)
+    return (*numbers, t.BooleanType, t.StringType, t.BinaryType, t.DateType, t.TimestampType, t.TimestampNTZType)
 
 
 def _types() -> dict[str, Any]:

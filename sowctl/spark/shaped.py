@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.spark import arrays
+from sowctl.spark.jsoncolumns import Misfit
 from sowctl.spark.shapes import Odd, Shape, Text
 
 if TYPE_CHECKING:
@@ -104,9 +105,9 @@ class ShapedMessages:
         try:
             shape = self._make(message)
             alone = shape.match(Text([message], arrays.lengths([message])), None)
-        except Odd:
-            return None
-        if alone is None or alone[0] is not None or alone[1].to_pylist() != self._views([message]).to_pylist():
+            if alone is None or alone[0] is not None or alone[1].to_pylist() != self._views([message]).to_pylist():
+                return None
+        except (Odd, Misfit):
             return None
         self._known = [*sorted(self._known, key=lambda one: -one.hits)[: KEPT - 1], shape]
         return shape
@@ -116,7 +117,11 @@ class ShapedMessages:
         import pyarrow as pa
 
         if len(left):
-            made.append(self._views([text.message(place) for place in left.tolist()]))
+            try:
+                made.append(self._views([text.message(place) for place in left.tolist()]))
+            except Misfit as problem:
+                problem.row = int(left[problem.row])
+                raise
             places.append(left)
         order = np.empty(len(text.ends), "i8")
         order[np.concatenate(places)] = np.arange(len(text.ends))

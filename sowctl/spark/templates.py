@@ -2,7 +2,8 @@
 
 Called by :mod:`sowctl.spark.shaped` with messages that are known to be JSON objects. Whatever a shape cannot promise to
 read as the decoder does is refused with :class:`~sowctl.spark.shapes.Odd`: names that stand twice, lists where one is
-declared, numbers in columns of other types.
+declared, numbers in columns of other types; with ``strict``, for an inferred type, also members that are not declared
+and values that may not fit.
 """
 
 from __future__ import annotations
@@ -115,20 +116,21 @@ class _Reader:
                 slot.behind = len(behind) if slot.last else behind.index(b'"')
 
 
-def shape_of(message: bytes, struct: pyarrow.StructType) -> Shape:
+def shape_of(message: bytes, struct: pyarrow.StructType, *, strict: bool = False) -> Shape:
     """The shape of a message that is a JSON object without a backslash. Raises Odd."""
     if len(message) > LARGEST or not struct.num_fields:
         raise Odd
     read = _Reader(message)
-    build = _Columns(read).of(read.tree, struct)
+    build = _Columns(read, strict).of(read.tree, struct)
     return Shape([bytes(piece) for piece in read.fixed], read.slots, read.quotes, build)
 
 
 class _Columns:
     """Makes builders of columns, and marks the slots that they need."""
 
-    def __init__(self, read: _Reader) -> None:
+    def __init__(self, read: _Reader, strict: bool) -> None:
         self._read = read
+        self._strict = strict
 
     def of(self, node: Any, kind: pyarrow.DataType) -> Build:
         """How the column of a declared type is made of what a message has in its place (None: nothing)."""
@@ -140,12 +142,16 @@ class _Columns:
         if isinstance(node, _Constant):
             value = coercion(kind)(node.value)
             if value is None:
+                if self._strict and node.value is not None:
+                    raise Odd
                 return lambda count, values: pa.nulls(count, kind)
             return lambda count, values: pa.repeat(pa.scalar(value, kind), count)
         if isinstance(node, int):
             return self._slot(node, kind)
         if isinstance(node, dict) and t.is_struct(kind) and kind.num_fields:
             fields = list(kind)
+            if self._strict and node.keys() - {field.name for field in fields}:
+                raise Odd
             builders = [self.of(node.get(field.name), field.type) for field in fields]
             return lambda count, values: pa.StructArray.from_arrays(
                 [build(count, values) for build in builders], fields=fields
@@ -168,6 +174,8 @@ class _Columns:
         if slot.kind == "number" and str(kind) in INTEGERS:
             slot.bound = 1 << INTEGERS[str(kind)]
             return lambda count, values: pa.array(values[place].astype(kind.to_pandas_dtype(), copy=False), kind)
+        if self._strict:
+            raise Odd
         coerce = coercion(kind)
         if slot.kind == "string":
             return lambda count, values: column(list(map(coerce, values[place].to_pylist())), kind)

@@ -13,8 +13,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sowctl.messages.types import get_type
 from sowctl.spark.inference import infer
 from sowctl.spark.jsoncolumns import coercion, column
+from sowctl.spark.jsontrees import TreeReader
 from tests.spark.reading import decoded
 
 TYPE = pa.struct(
@@ -43,8 +45,65 @@ def test_a_batch_is_decoded_as_its_messages_one_by_one(values: list[Any]) -> Non
     indented = [json.dumps(value, indent=1).encode() for value in values]
     assert decoded(TYPE, *indented) == together
     coerce = coercion(TYPE)
-    by_value = column([coerce(json.loads(payload)) for payload in payloads], TYPE)
+    by_value = column([coerce(TreeReader().tree(payload)) for payload in payloads], TYPE)
     assert by_value.to_pylist() == together
+
+
+NUMBERS = st.sampled_from(
+    b"0 -0 -0.0 1 1.0 1.10 -7 1e3 1e400 -1e400 1e-400 1.5 9007199254740993 9007199254740993.0 9223372036854775807 "
+    b"9223372036854775808 18446744073709551616 12345678901234567.123456789 0.1 127 128 2147483648 00 1. NaN".split()
+) | st.just(b"9" * 5000)
+TEXTS = st.sampled_from(
+    [b'"%b"' % text for text in (b"", b"a", b"YWI=", b"7", b"1.10", b"2026-01-02T03:04:05Z", b"2026-01-02")]
+    + [b'"\\ud800"', b'"\\u00fc"', b'"\xff"', b'"\xc3\xbc"', b'"\\x"', b'"\x01"', b"true", b"false", b"null", b"nul"]
+)
+DEEP = st.sampled_from([b"[" * depth + b"1" + b"]" * depth for depth in (2, 250, 255, 256, 300, 5000)])
+WRITTEN = st.recursive(
+    NUMBERS | TEXTS | DEEP,
+    lambda inner: (
+        st.lists(inner, max_size=2).map(lambda items: b"[" + b", ".join(items) + b"]")
+        | st.lists(st.tuples(st.sampled_from([b"x", b"l", b"u"]), inner), max_size=3).map(
+            lambda pairs: b"{" + b",".join(b'"%b": %b' % pair for pair in pairs) + b"}"
+        )
+    ),
+    max_leaves=5,
+)
+FIELDS = [
+    *[("a", pa.int64()), ("b", pa.int8()), ("c", pa.float64()), ("d", pa.float32()), ("e", pa.string())],
+    *[("f", pa.bool_()), ("g", pa.decimal128(38, 9)), ("h", pa.decimal128(5, 0)), ("i", pa.timestamp("us", tz="UTC"))],
+    *[("j", pa.date32()), ("k", pa.binary()), ("l", pa.list_(pa.string())), ("m", pa.map_(pa.string(), pa.int64()))],
+    ("n", pa.struct([("x", pa.int64()), ("l", pa.list_(pa.float64())), ("u", pa.string())])),
+    ("o", pa.struct([("x", pa.string()), ("u", pa.timestamp("us"))])),
+]
+MESSAGES = st.lists(
+    st.lists(st.tuples(st.sampled_from("abcdefghijklmnozyx"), WRITTEN), max_size=6).map(
+        lambda pairs: b"{" + b",".join(b'"%b":%b' % (name.encode(), value) for name, value in pairs) + b"}"
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(MESSAGES, st.lists(st.sampled_from(FIELDS), min_size=1, max_size=6, unique_by=lambda field: field[0]))
+@settings(max_examples=400, deadline=None)
+def test_a_column_is_what_it_is_alone(messages: list[bytes], fields: list[tuple[str, pa.DataType]]) -> None:
+    messages = [*messages, *messages[:1] * 3]  # so that shapes are looked for, too
+    together = decoded(pa.struct(fields), *messages)
+    readable = [not get_type("json").check([message]) for message in messages]
+    assert [one is not None for one in together] == readable
+    for name, kind in fields:
+        alone = decoded(pa.struct([(name, kind)]), *messages)
+        assert repr([one and one[name] for one in together]) == repr([one and one[name] for one in alone])
+        by_itself = [decoded(pa.struct([(name, kind)]), message)[0] for message in messages]
+        assert repr(by_itself) == repr(alone)
+
+
+@pytest.mark.parametrize("odd", [b"1e400", b"9" * 5000, b'"\\ud800"', b"-0", b"[1e400]"], ids=lambda odd: odd[:8])
+def test_no_neighbour_costs_a_column_its_value(odd: bytes) -> None:
+    message = b'{"id":1,"x":%b,"ts":"2026-01-02T03:04:05Z"}' % odd
+    identity, other, ts = ("id", pa.int64()), ("x", pa.string()), ("ts", pa.timestamp("us", tz="UTC"))
+    for fields in ([identity], [identity, other], [identity, ts], [identity, other, ts]):
+        assert decoded(pa.struct(fields), message)[0]["id"] == 1
 
 
 @given(st.lists(st.binary(max_size=12), min_size=1, max_size=4))

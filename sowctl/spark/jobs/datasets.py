@@ -18,6 +18,7 @@ from sowctl.output.ndjson import json_values
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.outputs import Output, Part, Written
 from sowctl.spark.jobs.tasks import describe, frame_of
+from sowctl.spark.schema import check_fields
 from sowctl.store.codec import HEADER_SIZE, payloads
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path
@@ -148,7 +149,10 @@ class _Rows:
         from pyspark.sql.types import StructType
 
         self.shape = shape
-        self.schema = to_arrow_schema(cast(StructType, StructType.fromDDL(columns)), timezone="UTC")
+        declared = cast(StructType, StructType.fromDDL(columns))
+        if shape.form == "columns" and isinstance(payload := declared["payload"].dataType, StructType):
+            check_fields(payload)
+        self.schema = to_arrow_schema(declared, timezone="UTC")
 
     def __call__(self, part: Part) -> Iterator[pyarrow.RecordBatch]:
         shape, schema = self.shape, self.schema

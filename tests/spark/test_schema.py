@@ -1,0 +1,38 @@
+"""Declared schemas: which types a field of a message may have."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from pyspark.sql import types as t
+
+from sowctl.errors import UsageError
+from sowctl.spark.schema import STORE_COLUMNS, arrow_schema
+
+
+def declared(kind: t.DataType) -> t.StructType:
+    """A message with one field, deep in it."""
+    inner = t.StructType([t.StructField("x", t.ArrayType(kind))])
+    return t.StructType([t.StructField("payload", t.StructType([t.StructField("o", inner)]))])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(t.VariantType(), t.NullType(), t.DayTimeIntervalType(), t.YearMonthIntervalType(), t.TimeType()),
+        *(t.MapType(t.IntegerType(), t.StringType()), t.MapType(t.StringType(), t.VariantType())),
+    ],
+    ids=lambda kind: kind.simpleString(),
+)
+def test_a_type_that_no_message_fills_is_refused_by_name(kind: t.DataType) -> None:
+    with pytest.raises(UsageError, match=r"field o\.x of the message cannot be read as") as caught:
+        arrow_schema(declared(kind), STORE_COLUMNS)
+    assert caught.value.code == "SOW-SPK-080"
+    assert "declare it as STRING" in str(caught.value.hint) or "MAP<STRING" in str(caught.value.hint)
+
+
+def test_other_types_are_taken() -> None:
+    for kind in (t.DecimalType(38, 9), t.TimestampNTZType(), t.BinaryType(), t.MapType(t.StringType(), t.ByteType())):
+        assert arrow_schema(declared(kind), STORE_COLUMNS).names == ["payload"]
