@@ -14,14 +14,15 @@ _PEEK = 4096
 _LOCKS = ("-lock", "-gate", "-writer")
 _UNPACK = "unpack it first; 'sowctl publish TOPIC' reads messages from standard input, too"
 _MESSAGES = "'sowctl publish TOPIC FILE' loads messages from it, 'sowctl eval EXPRESSION FILE' looks into them"
-_PACKED = {
+PACKED = {
     b"\x1f\x8b": "it is compressed with gzip",
     b"\x28\xb5\x2f\xfd": "it is compressed with zstd",
     b"\xfd7zXZ\0": "it is compressed with xz",
     b"BZh": "it is compressed with bzip2",
     b"PK\3\4": "it is a zip archive",
 }
-_OTHERS = {b"SQLite format 3\0": "an SQLite database", b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file"}
+OTHERS = {b"SQLite format 3\0": "an SQLite database", b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file"}
+"""Files by their first bytes; also for :mod:`sowctl.engine.storefile`, which asks what may be replaced."""
 
 
 def refuse_other_kind(path: Path) -> None:
@@ -52,10 +53,10 @@ def _kind(path: Path) -> tuple[str, str] | None:
         return "it is empty", "name a topic, or the .sow file of one"
     if start.startswith(FILE_MAGIC):
         return "it is a journal file", "'sowctl journal dump DIR' prints what the journals of a directory hold"
-    for magic, words in _PACKED.items():
+    for magic, words in PACKED.items():
         if start.startswith(magic):
             return words, _UNPACK
-    for magic, words in _OTHERS.items():
+    for magic, words in OTHERS.items():
         if start.startswith(magic):
             return f"it is {words}", "name a topic, or the .sow file of one"
     return _text(start)

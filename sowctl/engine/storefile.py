@@ -15,6 +15,7 @@ import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.filekinds import OTHERS, PACKED
 from sowctl.errors import RefusedError, SowError
 from sowctl.journal.format import FILE_MAGIC, TOPICS_MAGIC, own_files
 from sowctl.store.pages import inspect
@@ -25,19 +26,17 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.seam import Seam
 
-_KINDS = (
-    (FILE_MAGIC, "a journal file"),
-    (TOPICS_MAGIC, "the list of topics of a journal"),
-    (b"SOWMEMO\0", "an index"),
-    (b"<?xml", "an XML document"),
-    (b"<AMPSConfig", "a configuration"),
-    (b"SQLite format 3\0", "an SQLite database"),
-    (b"\x1f\x8b", "a gzip file"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file"),
-    (b"PK\x03\x04", "a zip archive"),
-    (b"\x7fELF", "a program"),
-)
-"""First bytes of files that people have beside their stores."""
+_KINDS = {
+    FILE_MAGIC: "it is a journal file",
+    TOPICS_MAGIC: "it is the list of topics of a journal",
+    b"SOWMEMO\0": "it is an index",
+    b"<?xml": "it is an XML document",
+    b"<AMPSConfig": "it is a configuration",
+    b"\x7fELF": "it is a program",
+    **PACKED,
+    **{magic: f"it is {words}" for magic, words in OTHERS.items()},
+}
+"""First bytes of files that people have beside their stores. Text alone tells nothing: it may be written over a store."""
 _LMDB = (0xBEEFC0DE).to_bytes(4, "little")
 _OURS = (b"SOWSTORE", b"expiry")
 """What some page of every store holds: the beginning of the meta record, and the name of a sub-database."""
@@ -85,7 +84,7 @@ def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = F
     if kind is not None:
         raise RefusedError(
             "SOW-ENG-088",
-            f"the file at the place of topic {topic.name!r} is {kind}, and no store",
+            f"the file at the place of topic {topic.name!r} is no store: {kind}",
             place=str(topic.file),
             hint="give the topic a FileName of its own; sowctl replay --force keeps the file aside and makes a store",
             topic=topic.name,
@@ -100,8 +99,12 @@ def _kind_of(path: Path, seam: Seam) -> str | None:
             if start[16:20] == _LMDB:
                 inspect(path, seam)  # of a file that is cut or has broken meta pages, the pages of ours may be gone
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                    return None if any(content.find(word) >= 0 for word in _OURS) else "another program's LMDB file"
+                    return (
+                        None
+                        if any(content.find(word) >= 0 for word in _OURS)
+                        else "it is an LMDB file of another program"
+                    )
     except (OSError, SowError):
         return None  # what cannot be read is reported where it is opened
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return next((kind for magic, kind in _KINDS if start.startswith(magic) or text.startswith(magic)), None)
+    return next((kind for magic, kind in _KINDS.items() if start.startswith(magic) or text.startswith(magic)), None)
