@@ -36,7 +36,7 @@ _KINDS = {
     **PACKED,
     **{magic: f"it is {words}" for magic, words in OTHERS.items()},
 }
-"""First bytes of files that people have beside their stores. Text alone tells nothing: it may be written over a store."""
+"""First bytes of files that people have beside their stores. Text tells nothing: it may be written over a store."""
 _LMDB = (0xBEEFC0DE).to_bytes(4, "little")
 _OURS = (b"SOWSTORE", b"expiry")
 """What some page of every store holds: the beginning of the meta record, and the name of a sub-database."""
