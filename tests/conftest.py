@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -25,6 +26,23 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """How the suite is shared out with ``-n``: a file stays together, and all that runs on Spark is one part.
+
+    A file's tests share what its fixtures made; the tests on Spark share one session, which takes longer to start than
+    most files. They come first: they are the longest part, and the other workers do the rest meanwhile.
+    """
+    home = Path(__file__).parent
+
+    def part(item: pytest.Item) -> str:
+        path = item.path.relative_to(home)
+        return "spark" if path.parts[0] == "spark" else str(path)
+
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(part(item)))
+    items.sort(key=lambda item: part(item) != "spark")
 
 
 @pytest.fixture(scope="session")
