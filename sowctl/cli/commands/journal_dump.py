@@ -80,7 +80,9 @@ def run(
 
 def _key(text: str) -> int:
     if not (text.isdecimal() and int(text) < 1 << 64):
-        raise UsageError("SOW-CLI-025", f"--key {text!r} is not a SOW key", hint="query --meta shows SOW keys")
+        raise UsageError(
+            "SOW-CLI-025", f"--key {text!r} is not a SOW key", hint="sowctl query TOPIC --meta shows SOW keys"
+        )
     return int(text)
 
 
