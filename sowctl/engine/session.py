@@ -234,6 +234,7 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
         holder=instance.holder,
         archive=log.archive_directory,
+        notify=instance.notify,
     )
     tell_cut(instance, writer, torn)
     return writer

@@ -218,6 +218,7 @@ def _open_writer(
             durable=durable,
             definition=definition,
             command=instance.holder,
+            notify=instance.notify,
         )
     except RefusedError as error:
         _name_rekey(error, config)

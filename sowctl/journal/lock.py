@@ -5,24 +5,36 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import time
+from collections.abc import Callable
 from pathlib import Path
 
-from sowctl.breaks import breakable
 from sowctl.errors import LockedError
 from sowctl.journal.format import FILE_MODE
 from sowctl.seam import Seam
 from sowctl.values.times import Micros, format_time
+from sowctl.waiting import holders, take
 
-_FIRST_PAUSE = 0.0005
-_LONGEST_PAUSE = 0.02
+_PAUSES = 0.0005, 0.02
+
+
+def _silent(_: str) -> None:
+    return
 
 
 class JournalLock:
     """The lock file of an instance, kept open; ``acquire`` and ``release`` as often as wanted."""
 
-    def __init__(self, directory: Path, instance: str, seam: Seam, holder: str, started: Micros) -> None:
-        """Open or create the file. Raises OSError."""
+    def __init__(
+        self,
+        directory: Path,
+        instance: str,
+        seam: Seam,
+        holder: str,
+        started: Micros,
+        notify: Callable[[str], None] = _silent,
+    ) -> None:
+        """Open or create the file; ``notify`` is told of a long wait. Raises OSError."""
+        self._notify = notify
         self.path = directory / f"{instance}.lock"
         self._seam = seam
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -35,22 +47,22 @@ class JournalLock:
 
         It is asked for again and again instead of waited for, so that the wait ends on time and a signal ends it too.
         """
-        deadline = time.monotonic() + wait
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                self._seam.call("file.lock", fcntl.flock, self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise self._locked(wait)
-            with breakable():
-                time.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+
+        def tell() -> None:
+            self._notify(f"waiting for the journal, which is locked by {self._holder()[0]}: {self.path}")
+
+        if not take(self._attempt, wait, _PAUSES, tell):
+            raise self._locked(wait)
         self._sign()
+
+    def _attempt(self) -> bool:
+        try:
+            self._seam.call("file.lock", fcntl.flock, self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            return False
+        return True
 
     def release(self) -> None:
         """Let others in."""
@@ -71,17 +83,24 @@ class JournalLock:
         except OSError:
             pass
 
-    def _locked(self, wait: float) -> LockedError:
+    def _holder(self) -> tuple[str, dict[str, str | None]]:
+        """Who holds it, in words and as plain values. The file names its last holder, which need not be the present
+        one: other programs lock it without a word."""
         lines = os.pread(self._fd, 4096, 0).decode(errors="replace").split("\n")
         pid, host, command, since = (*lines, "", "", "", "")[:4]
+        known = holders(self.path)
+        if known and host == os.uname().nodename and pid not in map(str, known):
+            pid, command, since = str(min(known)), "", ""
+            return f"process {pid} on {host}", {"pid": pid, "host": host, "command": None, "since": None}
         who = f"process {pid} on {host} ({command}, since {since})" if since else "another process"
+        return who, {"pid": pid, "host": host, "command": command, "since": since}
+
+    def _locked(self, wait: float) -> LockedError:
+        who, facts = self._holder()
         return LockedError(
             "SOW-JRN-030",
             f"the journal is locked by {who}; waited {wait:g} s",
             place=str(self.path),
             hint="wait for it, or raise --lock-wait",
-            pid=pid,
-            host=host,
-            command=command,
-            since=since,
+            **facts,
         )

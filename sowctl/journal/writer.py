@@ -6,7 +6,7 @@ last file, and what happens when that fails, is in :mod:`sowctl.journal.ending`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -61,6 +61,7 @@ class JournalWriter:
         beginnings: Mapping[Topic, tuple[int, Micros]] | None = None,
         holder: str = "sowctl",
         archive: Path | None = None,
+        notify: Callable[[str], None] = lambda words: None,
     ) -> JournalWriter:
         """Open, under the lock for a moment: start the journal if there is none, put a torn end right.
 
@@ -68,16 +69,16 @@ class JournalWriter:
         :meth:`lock`). ``first_txid_floor``: a new journal starts above it. ``acknowledged``: highest txid that any
         store has applied. ``beginnings``: topics that have a past before a new journal, with their last txid and time;
         its checkpoint says so, for ever. ``holder``: what the lock file says is running. ``archive``: a second
-        directory in which files of the journal may lie. Raises LockedError ``SOW-JRN-030``, StorageError
-        ``SOW-JRN-021``, RefusedError ``SOW-JRN-052`` (the last file is archived, and torn), and the DamageErrors of
-        reading.
+        directory in which files of the journal may lie. ``notify`` is told of a long wait for the lock. Raises
+        LockedError ``SOW-JRN-030``, StorageError ``SOW-JRN-021``, RefusedError ``SOW-JRN-052`` (the last file is
+        archived, and torn), and the DamageErrors of reading.
         """
         if len(random) != 16:
             raise ValueError("a lineage needs 16 random bytes")
         check_instance(instance)
         try:
             make_directory(directory, seam)
-            lock = JournalLock(directory, instance, seam, holder, now)
+            lock = JournalLock(directory, instance, seam, holder, now, notify)
         except OSError as error:
             raise write_error(error, directory, None) from error
         writer = cls(Appender(directory, instance, seam), lock, seam, journal_size, codec, lock_wait, now)

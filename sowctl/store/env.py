@@ -31,9 +31,17 @@ T = TypeVar("T")
 class Store:
     """An open store: many snapshots, in several threads too, and one write at a time. Closed by ``with`` or close()."""
 
-    def __init__(self, files: Files, mode: Mode, seam: Seam, definition: Definition | None, command: str) -> None:
+    def __init__(
+        self,
+        files: Files,
+        mode: Mode,
+        seam: Seam,
+        definition: Definition | None,
+        command: str,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
         self.files = files
-        self.lock = WriterLock(files, seam, command)
+        self.lock = WriterLock(files, seam, command, notify)
         self._mode = mode
         self._seam = seam
         self._failure: StorageError | None = None
@@ -58,19 +66,20 @@ class Store:
         no_lock: bool = False,
         definition: Definition | None = None,
         command: str = "sowctl",
+        notify: Callable[[str], None] | None = None,
     ) -> Store:
         """Open an existing store.
 
         ``lock_wait`` seconds to wait for locks; ``durable`` True: every commit is wholly synced, False: LMDB's meta
         page is not (topics whose journal is synced first); ``no_lock``: read without any lock, as is done in any case
         where the lock files may not be written; ``definition``: what a writer expects (RefusedError SOW-STO-024 names
-        both); ``command``: shown to those who wait. Raises MissingError, DamageError, VersionError, StorageError,
-        LockedError.
+        both); ``command``: shown to those who wait; ``notify``: told of a long wait of one's own. Raises MissingError,
+        DamageError, VersionError, StorageError, LockedError.
         """
         if write and no_lock:
             raise ValueError("a store is not written without locks")
         mode = Mode(write=write, durable=durable, no_lock=no_lock, lock_wait=lock_wait)
-        return cls(Files.of(path), mode, seam, definition, command)
+        return cls(Files.of(path), mode, seam, definition, command, notify)
 
     @property
     def path(self) -> str:

@@ -9,24 +9,22 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import time
 from _thread import RLock  # threading's own; that module takes 0.5 ms of a start
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from sowctl.breaks import breakable
 from sowctl.checksum import crc32
 from sowctl.errors import LockedError
 from sowctl.seam import Seam
 from sowctl.store.access import Files as Files
 from sowctl.store.trouble import explained
 from sowctl.values.times import format_time
+from sowctl.waiting import holders, take
 
-FIRST_SLEEP = 0.002
-LONGEST_SLEEP = 0.05
+_SLEEPS = 0.002, 0.05
 GATE_WAIT = 10.0
 """Seconds to wait for the gate at least; it is held for the length of a rename."""
 _GATE = Struct("<QII")
@@ -42,19 +40,10 @@ class FileLock:
         self.fd = -1
         self.pid = 0
 
-    def acquire(self, *, exclusive: bool, wait: float) -> bool:
-        """Lock within ``wait`` seconds; False when somebody else kept it. Raises OSError."""
-        deadline = time.monotonic() + wait
-        sleep = FIRST_SLEEP
-        while True:
-            if self._try(exclusive):
-                return True
-            rest = deadline - time.monotonic()
-            if rest <= 0:
-                return False
-            with breakable():
-                time.sleep(min(sleep, rest))
-            sleep = min(sleep * 2, LONGEST_SLEEP)
+    def acquire(self, *, exclusive: bool, wait: float, tell: Callable[[], None] | None = None) -> bool:
+        """Lock within ``wait`` seconds; False when somebody else kept it; ``tell`` hears of a long wait. Raises
+        OSError."""
+        return take(lambda: self._try(exclusive), wait, _SLEEPS, tell)
 
     def _try(self, exclusive: bool) -> bool:
         fd = self._open(exclusive)
@@ -143,10 +132,12 @@ def record_inode(lock: FileLock, inode: int, seam: Seam) -> None:
 class WriterLock:
     """The writer lock of a store, re-entrant within a thread; other threads wait like other processes do."""
 
-    def __init__(self, files: Files, seam: Seam, command: str) -> None:
+    def __init__(self, files: Files, seam: Seam, command: str, notify: Callable[[str], None] | None = None) -> None:
+        """``command`` is what those who wait are told, ``notify`` is told of a long wait."""
         self.files = files
         self.seam = seam
         self.command = command
+        self._notify = notify
         self.depth = 0
         self._lock = FileLock(files.writer, seam)
         self._threads = RLock()
@@ -158,7 +149,7 @@ class WriterLock:
         try:
             if self.depth == 0:
                 with explained(self.files.path, "take the writer lock"):
-                    if not self._lock.acquire(exclusive=True, wait=wait):
+                    if not self._lock.acquire(exclusive=True, wait=wait, tell=self._tell):
                         raise self._refused(wait)
                 self._sign()
             self.depth += 1
@@ -203,6 +194,11 @@ class WriterLock:
         finally:
             self._lock.release()
 
+    def _tell(self) -> None:
+        if self._notify is not None:
+            who = holder(self.files.writer)[0]
+            self._notify(f"waiting for the store {self.files.path}: another process writes to it{who}")
+
     def _refused(self, wait: float) -> LockedError:
         who, facts = holder(self.files.writer)
         return LockedError(
@@ -224,6 +220,8 @@ def holder(writer_file: Path) -> tuple[str, dict[str, Any]]:
     except (OSError, ValueError, TypeError):
         return "", {}
     if not facts:
-        return "", {}
+        # A program of another kind may hold it; the system may know which process that is.
+        known = holders(writer_file)
+        return (f": process {min(known)}", {"holder_pid": min(known)}) if known else ("", {})
     words = f": process {facts.get('pid')} on {facts.get('host')} ({facts.get('command')}), since {since}"
     return words, {"holder_" + name: facts.get(name) for name in ("pid", "host", "command")} | {"holder_since": since}
