@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from sowctl.cli.context import Invocation
 from sowctl.errors import ConfigError
-from sowctl.output.display import display
 
 if TYPE_CHECKING:
     from sowctl.expressions.functions.signature import Function
@@ -61,5 +60,5 @@ def added_functions(invocation: Invocation) -> list[Entry]:
             try:
                 found += entries_of([functions[name]])
             except ConfigError as error:
-                invocation.warn(f"[{error.code}] {display(error.message)}")
+                invocation.warn(error.message, code=error.code)
     return found

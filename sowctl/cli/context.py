@@ -37,8 +37,8 @@ class Settings(NamedTuple):
 
 
 class Invocation:
-    """One run of one command. ``durable`` says at any time what an interruption would leave, in words; ``own_process``
-    that the process is this program's alone."""
+    """One run of one command. ``durable`` says at any time what an interruption would leave, in words, and ``resume``
+    at its end how to go on from there; ``own_process`` that the process is this program's alone."""
 
     def __init__(self, streams: Streams, environ: Mapping[str, str], seam: Seam, clock: Clock) -> None:
         self.streams = streams
@@ -48,6 +48,7 @@ class Invocation:
         self.command = ""
         self.settings = Settings()
         self.durable: str | None = None
+        self.resume: str | None = None
         self.own_process = False
         self.lock_wait = 10.0
 
@@ -158,15 +159,25 @@ class Invocation:
         if self.settings.verbose:
             self._say("note", text, self.streams.style("note", text))
 
-    def warn(self, text: str) -> None:
-        """Say that something is not as expected."""
-        self._say("warning", text, f"{self.streams.style('warning', 'warning')}: {text}")
+    def warn(
+        self, text: str, *, code: str | None = None, place: str | None = None, hint: str | None = None, **facts: object
+    ) -> None:
+        """Say that something is not as expected: in words ``[code] place: text`` and the hint in a line of its own, in
+        JSON each by itself, and ``facts`` with them. ``text``, ``place`` and ``hint`` are made safe to show here."""
+        from sowctl.output.display import display
 
-    def _say(self, level: str, text: str, shown: str) -> None:
+        front = (f"[{code}] " if code else "") + (f"{display(place)}: " if place else "")
+        shown = f"{self.streams.style('warning', 'warning')}: {front}{display(text)}"
+        if hint is not None:
+            shown += f"\n  {self.streams.style('hint', 'hint')}: {display(hint)}"
+        known = {"code": code, "place": place, "hint": hint} | facts
+        self._say("warning", text, shown, **{name: value for name, value in known.items() if value is not None})
+
+    def _say(self, level: str, text: str, shown: str, **facts: object) -> None:
         if self.settings.error_format == "json":
             import json
 
-            shown = json.dumps({"level": level, "message": text})
+            shown = json.dumps({"level": level, "message": text} | facts)
         self.streams.talk(shown)
 
     def shows_progress(self) -> bool:

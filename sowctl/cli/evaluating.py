@@ -9,7 +9,8 @@ from contextlib import closing
 
 from sowctl.cli.added import NamedFunctions
 from sowctl.cli.context import Invocation
-from sowctl.cli.sources import open_all
+from sowctl.cli.reporting import RefusedWarnings
+from sowctl.cli.sources import explain_refusal, open_all
 from sowctl.cli.streams import is_terminal
 from sowctl.engine.evalfile import evaluate_file, processes
 from sowctl.engine.evaluate import Evaluator, Part, Source, evaluate
@@ -18,7 +19,7 @@ from sowctl.expressions.environment import Environment
 from sowctl.messages.base import MessageType
 from sowctl.messages.framing import FrameReader, default_framing
 from sowctl.messages.types import get_type, type_names
-from sowctl.output.display import display, display_json, display_lines
+from sowctl.output.display import display_json, display_lines
 
 
 def evaluate_inputs(
@@ -48,19 +49,20 @@ def evaluate_inputs(
     )
     stdout = invocation.streams.stdout
     shown = is_terminal(stdout)
-    refused = 0
-    with closing(_parts(invocation, evaluator, files, framing)) as parts:  # type: ignore[type-var]
+    with (
+        closing(_parts(invocation, evaluator, files, framing)) as parts,  # type: ignore[type-var]
+        RefusedWarnings(invocation) as warnings,
+    ):
         for part in parts:
             if part.output:
                 stdout.write(display_json(part.output) if shown else part.output)
                 stdout.flush()
-            refused += len(part.rejected)
             if part.error is not None:
+                explain_refusal(part.error, part.rejected, kind.kind, invocation.command)
                 raise part.error
             for one in part.rejected:
-                place = display(f"{one.source}:{one.line}")
-                invocation.warn(f"[{one.code}] {place}: {display(one.message)}")
-    return 3 if refused else 0
+                warnings.tell(one)
+    return 3 if warnings.count else 0
 
 
 def _type(invocation: Invocation, name: str) -> MessageType:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.reporting import RefusedWarnings
 from sowctl.cli.sources import frames
-from sowctl.output.display import display
+from sowctl.engine.rejects import placed_in
 from sowctl.output.reports import as_dict
 
 if TYPE_CHECKING:
@@ -18,12 +19,11 @@ def key_rows(
     invocation: Invocation, teller: KeyTeller, names: Sequence[str], framing: str, refused: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
     """A row per message of the inputs; the code of each message that has none goes to ``refused``."""
-    for name, reader in frames(invocation, names, framing):
-        for chunk in reader:
-            found = [(frame.line, frame.code, frame.message) for frame in chunk.refused]
-            keys, refusals = teller.keys(chunk.payloads, chunk.envelopes)
-            found += [(chunk.line(one.index), one.code, one.message) for one in refusals]
-            for line, code, message in sorted(found):
-                refused(code)
-                invocation.warn(f"[{code}] {display(f'{name}:{line}')}: {display(message)}")
-            yield from map(as_dict, keys)
+    with RefusedWarnings(invocation) as warnings:
+        for name, reader in frames(invocation, names, framing):
+            for chunk in reader:
+                keys, refusals = teller.keys(chunk.payloads, chunk.envelopes)
+                for one in placed_in(name, chunk, refusals):
+                    refused(one.code)
+                    warnings.tell(one)
+                yield from map(as_dict, keys)

@@ -10,16 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.reporting import show_report
-from sowctl.cli.sources import STDIN, frames
+from sowctl.cli.reporting import RefusedWarnings, show_report
+from sowctl.cli.sources import STDIN, explain_refusal, foreign, frames, framing_of, kind_of, refuse_unreadable
 from sowctl.engine.rejects import reject_line
 from sowctl.errors import SowError
 from sowctl.messages.framing import framed
-from sowctl.output.display import display
 
 if TYPE_CHECKING:
     from sowctl.engine.commit import Acknowledged
-    from sowctl.engine.reports import Rejected
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.reports import Rejected, Rest
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing import FrameReader
 
@@ -30,20 +30,33 @@ _EVERY = 0.2
 class Publishing:
     """Watches one run; a context manager, because the rejects file has to be closed and the progress line ended.
 
-    ``framing`` is None until it is known which one the messages' type has; it is set before the inputs are read.
+    ``framing`` and ``kind``, that of the messages' type, are None until they are known: :meth:`expect` is called before
+    the inputs are read. ``sequence`` is the number of the first message, where one is given.
     """
 
     def __init__(
-        self, invocation: Invocation, framing: str | None, rejects: str | None, *, tee: bool, skips: bool
+        self,
+        invocation: Invocation,
+        framing: str | None,
+        rejects: str | None,
+        *,
+        tee: bool,
+        skips: bool,
+        sequence: int | None = None,
     ) -> None:
         self.invocation = invocation
         self.framing = framing
+        self.kind: str | None = None
         self.skips = skips
         self.tee = tee
-        self.rejects = 0
         self.published = 0
+        self._sequence = sequence
+        self._names: Sequence[str] = ()
         self._path = rejects
         self._file: BinaryIO | None = None
+        self._warnings = RefusedWarnings(invocation, "--rejects FILE keeps them all; --verbose shows them all")
+        self._last: Rejected | None = None
+        self.rejects = 0
         self._started = self._drawn = time.monotonic()
         self._line = False
 
@@ -57,20 +70,29 @@ class Publishing:
     ) -> None:
         if self._line:
             self.invocation.streams.talk("")
+        self._warnings.__exit__()
         if self._file is not None:
             self._file.close()
         if isinstance(error, SowError):
             self._explain(error)
 
+    def expect(self, instance: Instance, topic: str | None, message_type: str | None) -> None:
+        """Know what is read, before it is: the framing, unless one is given, and the kind of the message type."""
+        self.framing = self.framing or framing_of(instance, topic, message_type)
+        self.kind = kind_of(instance, topic, message_type) if self.framing != "envelope" else None
+
     def sources(self, names: Sequence[str]) -> Iterator[tuple[str, FrameReader]]:
-        """The inputs, opened in turn."""
+        """The inputs, opened in turn. Raises OSError at once where one of them cannot be opened."""
+        refuse_unreadable(names)
+        self._names = names
         return frames(self.invocation, names, self.framing or "lines")
 
     def acknowledged(self, batch: Acknowledged) -> None:
         """Count a durable batch; with --tee write its messages."""
         self.published += len(batch.payloads)
         words = "message is" if self.published == 1 else "messages are"
-        self.invocation.durable = f"{self.published:,} {words} durable, up to txid {batch.last_txid}"
+        promise = "durable" if batch.durable else "published, which nothing keeps"
+        self.invocation.durable = f"{self.published:,} {words} {promise}, up to txid {batch.last_txid}"
         if self.tee:
             self.invocation.streams.stdout.write(framed(batch.payloads, self.framing or "lines"))
             self.invocation.streams.stdout.flush()
@@ -83,12 +105,12 @@ class Publishing:
     def rejected(self, refused: Rejected) -> None:
         """Count a refused message; write it to the rejects file, else say it."""
         self.rejects += 1
+        self._last = refused
         if self._file is not None:
             self._file.write(reject_line(refused))
             self._file.flush()
         elif self.skips:
-            place = f"{refused.source}:{refused.line}"
-            self.invocation.warn(f"[{refused.code}] {display(place)}: {display(refused.message)}")
+            self._warnings.tell(refused, foreign(refused, self.kind, self.invocation.command))
 
     def warn_of_replacing(self, kinds: Iterable[MessageType]) -> None:
         """Say which of these types cannot be merged, so that their deltas took the place of records."""
@@ -99,14 +121,40 @@ class Publishing:
         """The report at the end."""
         show_report(self.invocation, report, summary)
 
+    def broken_off(self, rest: Rest) -> None:
+        """Say at the end how to go on, unless all is to be done again or nothing is left.
+
+        The rest begins with a message that was not published. Files that were not come to follow it: the rest comes
+        to them through a pipe, in the place of its file.
+        """
+        from shlex import quote
+
+        if not rest.input and not rest.messages:
+            return
+        names = [STDIN if name == "-" else quote(name) for name in self._names[rest.input :]]
+        if not names:
+            return
+        later = ", then " + " ".join(names[1:]) if names[1:] else ""
+        if not rest.offset:
+            words = f"the rest begins with {names[0]}{later}"
+        else:
+            by_lines = self.framing in ("lines", "envelope")
+            words = f"the rest begins at {f'line {rest.line}' if by_lines else f'byte {rest.offset}'}"
+            if names[0] == STDIN:
+                words += f" of {STDIN}{later}"
+            else:
+                tail = f"tail -n +{rest.line}" if by_lines else f"tail -c +{rest.offset + 1}"
+                words += f": {tail} {'-- ' if names[0].startswith('-') else ''}{names[0]}{later}"
+        if self._sequence is not None:
+            words += f"; with --sequence {self._sequence + rest.messages}"
+        self.invocation.resume = words
+
     def _explain(self, error: SowError) -> None:
-        """Add to an error what is published and how to go on from there."""
+        """Add to an error what is published, and the line that it is about."""
         error.facts.pop("report", None)
         error.facts.setdefault("published", self.published)
-        line, place = error.facts.get("line"), error.place or ""
-        if line is not None and self.framing in ("lines", "envelope") and not place.startswith(STDIN):
-            file = place.rpartition(":")[0]
-            error.facts.setdefault("resume", f"the rest begins at line {line}: tail -n +{line} {file}")
+        if self._last is not None:
+            explain_refusal(error, [self._last], self.kind, self.invocation.command)
 
     def _draw(self) -> None:
         now = time.monotonic()

@@ -10,7 +10,11 @@ from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
 
 if TYPE_CHECKING:
+    from sowctl.engine.reports import Rejected
     from sowctl.output.findings import Tally
+
+WARNINGS = 10
+"""Refused messages of a run that are said one by one."""
 
 
 def show_findings(
@@ -65,6 +69,32 @@ def _renderer(invocation: Invocation, format: str) -> Callable[[Finding], str]:
     )
 
 
+class RefusedWarnings:
+    """A warning for each refused message, of the first :data:`WARNINGS` of a run, and in the end how many more there
+    were; with --verbose for every one. A context manager. ``kept``: how to keep them all, for the last words."""
+
+    def __init__(self, invocation: Invocation, kept: str = "--verbose shows them all") -> None:
+        self.count = 0
+        self._invocation = invocation
+        self._kept = kept
+
+    def tell(self, refused: Rejected, hint: str | None = None) -> None:
+        """Count it, and say it where it is among the first."""
+        self.count += 1
+        if self.count <= WARNINGS or self._invocation.settings.verbose:
+            place = {"file": refused.source, "line": refused.line, "column": refused.column, "byte": refused.offset}
+            self._invocation.warn(refused.message, code=refused.code, place=refused.place, hint=hint, **place)
+
+    def __enter__(self) -> RefusedWarnings:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        more = self.count - WARNINGS
+        if more > 0 and not self._invocation.settings.verbose:
+            words = "one more message was" if more == 1 else f"{more:,} more messages were"
+            self._invocation.warn(f"{words} refused", hint=self._kept, refused=self.count)
+
+
 def show_report(invocation: Invocation, report: object, summary: str | None) -> None:
     """Say what was done: one line of JSON on standard output with ``--summary json``, else words on standard error."""
     from sowctl.output import reports
@@ -108,9 +138,18 @@ def check_report_options(summary: str | None, format: str | None) -> None:
         raise UsageError("SOW-CLI-012", "--summary and --format exclude each other", hint="give one of them")
 
 
-def show_statistics(invocation: Invocation, statistics: object) -> None:
-    """Say for each topic how many records were examined, matched and returned; on request, so also with --quiet."""
+def show_statistics(
+    invocation: Invocation, statistics: Sequence[object], format: str | None = None, *, said: bool = True
+) -> None:
+    """Say for each topic how many records were examined, matched and returned; on request, so also with --quiet.
+
+    With ``format`` the same as rows on standard output, the total last; ``said`` false: only these.
+    """
     from sowctl.output import reports
 
+    if format is not None:
+        show_reports(invocation, statistics, None, format)
+    if not said:
+        return
     for line in statistics if isinstance(statistics, Iterable) else [statistics]:
         invocation.streams.talk(reports.as_text(line))

@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Acknowledged:
-    """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input."""
+    """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input.
+
+    Not ``durable`` is one of a run that published to a topic which nothing keeps."""
 
     payloads: list[bytes]
     first_txid: int
     last_txid: int
     batch: Batch
+    durable: bool = True
 
     @property
     def end(self) -> int:

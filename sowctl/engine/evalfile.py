@@ -99,8 +99,10 @@ def evaluate_file(
 def _move(part: Part, name: str, lines: int) -> None:
     """Count the line of an error from the beginning of the file."""
     assert part.error is not None
-    part.error.facts["line"] += lines
-    part.error.place = f"{name}:{part.error.facts['line']}"
+    facts = part.error.facts
+    facts["line"] += lines
+    column = facts.get("column")
+    part.error.place = f"{name}:{facts['line']}" + (f":{column}" if column is not None else "")
 
 
 Span = tuple[int, int, int, int]

@@ -95,7 +95,9 @@ class Evaluator:
         payloads = chunk.payloads
         rows, refusals = self._rows(payloads, block)
         if refusals or chunk.refused:
-            part.rejected = _rejected(name, chunk, refusals)
+            from sowctl.engine.rejects import placed_in
+
+            part.rejected = placed_in(name, chunk, refusals)
             if self._stops:
                 payloads = payloads[: _before(part.rejected[0], chunk)]
                 rows, refusals = self._rows(payloads, None)
@@ -170,7 +172,9 @@ class Evaluator:
                 part.rejected = [one for one in part.rejected if one.offset < chunk.offset(index)]
                 break
             except InputError as error:
-                refused = _placed(name, chunk, Refusal(index, error.code, error.message))
+                from sowctl.engine.rejects import placed_one
+
+                refused = placed_one(name, chunk, Refusal(index, error.code, error.message))
                 if self._stops:
                     part.rejected, part.error = [refused], _stopped(refused)
                     break
@@ -188,22 +192,6 @@ def evaluate(evaluator: Evaluator, sources: Iterable[Source]) -> Iterator[Part]:
                 return
 
 
-def _rejected(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Rejected]:
-    from sowctl.engine.reports import Rejected
-
-    found = [Rejected(name, f.line, f.offset, f.code, f.message, f.payload) for f in chunk.refused]
-    found += [_placed(name, chunk, refusal) for refusal in refusals]
-    return sorted(found, key=lambda one: one.offset)
-
-
-def _placed(name: str, chunk: Chunk, refusal: Refusal) -> Rejected:
-    from sowctl.engine.reports import Rejected
-
-    line, offset = chunk.line(refusal.index), chunk.offset(refusal.index)
-    words = refusal.message + (f" (byte {refusal.offset} of the message)" if refusal.offset is not None else "")
-    return Rejected(name, line, offset, refusal.code, words, chunk.payloads[refusal.index])
-
-
 def _before(refused: Rejected, chunk: Chunk) -> int:
     """How many messages of the chunk stand before a refused one."""
     return sum(offset < refused.offset for offset in chunk.places[1])
@@ -213,9 +201,10 @@ def _stopped(refused: Rejected) -> InputError:
     return InputError(
         refused.code,
         refused.message,
-        place=f"{refused.source}:{refused.line}",
+        place=refused.place,
         hint="--on-error skip leaves bad messages out",
         line=refused.line,
+        column=refused.column,
         offset=refused.offset,
     )
 

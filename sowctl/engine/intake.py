@@ -59,7 +59,8 @@ class Listed:
 @dataclass(slots=True)
 class Batch:
     """Messages that are published together. ``refused`` are frames that the framing gave up on; ``last`` is the chunk
-    that the batch ends in, and how many of its messages it has taken.
+    that the batch ends in, and how many of its messages it has taken. ``inputs`` of a batch of several inputs: the
+    index of the first message and of the first refused frame of each, and its name.
 
     Places in the input are worked out when somebody asks: most batches never need theirs.
     """
@@ -72,6 +73,7 @@ class Batch:
     last: tuple[Chunk, int] | None = None
     size: int = 0
     parts: list[tuple[int, Chunk, int]] = field(default_factory=list)
+    inputs: list[tuple[int, int, str]] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -83,8 +85,21 @@ class Batch:
 
     @property
     def last_line(self) -> int:
-        """The line of the last message, 0 without any."""
-        return self.place(len(self.payloads) - 1)[0] if self.payloads else 0
+        """The line of the last message, good or not, 0 without any."""
+        good = self.place(len(self.payloads) - 1)[0] if self.payloads else 0
+        return max(good, *(frame.line for frame in self.refused)) if self.refused else good
+
+    def before(self, offset: int) -> int:
+        """How many of ``payloads`` stand before a byte offset; for a batch of one input."""
+        return sum(1 for index in range(len(self.payloads)) if self.place(index)[1] < offset)
+
+    def input_of(self, index: int, *, frame: bool = False) -> tuple[int, str]:
+        """The number, from 0, and the name of the input of ``payloads[index]``, or of ``refused[index]``."""
+        for number in range(len(self.inputs) - 1, -1, -1):
+            message, first_frame, name = self.inputs[number]
+            if index >= (first_frame if frame else message):
+                return number, name
+        return 0, self.name
 
     def place(self, index: int) -> tuple[int, int]:
         """Line and byte offset of ``payloads[index]``."""
@@ -129,14 +144,18 @@ def batches(
             continue
         if not waiting:
             deadline = monotonic() + linger
-        batch.refused.extend(chunk.refused)
         batch.blank += chunk.blank
-        start = 0
+        start = told = 0
         while start < len(chunk.payloads):
             start = _take(batch, chunk, start, count, size)
+            if chunk.refused:
+                # A run that stops at a refused frame takes what stands before it for done: a frame must not come
+                # into an earlier batch than its neighbours.
+                told = _take_refused(batch, chunk, told, start)
             if len(batch.payloads) >= count or batch.size >= size:
                 yield batch
                 batch, deadline = Batch(name), monotonic() + linger
+        batch.refused.extend(chunk.refused[told:])
         batch.last = chunk, len(chunk.payloads)
         if (batch.payloads or batch.refused) and monotonic() >= deadline:
             yield batch
@@ -144,10 +163,13 @@ def batches(
 
 
 def joined(parts: Sequence[Batch]) -> Batch:
-    """Several batches of one input as a single one."""
+    """Several batches, perhaps of several inputs, as a single one. An input's name comes once for each of its batches:
+    what counts is their order."""
     whole = parts[0] if parts else Batch("")
+    whole.inputs = [(0, 0, part.name) for part in parts[:1]]
     for part in parts[1:]:
         base = len(whole.payloads)
+        whole.inputs.append((base, len(whole.refused), part.name))
         whole.parts.extend((base + first, chunk, start) for first, chunk, start in part.parts)
         whole.payloads.extend(part.payloads)
         whole.refused.extend(part.refused)
@@ -156,6 +178,16 @@ def joined(parts: Sequence[Batch]) -> Batch:
         if part.envelopes is not None:
             whole.envelopes = (whole.envelopes or []) + part.envelopes
     return whole
+
+
+def _take_refused(batch: Batch, chunk: Chunk, told: int, start: int) -> int:
+    """The frames of ``chunk`` before its message ``start``, from ``told`` on; returns how many are told then."""
+    behind = chunk.offset(start) if start < len(chunk.payloads) else chunk.end
+    stop = told
+    while stop < len(chunk.refused) and chunk.refused[stop].offset < behind:
+        stop += 1
+    batch.refused.extend(chunk.refused[told:stop])
+    return stop
 
 
 def _take(batch: Batch, chunk: Chunk, start: int, count: int, size: int) -> int:

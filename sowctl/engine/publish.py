@@ -18,7 +18,7 @@ from sowctl.engine.intake import Batch, Source, batches, joined
 from sowctl.engine.lifetime import count_expired
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.refusals import Refusals
-from sowctl.engine.reports import PublishReport, Rejected, TopicCounts
+from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
 from sowctl.engine.routing import Router, Share
 from sowctl.engine.session import WriteSession
 from sowctl.engine.settling import Entries, ahead, is_ahead, settle
@@ -42,12 +42,16 @@ def publish(
     message_type: str | None = None,
     on_acknowledged: Callable[[Acknowledged], None] | None = None,
     on_reject: Callable[[Rejected], None] | None = None,
+    on_broken_off: Callable[[Rest], None] | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> PublishReport:
     """Publish the messages of ``sources`` (name and source each) to ``topic``, or where their envelopes say.
 
     Raises InputError (exit 3) at the first refused message unless ``on_error`` is skip, LimitError (exit 7) beyond
     ``max_errors``, and what stores and journals raise. An error carries the report so far in ``facts["report"]``.
+    ``on_broken_off`` is told of a run that an error or an interrupt ends where the rest of the input begins: published
+    from there on, each good message is published once. It is not called where nothing is durable that a second run
+    could repeat: after a dry run, for topics that nothing keeps.
     """
     with ExitStack() as stack:
         run = _Run(instance, topic, message_type, options, on_acknowledged, on_reject)
@@ -58,8 +62,12 @@ def publish(
                 run.all_or_nothing(sources, monotonic)
             else:
                 run.stream(sources, monotonic)
-        except (SowError, KeyboardInterrupt) as error:
-            run.wind_up(error)
+        except (SowError, OSError, KeyboardInterrupt) as error:
+            try:
+                run.wind_up(error)
+            finally:
+                if on_broken_off is not None and run.report.durable:
+                    on_broken_off(run.rest())
             raise
         finally:
             run.report.seconds = monotonic() - started
@@ -87,12 +95,17 @@ class _Run:
         self.options = options
         self.session = WriteSession(instance, dry_run=options.dry_run, volatile=options.allow_volatile)
         self.router = Router(self.session, (topic, message_type), options, self.land)
-        self.report = PublishReport(dry_run=options.dry_run, torn_tails=self.session.torn)
+        self.report = PublishReport(dry_run=options.dry_run, durable=not options.dry_run, torn_tails=self.session.torn)
         self.refusals = Refusals(options, self.report, on_reject)
         self.on_acknowledged = on_acknowledged
         self.counts: dict[tuple[str, str], TopicCounts] = {}
         self.flight: Flight | None = None
         self.landed: tuple[Batch, list[Rejected]] | None = None
+        self.input = self.inputs = 0
+        self.of_input: tuple[Batch, list[Rejected]] | None = None
+        """What landed last of the input under way."""
+        self.messages = 0
+        """Messages of all batches that have landed."""
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
         log = instance.log
         default = log.flush_interval_us / 1e6 if log is not None else DEFAULT_LINGER
@@ -114,7 +127,7 @@ class _Run:
     def stream(self, sources: Iterable[tuple[str, Source]], monotonic: Callable[[], float]) -> None:
         """Batch after batch; every batch is acknowledged by itself."""
         options = self.options
-        for name, source in sources:
+        for number, (name, source) in enumerate(sources):
             for batch in batches(
                 name,
                 source,
@@ -126,12 +139,14 @@ class _Run:
             ):
                 self.one_batch(batch)
             self.land()
+            self.input, self.of_input = number + 1, None
         self.finish()
 
     def all_or_nothing(self, sources: Iterable[tuple[str, Source]], monotonic: Callable[[], float]) -> None:
         """Read everything, then write it as one group; holds the whole input in memory."""
         whole: list[Batch] = []
         for name, source in sources:
+            self.inputs += 1
             whole.extend(
                 batches(
                     name,
@@ -190,9 +205,18 @@ class _Run:
     def note_end(self) -> None:
         """Say in the report where the input stands."""
         if self.landed is not None:
-            batch, rejected = self.landed
-            self.report.end = self.refusals.end_of(batch, rejected)
-            self.report.last_line = batch.last_line
+            line, self.report.end = self.refusals.end_of(*self.landed)
+            self.report.last_line = line - 1
+
+    def rest(self) -> Rest:
+        """Where the part of the input begins that is not dealt with."""
+        if self.options.on_error == "abort":  # all of the input is one group, which is there as a whole or not at all
+            return Rest(self.inputs, 1, 0, self.messages) if self.report.published else Rest(0, 1, 0, 0)
+        if self.of_input is None:
+            return Rest(self.input, 1, 0, self.messages)
+        batch, rejected = self.of_input
+        line, offset = self.refusals.end_of(batch, rejected)
+        return Rest(self.input, line, offset, self.messages - len(batch.payloads) + batch.before(offset))
 
     def account(self, flight: Flight) -> None:
         """Count a batch that is durable, and tell who asked."""
@@ -207,13 +231,14 @@ class _Run:
             for name in _COUNTED:
                 setattr(total, name, getattr(total, name) + getattr(part.counts, name))
                 setattr(report, name, getattr(report, name) + getattr(part.counts, name))
-        self.landed = batch, flight.rejected
+        self.landed = self.of_input = batch, flight.rejected
+        self.messages += len(batch.payloads)
         for payloads, first in flight.written:
             report.first_txid = report.first_txid or first
             report.last_txid = first + len(payloads) - 1
             if self.on_acknowledged is not None:
                 with breakable():  # whoever is told may let us wait
-                    self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch))
+                    self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch, report.durable))
 
     def commit(self, batch: Batch, shares: list[Share], rejected: list[Rejected]) -> None:
         """Under the locks: decide what becomes of each message, append one group, and start syncing it."""
@@ -229,12 +254,12 @@ class _Run:
                 entries, refused = settle(share.writer, share.preparer, share.ready, now, duplicates)
                 parts.append(entries)
                 refusals.extend(refused)
-            late = self.refusals.of(batch, refusals)
-            self.refusals.cut(batch, parts, late)
+            if late := self.refusals.of(batch, refusals):
+                rejected = sorted(rejected + late, key=lambda one: one.offset) if rejected else late
+                self.refusals.cut(batch, parts, rejected)
             for part, share in zip(parts, shares, strict=True):
                 part.counts.already_expired = count_expired(share.preparer.topic.expiration, part.expirations, now)
                 self.look_ahead(part, now)
-            rejected = sorted(rejected + late, key=lambda one: one.offset)
             synced, written = write(session, self.pool, parts, publisher, now)
             self.flight = Flight(locks.pop_all(), synced, batch, parts, rejected, written)
 

@@ -26,7 +26,11 @@ class TopicCounts:
 
 @dataclass(slots=True)
 class Rejected:
-    """One refused message: place in the input, why, and its bytes if there are any."""
+    """One refused message: place in the input, why, and its bytes if there are any.
+
+    ``column`` is the character in the line, from 1, of a message that is one line of text, where what is wrong with it
+    stands at one place.
+    """
 
     source: str
     line: int
@@ -34,6 +38,12 @@ class Rejected:
     code: str
     message: str
     payload: bytes | None
+    column: int | None = None
+
+    @property
+    def place(self) -> str:
+        """``source:line``, or ``source:line:column``."""
+        return f"{self.source}:{self.line}" + (f":{self.column}" if self.column is not None else "")
 
 
 @dataclass(slots=True)
@@ -52,8 +62,8 @@ class PublishReport:
     """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
     (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
     (``journalled``); ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
-    everything counted is on disk; ``end`` is the input offset behind the last acknowledged message; txids are of this
-    run, 0 for none. ``already_expired``: how many of the published were over at the clock, so that nobody reads them;
+    everything counted is on disk, which a dry run never says; ``end`` is the input offset behind the last acknowledged
+    message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock, so that nobody reads them;
     ``ahead``: the topics' latest time where it is far ahead of the clock (:func:`~sowctl.engine.settling.is_ahead`);
     ``torn_tails`` were cut off the journal on the way."""
 
@@ -78,6 +88,17 @@ class PublishReport:
     already_expired: int = 0
     ahead: int | None = None
     torn_tails: list[TornTail] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Where that part of its input begins which a run that ended early has not dealt with: the number of the input,
+    from 0, line and byte offset there, and how many messages stand before it in all inputs."""
+
+    input: int
+    line: int
+    offset: int
+    messages: int
 
 
 @dataclass(slots=True)
@@ -169,6 +190,20 @@ class TopicInfo:
     digest: str | None = None
     index_bytes: int = 0
     note: str | None = None
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """How much a check has read, of stores and of the journal, and in words what it could not verify."""
+
+    stores: int = 0
+    records: int = 0
+    versions: int = 0
+    bytes: int = 0
+    journal_files: int = 0
+    journal_entries: int = 0
+    journal_bytes: int = 0
+    not_verified: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

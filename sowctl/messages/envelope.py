@@ -69,12 +69,13 @@ _DECODE = msgspec.json.Decoder(_Line).decode
 
 
 class EnvelopeRefused(ValueError):
-    """Why a line is no envelope: code and words."""
+    """Why a line is no envelope: code, words, and the offset in the line where one is known."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, offset: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.offset = offset
 
 
 class EnvelopeCutter:
@@ -103,7 +104,7 @@ def _opened(chunk: Chunk, max_message: int) -> Chunk:
                 raise EnvelopeRefused(TOO_LONG, f"the message has more than {max_message:,} bytes")
         except EnvelopeRefused as problem:
             place = chunk.line(index), chunk.offset(index)
-            refused.append(RefusedFrame(*place, problem.code, problem.message, line))
+            refused.append(RefusedFrame(*place, problem.code, problem.message, line, problem.offset))
         else:
             payloads.append(payload)
             envelopes.append(envelope)
@@ -144,7 +145,9 @@ def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
     try:
         root, repeated = parse_members(line, MAX_DEPTH + 1)
     except JsonRefused as problem:
-        raise EnvelopeRefused(NOT_AN_ENVELOPE, f"the envelope cannot be read: {problem.message}") from None
+        raise EnvelopeRefused(
+            NOT_AN_ENVELOPE, f"the envelope cannot be read: {problem.message}", problem.offset
+        ) from None
     if not isinstance(root.value, dict):
         raise EnvelopeRefused(NOT_AN_ENVELOPE, "an envelope is a JSON object, and the line is not one")
     members: dict[str, Spanned] = root.value

@@ -57,16 +57,22 @@ def framed(payloads: Sequence[bytes], framing: str) -> bytes:
 
 
 class RefusedFrame:
-    """A message that the framing could not hand out: where, why, and its bytes unless they were too many to keep."""
+    """A message that the framing could not hand out: where, why, and its bytes unless they were too many to keep.
 
-    __slots__ = ("code", "line", "message", "offset", "payload")
+    ``at`` is the offset in these bytes of what is wrong, where that is known.
+    """
 
-    def __init__(self, line: int, offset: int, code: str, message: str, payload: bytes | None = None) -> None:
+    __slots__ = ("at", "code", "line", "message", "offset", "payload")
+
+    def __init__(
+        self, line: int, offset: int, code: str, message: str, payload: bytes | None = None, at: int | None = None
+    ) -> None:
         self.line = line
         self.offset = offset
         self.code = code
         self.message = message
         self.payload = payload
+        self.at = at
 
     def __repr__(self) -> str:
         return f"RefusedFrame({self.line}, {self.offset}, {self.code!r}, {self.message!r})"

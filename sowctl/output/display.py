@@ -19,6 +19,8 @@ _UNSAFE = pattern(
     "]"
 )
 _HALVES = pattern("[\ud800-\udfff]")
+EXCERPT = 100
+"""Longest part of a line of input that an excerpt shows, in characters before unsafe ones are made visible."""
 _LOW = pattern(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -43,6 +45,16 @@ def display_lines(data: bytes | str) -> str:
     """As :func:`display`, but line feeds (and tabs, as spaces) stay: for excerpts and texts of several lines."""
     text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
     return "\n".join(display(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def excerpt(line: bytes, column: int | None) -> str:
+    """A line of input in at most :data:`EXCERPT` characters, and below it a caret under ``column``, from 1."""
+    text = line.decode("utf-8", "surrogateescape")
+    at = (column or 1) - 1
+    begin = max(0, min(at - EXCERPT // 2, len(text) - EXCERPT))
+    front, back = "..." if begin else "", "..." if begin + EXCERPT < len(text) else ""
+    shown = front + display(text[begin : begin + EXCERPT]) + back
+    return shown if column is None else f"{shown}\n{' ' * width(front + display(text[begin:at]))}^"
 
 
 def display_json(data: bytes) -> bytes:

@@ -60,12 +60,12 @@ def test_a_bad_message_stops_and_says_how_to_go_on(shop: Cli) -> None:
     Path("in.ndjson").write_bytes(b'{"id":7}\n{bad\n{"id":8}\n')
     result = shop("publish", "orders", "in.ndjson")
     assert result.status == 3
-    assert result.err.startswith("error[SOW-MSG-002]: in.ndjson:2: ")
+    assert result.err.startswith("error[SOW-MSG-002]: in.ndjson:2:2: ")
     assert "1 message is durable, up to txid 4" in result.err
     assert "tail -n +2 in.ndjson" in result.err
     assert shop("query", "orders", "--count").out == "4\n"
     as_json = json.loads(shop("publish", "orders", "in.ndjson", "--error-format", "json").err)
-    assert (as_json["exit"], as_json["line"], as_json["published"]) == (3, 2, 1)
+    assert (as_json["exit"], as_json["line"], as_json["column"], as_json["published"]) == (3, 2, 2, 1)
 
 
 def test_bad_messages_can_be_kept_aside(shop: Cli) -> None:
@@ -79,7 +79,7 @@ def test_bad_messages_can_be_kept_aside(shop: Cli) -> None:
     assert rows[0]["input"] == "{bad"
     assert rows[1]["input_base64"] == "/w=="
     told = shop("publish", "orders", "--on-error", "skip", stdin=b"{bad\x1b\n")
-    assert "warning: [SOW-MSG-002] (standard input):1: " in told.err
+    assert "warning: [SOW-MSG-002] (standard input):1:2: " in told.err
     assert "\x1b" not in told.err
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sowctl.output.display import clip, display, display_json, display_lines, width
+from sowctl.output.display import EXCERPT, clip, display, display_json, display_lines, excerpt, width
 
 HOSTILE = st.one_of(
     st.text(alphabet=st.characters(exclude_categories=[])),
@@ -91,3 +91,20 @@ def test_width_is_that_of_the_unicode_tables(text: str, columns: int) -> None:
 
 def test_characters_without_width_are_shown() -> None:
     assert display("a\u200bb\ufeffc\u2060") == "a\\u200bb\\ufeffc\\u2060"
+
+
+@given(st.binary(max_size=400).map(lambda line: line.replace(b"\n", b"")), st.integers(0, 400))
+@example(b"\x1b" * 300, 150)
+@example("日本".encode() * 100, 90)
+def test_an_excerpt_is_safe_and_its_caret_stands_under_the_place(line: bytes, at: int) -> None:
+    text = line.decode("utf-8", "surrogateescape")
+    at = min(at, len(text))
+    shown, caret = excerpt(line, at + 1).split("\n")
+    assert unsafe(shown) == set()
+    assert set(caret) <= {" ", "^"}
+    assert excerpt(line, None).isprintable() or unsafe(excerpt(line, None)) == set()
+    begin = max(0, min(at - EXCERPT // 2, len(text) - EXCERPT))
+    front = ("..." if begin else "") + display(text[begin:at])
+    assert shown.startswith(front)
+    assert len(caret) - 1 == width(front)
+    assert len(text) <= EXCERPT or "..." in shown

@@ -113,6 +113,7 @@ def run(
             report = load(spark, instance, wanted, files, options, staging_directory=directory(staging))
     if rejects is None:
         for one in report.details["commit"]["samples"]:
-            invocation.warn(f"[{one['code']}] {one['source']}:byte {one['offset']}: {one['message']}")
+            place = f"{one['source']}:byte {one['offset']}"
+            invocation.warn(one["message"], code=one["code"], place=place, file=one["source"], byte=one["offset"])
     show(invocation, report, summary)
     return 3 if report.rejected else 0

@@ -48,10 +48,10 @@ def run(
     ] = "stop",
     rejects: Annotated[
         str | None,
-        option("--rejects", help="append refused messages to FILE, with line, offset and reason", metavar="FILE"),
+        option("--rejects", help="append refused messages to FILE, with place and reason", metavar="FILE"),
     ] = None,
     max_errors: Annotated[
-        int | None, option("--max-errors", help="with skip: stop after so many", metavar="COUNT", minimum=1)
+        int | None, option("--max-errors", help="with skip: stop where one more is bad", metavar="COUNT", minimum=1)
     ] = None,
     dry_run: DryRun = False,
     expiration: Annotated[
@@ -94,8 +94,9 @@ def run(
     """Publish messages to a topic.
 
     A message is acknowledged when it is in the journal and synced; the report counts acknowledged messages only. A
-    bad message is refused with its line and byte offset. Ends with status 3 where a message was refused. An interrupt
-    ends it behind the batch that is being written; another one while that is being written ends it at once.
+    bad message is refused with its line and column; the first ten are said, --rejects keeps all. Ends with status 3
+    where a message was refused. A run that ends early says where the rest of its input begins, if some is published.
+    An interrupt ends it behind the batch that is being written; another one meanwhile ends it at once.
 
     A lifetime that ends beyond the year 9999 is none. Messages that are over at the clock are counted as already
     expired. A note tells of a time more than a day ahead of the clock: every later message of its topic gets it too.
@@ -106,7 +107,6 @@ def run(
     after preprocessing, enrichment and merge.
     """
     from sowctl.cli.publishing import Publishing
-    from sowctl.cli.sources import framing_of
     from sowctl.cli.when import seconds
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.publish import publish
@@ -132,9 +132,10 @@ def run(
         delta_null=cast("DeltaNull", delta_null),
         update_only=update_only,
     )
-    watcher = Publishing(invocation, "nul" if null else framing, rejects, tee=tee, skips=on_error == "skip")
+    given = "nul" if null else framing
+    watcher = Publishing(invocation, given, rejects, tee=tee, skips=on_error == "skip", sequence=sequence)
     with watcher, invocation.open_instance() as instance:
-        watcher.framing = watcher.framing or framing_of(instance, topic, message_type)
+        watcher.expect(instance, topic, message_type)
         report = publish(
             instance,
             topic,
@@ -143,6 +144,7 @@ def run(
             message_type=message_type,
             on_acknowledged=watcher.acknowledged,
             on_reject=watcher.rejected,
+            on_broken_off=watcher.broken_off,
         )
         if delta:
             watcher.warn_of_replacing(map(instance.type_of, {row.message_type for row in report.topics if row.updated}))
