@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from sowctl.cli.streams import Streams
 from sowctl.errors import SowError, StorageError, UsageError
@@ -32,8 +33,22 @@ def from_oserror(error: OSError) -> StorageError:
     """The operating system's refusal in plain words: code ``SOW-CLI-060``, exit status 6."""
     text, hint = _SENTENCES.get(error.errno or 0, (error.strerror or str(error) or type(error).__name__, None))
     name = error.filename
+    if name is None and error.errno == errno.ENOENT and (gone := _gone_directory()) is not None:
+        name, text, hint = gone, "the working directory was removed", "go to one that exists: cd"
     place = os.fsdecode(name) if isinstance(name, str | bytes) else None
     return StorageError("SOW-CLI-060", text, place=place, hint=hint, errno=errno.errorcode.get(error.errno or 0))
+
+
+def _gone_directory() -> str | None:
+    """The name that the working directory had, where it was removed; what asks for it then is told no name."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        try:
+            return str(Path("/proc/self/cwd").readlink()).removesuffix(" (deleted)")
+        except OSError:
+            return "."
+    return None
 
 
 def from_argument(argv: Sequence[str]) -> UsageError | None:

@@ -16,6 +16,7 @@ EXITS: tuple[tuple[int, str], ...] = (
     (10, "The store, journal or topic does not exist."),
     (11, "Somebody else held a lock for longer than --lock-wait."),
     (70, "A bug in sowctl."),
+    (129, "Hung up (SIGHUP)."),
     (130, "Interrupted (SIGINT)."),
     (141, "The reader of standard output went away (SIGPIPE)."),
     (143, "Terminated (SIGTERM)."),

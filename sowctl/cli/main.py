@@ -26,11 +26,26 @@ from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock
 
 GC_OBJECTS = 100_000
-INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 130, 141, 143, 70
+HUNG_UP, INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 129, 130, 141, 143, 70
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: the run ends as with SIGINT, with its own exit status."""
+class Ended(KeyboardInterrupt):
+    """A signal besides SIGINT that ends the run as that one does, with a word and an exit status of its own."""
+
+    word = ""
+    status = INTERRUPTED
+
+
+class Terminated(Ended):
+    """SIGTERM."""
+
+    word, status = "terminated", TERMINATED
+
+
+class HungUp(Ended):
+    """SIGHUP: the terminal has gone."""
+
+    word, status = "hung up", HUNG_UP
 
 
 class _Closed(io.RawIOBase):
@@ -50,7 +65,7 @@ def run() -> None:
     spare()
     signal.signal(signal.SIGTERM, _terminate)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-        signal.signal(signal.SIGHUP, _terminate)
+        signal.signal(signal.SIGHUP, _hang_up)
     try:
         status = main(
             sys.argv[1:],
@@ -68,7 +83,7 @@ def run() -> None:
         _end(status)
     except KeyboardInterrupt as stop:
         # After all was done and written: nothing is left to be told but that it came.
-        os._exit(TERMINATED if isinstance(stop, Terminated) else INTERRUPTED)
+        os._exit(stop.status if isinstance(stop, Ended) else INTERRUPTED)
 
 
 def _end(status: int) -> NoReturn:
@@ -119,7 +134,7 @@ def main(
         named = from_argument(argv)
         return _bug(error, invocation, argv) if named is None else _refused(named, invocation, argv)
     except KeyboardInterrupt as stop:
-        return _stopped(invocation, isinstance(stop, Terminated))
+        return _stopped(invocation, stop)
     except Exception as error:  # the boundary: everything else is a bug of ours
         return _bug(error, invocation, argv)
 
@@ -139,24 +154,31 @@ def _refused(error: SowError | OSError, invocation: Invocation, argv: Sequence[s
     from sowctl.cli.boundary import from_oserror, report
 
     reported = from_oserror(error) if isinstance(error, OSError) else error
-    if invocation.durable is not None:
-        reported.facts.setdefault("durable", invocation.durable)
+    for name, words in (("durable", invocation.durable), ("resume", invocation.resume)):
+        if words is not None:
+            reported.facts.setdefault(name, words)
     report(reported, invocation.streams, _early(argv, invocation.environ, "--error-format", "text"))
     _trace(error, invocation, argv)
     return reported.exit_status
 
 
-def _stopped(invocation: Invocation, terminated: bool) -> int:
-    word, status = ("terminated", TERMINATED) if terminated else ("interrupted", INTERRUPTED)
+def _stopped(invocation: Invocation, stop: KeyboardInterrupt) -> int:
+    word, status = (stop.word, stop.status) if isinstance(stop, Ended) else ("interrupted", INTERRUPTED)
     if invocation.settings.error_format == "json":
         import json
 
         row = {"level": "error", "code": f"SOW-CLI-{status}", "exit": status, "message": word}
-        invocation.streams.talk(json.dumps(row | {"durable": invocation.durable}))
+        row |= {"durable": invocation.durable} | ({"resume": invocation.resume} if invocation.resume else {})
+        invocation.streams.talk(json.dumps(row))
     else:
         # A terminal has echoed ^C; the words belong into a line of their own.
-        front = "" if terminated else "\n"
-        invocation.streams.talk(front + word + (f"; {invocation.durable}" if invocation.durable else ""))
+        front = "" if isinstance(stop, Ended) else "\n"
+        words = front + word + (f"; {invocation.durable}" if invocation.durable else "")
+        if invocation.resume is not None:
+            from sowctl.output.display import display
+
+            words += f"\n  {display(invocation.resume)}"
+        invocation.streams.talk(words)
     return status
 
 
@@ -199,3 +221,7 @@ def _early(argv: Sequence[str], environ: Mapping[str, str], name: str, default: 
 
 def _terminate(number: int, frame: object) -> None:
     raise Terminated
+
+
+def _hang_up(number: int, frame: object) -> None:
+    raise HungUp

@@ -199,7 +199,7 @@ def test_a_silent_input_still_gets_its_batch_acknowledged(shop: Path) -> None:
         process.wait()
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_publish_says_what_is_durable(shop: Path, number: int, status: int) -> None:
     process = publisher(shop, "--tee", "--linger", "10ms")
     try:

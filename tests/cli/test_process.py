@@ -24,6 +24,7 @@ LOCALES = [
     {"LC_ALL": "tr_TR.UTF-8"},
     {"TZ": "America/St_Johns"},
 ]
+ENDINGS = [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 
 def run(*argv: str, shell: str = "", **environ: str) -> subprocess.CompletedProcess[bytes]:
@@ -83,7 +84,7 @@ def test_closed_standard_streams() -> None:
     assert run(shell="sowctl --version <&-").returncode == 0
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), ENDINGS)
 def test_signals(number: int, status: int) -> None:
     program = (
         "import sys, time; from sowctl.cli import dispatch, main\n"
@@ -100,10 +101,10 @@ def test_signals(number: int, status: int) -> None:
     _, err = process.communicate(timeout=25)
     assert time.monotonic() - begin < 25
     assert process.returncode == status
-    assert err.strip() in (b"interrupted", b"terminated")
+    assert err.strip() == {129: b"hung up", 130: b"interrupted", 143: b"terminated"}[status]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), ENDINGS)
 def test_signals_after_all_is_done(number: int, status: int) -> None:
     """All that there is to say was said: no trace of where in the ending it came."""
     program = (
@@ -138,3 +139,10 @@ def test_what_was_begun_is_ended(threads: bool) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     expected = [b"the thread has ended", b"registered"] if threads else [b"registered"]
     assert done.stdout.splitlines()[1:] == expected
+
+
+def test_a_working_directory_that_was_removed_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    done = run(shell=f"mkdir '{gone}'; cd '{gone}'; rmdir '{gone}'; sowctl query orders")
+    assert (done.returncode, done.stdout) == (6, b"")
+    assert done.stderr.decode().startswith(f"error[SOW-CLI-060]: {gone}: the working directory was removed\n")
