@@ -21,7 +21,9 @@ SkipN: TypeAlias = Annotated[int | None, option("--skip-n", help="leave out so m
 Select: TypeAlias = Annotated[
     str | None, option("--select", help="fields to print, such as '-/,+/id,+/price'", metavar="LIST")
 ]
-Count: TypeAlias = Annotated[bool, option("--count", help="print only how many records there are")]
+Count: TypeAlias = Annotated[
+    bool, option("--count", help="print only how many records there are; with --format of each topic")
+]
 Statistics: TypeAlias = Annotated[
     bool, option("--statistics", help="say how many records were examined, matched and returned")
 ]

@@ -23,6 +23,7 @@ from sowctl.engine.positions import (
     standings,
 )
 from sowctl.engine.presentkeys import KEY_PARTS, PresentKeys
+from sowctl.engine.reports import CheckReport
 from sowctl.engine.sources import open_file
 from sowctl.engine.targets import Target
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
@@ -46,6 +47,7 @@ class Examination:
         self._missed: list[str] = []
         self._errors = 0
         self._unread: list[int] = []
+        self._read = CheckReport()
         self._findings = self._counted()
 
     def __iter__(self) -> Iterator[Finding]:
@@ -72,6 +74,12 @@ class Examination:
         """One line: what was checked, and what was not."""
         done = "checked " + ("; ".join(self._lines) if self._lines else "nothing")
         return done + (f"; not verified: {'; '.join(self._missed)}" if self._missed else "")
+
+    @property
+    def report(self) -> CheckReport:
+        """The same as numbers."""
+        self._read.not_verified = tuple(self._missed)
+        return self._read
 
     def _run(self) -> Iterator[Finding]:
         instance = self._instance
@@ -131,6 +139,11 @@ class Examination:
         versions = f", {covered.versions:,} versions" if covered.versions else ""
         self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {covered.bytes_read:,} bytes")
         self._missed.extend(f"{path.name}: {part}" for part in covered.not_verified)
+        read = self._read
+        read.stores += 1
+        read.records += covered.records
+        read.versions += covered.versions
+        read.bytes += covered.bytes_read
         return sound and covered.complete
 
     def _belongs(self, topic: TopicConfig, path: Path, sound: bool) -> Iterator[Finding]:
@@ -220,6 +233,8 @@ class Examination:
             coverage=coverage,
             archive=instance.log.archive_directory,
         )
+        read = self._read
+        read.journal_files, read.journal_entries, read.journal_bytes = coverage.files, coverage.entries, coverage.bytes
         self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {coverage.bytes:,} bytes")
 
 

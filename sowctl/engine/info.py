@@ -26,26 +26,29 @@ if TYPE_CHECKING:
 BATCH = 1000
 
 
-def info(instance: Instance, targets: Sequence[Target] | None = None) -> list[TopicInfo]:
+def info(
+    instance: Instance, targets: Sequence[Target] | None = None, problems: list[SowError] | None = None
+) -> list[TopicInfo]:
     """Facts about ``targets``, or about everything that the configuration names, in its order.
 
-    A store that cannot be read is a row with its state, not an error, unless it is the only target.
+    A store that cannot be read is a row with its state; why it cannot be read goes to ``problems``.
     """
+    problems = [] if problems is None else problems
     if targets is None:
         rows = []
         for entry in instance.config.sow if instance.config is not None else ():
             if isinstance(entry, OtherEntry):
                 rows.append(TopicInfo(entry.name, entry.message_type, entry.kind, "defined"))
             else:
-                rows.append(_topic(instance, entry))
+                rows.append(_topic(instance, entry, problems))
         return rows + _log_only(instance)
-    return [_target(instance, target) for target in targets]
+    return [_target(instance, target, problems) for target in targets]
 
 
-def named(instance: Instance, text: str) -> list[TopicInfo]:
+def named(instance: Instance, text: str, problems: list[SowError] | None = None) -> list[TopicInfo]:
     """Facts about what ``text`` names. Raises as ``resolve`` does, but not for a topic without a SOW."""
     try:
-        return info(instance, resolve(instance, text))
+        return info(instance, resolve(instance, text), problems)
     except MissingError as error:
         if error.code != WITHOUT_SOW:
             raise
@@ -53,9 +56,9 @@ def named(instance: Instance, text: str) -> list[TopicInfo]:
         return [row for row in _log_only(instance) if row.topic == name and kind in (None, row.message_type)]
 
 
-def _target(instance: Instance, target: Target) -> TopicInfo:
+def _target(instance: Instance, target: Target, problems: list[SowError]) -> TopicInfo:
     if target.topic is not None:
-        return _topic(instance, target.topic)
+        return _topic(instance, target.topic, problems)
     assert target.path is not None
     with closing(open_file(instance, target.path)) as source:
         meta = source.meta
@@ -66,11 +69,11 @@ def _target(instance: Instance, target: Target) -> TopicInfo:
         return row
 
 
-def _part(instance: Instance, topic: TopicConfig) -> TopicInfo:
+def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
     """Some logical topics of a Pattern topic: their records, read one by one; file and position are everyone's."""
     from sowctl.engine.digest import digest
 
-    row = _topic(instance, topic.whole)
+    row = _topic(instance, topic.whole, problems)
     assert topic.logical is not None
     row.kind, row.topic = "logical topic", topic.label
     which = "" if topic.logical_name is not None else f" whose names match {topic.logical.text!r}"
@@ -92,9 +95,9 @@ def _interval(microseconds: int) -> str:
     return format_interval(microseconds * INTERVALS["us"])
 
 
-def _topic(instance: Instance, topic: TopicConfig) -> TopicInfo:
+def _topic(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
     if topic.logical is not None:
-        return _part(instance, topic)
+        return _part(instance, topic, problems)
     row = TopicInfo(topic.name, topic.message_type, "Topic", "ok")
     row.path = str(topic.file) if topic.file is not None else None
     row.keys = tuple(str(path) for path in topic.keys)
@@ -115,11 +118,11 @@ def _topic(instance: Instance, topic: TopicConfig) -> TopicInfo:
         return row
     try:
         source = open_current(instance, topic)
-    except (DamageError, MissingError) as error:
-        row.state, row.note = "damaged" if isinstance(error, DamageError) else "missing", error.message
-        return row
     except SowError as error:
-        row.state, row.note = "unreadable", error.message
+        states = ((DamageError, "damaged"), (MissingError, "missing"))
+        row.state = next((state for kind, state in states if isinstance(error, kind)), "unreadable")
+        row.note = error.message
+        problems.append(error)
         return row
     with closing(source):
         _fill(row, source, topic.file)

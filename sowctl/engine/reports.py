@@ -63,9 +63,9 @@ class PublishReport:
     (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
     (``journalled``); ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
     everything counted is on disk, which a dry run never says; ``end`` is the input offset behind the last acknowledged
-    message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock, so that nobody reads them;
-    ``ahead``: the topics' latest time where it is far ahead of the clock (:func:`~sowctl.engine.settling.is_ahead`);
-    ``torn_tails`` were cut off the journal on the way."""
+    message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock,
+    so that nobody reads them; ``ahead``: the topics' latest time where it is far ahead of the clock
+    (:func:`~sowctl.engine.settling.is_ahead`); ``torn_tails`` were cut off the journal on the way."""
 
     topics: list[TopicCounts] = field(default_factory=list)
     messages: int = 0

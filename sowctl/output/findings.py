@@ -55,6 +55,11 @@ class Tally:
             self.counts[finding.level] += 1
             yield finding
 
+    def by_name(self) -> dict[str, int]:
+        """The counts, zeros too: errors, warnings, notes."""
+        notes = self.counts[Level.INFO] + self.counts[Level.ADVICE]
+        return {"errors": self.counts[Level.ERROR], "warnings": self.counts[Level.WARNING], "notes": notes}
+
     def __str__(self) -> str:
         """``2 errors, 1 warning``; ``no findings`` where there was none."""
         parts = [f"{count} {_PLURALS[level][count != 1]}" for level, count in sorted(self.counts.items(), reverse=True)]

@@ -240,6 +240,35 @@ def test_replay_and_hash(shop: Cli) -> None:
     assert shop("hash", "orders", environ=NOON).out.split()[0] == digest
 
 
+def test_what_only_words_said_is_there_as_json(shop: Cli) -> None:
+    (digest, _) = shop("hash", "orders", environ=NOON).out.split()
+    row = json.loads(shop("hash", "orders", "--format", "json", environ=NOON).out)
+    assert (row["topic"], row["digest"], row["records"], row["txid"]) == ("orders", digest, 3, 3)
+    summary = json.loads(shop("check", "--format", "json", "--summary", "json").out)
+    assert (summary["stores"], summary["records"], summary["journal_entries"], summary["errors"]) == (1, 3, 3, 0)
+    assert summary["not_verified"] == ["quotes: no store", "texts: no store"]
+    assert shop("check", "--format", "json").out == ""
+    shop("publish", "quotes", stdin=b'{"symbol":"IBM"}\n', environ=NOON)
+    rows = [json.loads(line) for line in shop("query", "^(orders|quotes)$", "--count", "-F", "ndjson").out.splitlines()]
+    assert [(row["topic"], row["returned"]) for row in rows] == [("orders", 3), ("quotes", 0), (None, 3)]
+    assert shop("query", "orders", "/id < 3", "--count", "-F", "csv").out.splitlines()[1] == "orders,json,3,2,2"
+    assert shop("query", "^(orders|quotes)$", "--count", environ=NOON).out == "4\n"
+
+
+def test_info_lists_what_cannot_be_read_and_ends_with_its_status(shop: Cli) -> None:
+    shop("publish", "quotes", stdin=b'{"symbol":"IBM"}\n', environ=NOON)
+    for path in Path("sow").glob("*.sow"):
+        path.write_bytes(b"")
+    result = shop("info")
+    assert result.status == 5
+    assert [json.loads(line)["state"] for line in result.out.splitlines()] == ["damaged", "damaged", "no store"]
+    assert [line.partition("]")[0] for line in result.err.splitlines() if "SOW" in line] == [
+        "warning: [SOW-STO-021",
+        "error[SOW-STO-021",
+    ]
+    assert shop("info", "texts").status == 0
+
+
 def test_expire(shop: Cli) -> None:
     shop("publish", "quotes", stdin=b'{"symbol":"IBM"}\n', environ=NOON)
     later = {"SOWCTL_NOW": "2026-01-05T12:11:00Z"}

@@ -10,7 +10,7 @@ from sowctl.cli.options import Targets
 
 EXAMPLES = (
     "sowctl check",
-    "sowctl check orders --format json",
+    "sowctl check orders --format json --summary json",
 )
 
 
@@ -20,19 +20,39 @@ def run(
     format: Annotated[
         str, option("--format", "-F", help="how findings are written", choices=("text", "json"))
     ] = "text",
+    summary: Annotated[
+        str | None,
+        option(
+            "--summary",
+            help="how much was read and found: in words, or as the last line of JSON",
+            choices=("text", "json"),
+        ),
+    ] = None,
 ) -> int:
     """Read every byte of the stores and journals and report what is damaged, missing or inconsistent.
 
     Says at the end how much was read, and what was not. Ends with status 5 where damage was found, and where there was
     none but a store could not be read for another reason, with the status of that: 6 for permission, 11 for a lock.
     """
+    import json
+
     from sowctl.cli.reporting import show_findings
     from sowctl.engine.check import check
     from sowctl.engine.targets import resolve
+    from sowctl.output.findings import Tally
+    from sowctl.output.reports import as_dict
 
     with invocation.open_instance(*(targets or ())) as instance:
         chosen = [target for text in targets or () for target in resolve(instance, text)]
         examination = check(instance, chosen if targets else None)
-        show_findings(invocation, examination, as_json=format == "json", status=5, clean="no damage found")
-    invocation.note(examination.coverage)
+        tally = Tally()
+        findings = tally.through(examination)
+        show_findings(invocation, findings, as_json=format == "json", status=5, clean="no damage found")
+    if summary == "json":
+        row = as_dict(examination.report) | tally.by_name()
+        invocation.streams.stdout.write(json.dumps(row).encode() + b"\n")
+    elif summary == "text":
+        invocation.streams.talk(examination.coverage)
+    else:
+        invocation.note(examination.coverage)
     return examination.status

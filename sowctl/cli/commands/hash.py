@@ -24,6 +24,7 @@ def run(
         str | None, option("--expect", help="the digest that is expected; status 1 for another", metavar="HEX")
     ] = None,
     message_type: MessageType = None,
+    format: Annotated[str, option("--format", "-F", help="how it is written", choices=("text", "json"))] = "text",
 ) -> int:
     """Print the digest of all records that are visible at the clock.
 
@@ -38,7 +39,12 @@ def run(
     when = moment(invocation, at)
     with invocation.open_instance(target) as instance:
         found = digest(instance, one(instance, target, message_type), when.of(instance))
-    invocation.streams.stdout.write(f"{found.digest}  {display(target)}\n".encode())
+    if format == "json":
+        from sowctl.output.reports import as_json
+
+        invocation.streams.stdout.write(as_json(found).encode() + b"\n")
+    else:
+        invocation.streams.stdout.write(f"{found.digest}  {display(target)}\n".encode())
     if found.note is not None:
         invocation.note(f"{display(target)}: {found.note}")
     if wanted is not None and wanted != found.digest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.options import Columns, Format, Targets
+from sowctl.errors import SowError
 
 EXAMPLES = (
     "sowctl info",
@@ -17,7 +18,8 @@ def run(invocation: Invocation, targets: Targets = None, format: Format = None, 
 
     Without TARGET every topic of the configuration is listed, and what the transaction log alone names. Records are
     those that query --count counts at the same clock; of a transient topic, and where a store is missing, that takes
-    reading the journals. Of logical topics the records are counted one by one; their file is the Pattern topic's.
+    reading the journals. Of logical topics the records are counted one by one; their file is the Pattern topic's. A
+    store that cannot be read is listed all the same, and the status at the end is that of the first such error.
     """
     from sowctl.cli.emit import Choice, Sink
     from sowctl.cli.rows import topic_row
@@ -25,6 +27,11 @@ def run(invocation: Invocation, targets: Targets = None, format: Format = None, 
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance(*(targets or ())) as instance:
-        rows = [row for text in targets for row in named(instance, text)] if targets else info(instance)
-    sink.write_rows(topic_row(row, brief=sink.format == "table") for row in rows)
+        problems: list[SowError] = []
+        found = [named(instance, text, problems) for text in targets] if targets else [info(instance, None, problems)]
+    sink.write_rows(topic_row(row, brief=sink.format == "table") for rows in found for row in rows)
+    for problem in problems[1:]:
+        invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)
+    if problems:
+        raise problems[0]
     return 0

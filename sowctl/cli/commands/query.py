@@ -111,7 +111,7 @@ def run(
         grouping=grouping,
         after_key=after_key,
         jobs=jobs,
-        counted=statistics,
+        counted=statistics or bool(count and format),
     )
     if no_index:
         asked = replace(asked, index_from=None)
@@ -134,17 +134,17 @@ def run(
         sink = Sink(invocation, Choice(*printing))
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         targets = resolve(instance, target, message_type, literal=literal_topic)
-        if when.entry is not None:
-            asked = replace(asked, at=when.of(instance))
+        asked = replace(asked, at=when.of(instance))
         with closing(query(instance, targets, asked)) as result:
             if count or sink is None:
                 total = result.count()
-                invocation.streams.stdout.write(b"%d\n" % total)
             else:
                 sink.write(result)
                 total = sum(numbers.returned for numbers in result.statistics)
-    if statistics:
+    if count and format is None:
+        invocation.streams.stdout.write(b"%d\n" % total)
+    if statistics or (count and format is not None):
         from sowctl.cli.reporting import show_statistics
 
-        show_statistics(invocation, result.statistics)
+        show_statistics(invocation, result.statistics, format if count else None, said=statistics)
     return 1 if exit_status and not total else 0
