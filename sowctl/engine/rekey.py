@@ -218,7 +218,7 @@ class _Plan:
             "SOW-RPL-011",
             f"the record under SOW key {int.from_bytes(key, 'big')} of topic {topic.name!r} has no key under the "
             "present definition: "
-            + ("its publisher gave none" if topic.key_mode == "user" else "a key field is missing"),
+            + ("its publisher gave none" if topic.key_mode == "user" else "a key field is missing or cannot be one"),
             hint="nothing was changed; put the former Key back, delete or correct such records, then change it again",
             topic=topic.name,
             sow_key=int.from_bytes(key, "big"),

@@ -24,7 +24,7 @@ from sowctl.engine.positions import (
     refuse_other_topic,
     refuse_unlogged_past,
 )
-from sowctl.engine.presentkeys import refuse_other_keys
+from sowctl.engine.presentkeys import PresentKeys, refuse_other_keys
 from sowctl.engine.rebuild import Rebuilt, rebuild
 from sowctl.engine.rekey import rekey
 from sowctl.engine.reports import ReplayReport
@@ -33,7 +33,7 @@ from sowctl.engine.sources import open_file
 from sowctl.engine.storefile import refuse_other_file
 from sowctl.engine.verification import verify
 from sowctl.engine.writer import TopicWriter, open_writer
-from sowctl.errors import DamageError, RefusedError, StorageError, UsageError
+from sowctl.errors import DamageError, RefusedError, SowError, StorageError, UsageError
 from sowctl.store.access import DAMAGED, REPLACED
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def _in_place(
         raise
     note = None if covered else f"the journals begin at txid {log.first_txid}: older records could not be rebuilt"
     if needed == "other history":
+        _put_chains_aside(instance, topic)
         note = "; ".join(filter(None, ("the former store followed another copy of this journal", note)))
     return built.report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
 
@@ -318,9 +319,7 @@ def _kept_aside(instance: Instance, path: Path) -> Path | None:
     """
     if not path.exists():
         return None
-    number, word = 1, DAMAGED if _read_through(instance, path) is None else REPLACED
-    while (target := path.with_name(f"{path.name}{word}{number}")).exists():
-        number += 1
+    target = _free_name(path, DAMAGED if _read_through(instance, path) is None else REPLACED)
     try:
         instance.seam.call("file.link", os.link, path, target, follow_symlinks=True)
     except OSError as error:
@@ -330,4 +329,21 @@ def _kept_aside(instance: Instance, path: Path) -> Path | None:
             place=str(path),
             hint="without it nothing was changed; move the file away by hand, then replay again",
         ) from error
+    return target
+
+
+def _put_chains_aside(instance: Instance, topic: TopicConfig) -> None:
+    """Move away the file of chains that came with a store of another history: it is made anew from this journal."""
+    if topic.key_mode != "module":
+        return
+    with suppress(SowError):  # a generator that is not there has no such file
+        chains = PresentKeys(instance, topic).maker.chains
+        if chains is not None and chains.path is not None and chains.path.exists():
+            instance.seam.call("file.rename", os.rename, chains.path, _free_name(chains.path, REPLACED))
+
+
+def _free_name(path: Path, ending: str) -> Path:
+    number = 1
+    while (target := path.with_name(f"{path.name}{ending}{number}")).exists():
+        number += 1
     return target

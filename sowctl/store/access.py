@@ -12,7 +12,8 @@ from typing import Literal
 from sowctl.plain import dataclass
 
 DAMAGED, REPLACED = ".damaged-", ".replaced-"
-"""What the name of a file that a rebuild put aside has after that of its store, before a number."""
+"""What the name of a file that a rebuild put aside has after that of its store, before a number: the second where
+nothing was found wrong with it."""
 _EFFECTIVE = os.access in os.supports_effective_ids
 _BOTH = os.R_OK | os.W_OK
 

@@ -12,6 +12,7 @@ from sowctl.errors import DamageError, SowError
 from sowctl.findings import Level
 from sowctl.store.env import Store
 from tests.support import staged
+from tests.support.chains import MakeLab, chained
 from tests.support.damage import overwrite
 from tests.support.instances import Lab, message, numbered
 from tests.support.replays import run
@@ -107,6 +108,23 @@ def test_damage_of_the_journal_at_that_place_is_named_as_the_journals(lab: Lab) 
         run(lab, "t", verify=True)
     assert caught.value.code == "SOW-JRN-010"
     lab.journals()[0].write_bytes(good)
+
+
+def test_the_file_of_chains_of_another_copy_goes_with_its_store(make_lab: MakeLab, tmp_path: Path) -> None:
+    """Else messages would get the keys of chains that this journal knows nothing of."""
+    lab = chained(make_lab)
+    lab.publish("c", message(id=1))
+    copy = tmp_path / "copy"
+    shutil.copytree(lab.directory, copy)
+    fork = Lab(copy, lab.xml, clock=lab.clock)
+    lab.publish("c", message(id=2, parent=1))
+    fork.publish("c", message(id=2))
+    _swap(lab, fork, "c")
+    shutil.copy(f"{lab.store('c')}.chains", f"{fork.store('c')}.chains")
+    run(fork, "c")
+    assert len(list(fork.directory.rglob("c.json.sow.chains.replaced-1"))) == 1
+    fork.publish("c", message(id=2, v=1))
+    assert sorted(fork.query("c")) == [message(id=1), message(id=2, v=1)]
 
 
 @pytest.mark.parametrize("way", ["publish", "delete", "rebuild", "staged"])
