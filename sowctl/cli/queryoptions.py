@@ -40,9 +40,7 @@ Projection: TypeAlias = Annotated[
 ]
 Grouping: TypeAlias = Annotated[
     str | None,
-    option(
-        "--grouping", help="fields that make a group, such as '/region'; without it all records are one", metavar="LIST"
-    ),
+    option("--grouping", help="fields that make a group, such as '/region'; '' for one group of all", metavar="LIST"),
 ]
 AfterKey: TypeAlias = Annotated[
     str | None, option("--after-key", help="go on after this SOW key, in key order", metavar="KEY")

@@ -34,16 +34,15 @@ READ = 1000
 
 
 class Aggregation:
-    """A projection with its grouping over records of one topic; without a grouping all of them are one group.
+    """A projection with its grouping over records of one topic; where that names no field, all of them are one group.
 
-    Raises UsageError ``SOW-QRY-013`` (a type that cannot be written), ``SOW-QRY-014`` (text too long), ``SOW-QRY-015``
-    (a field outside of aggregates, and no grouping), ExpressionError.
+    Raises UsageError ``SOW-QRY-013`` (a type that cannot be written), ``SOW-QRY-014`` (text too long), ExpressionError.
     """
 
     def __init__(
         self,
         projection: str,
-        grouping: str | None,
+        grouping: str,
         kind: MessageType,
         topic: str,
         environment: Environment,
@@ -54,14 +53,9 @@ class Aggregation:
         if len(projection.encode("utf-8", "surrogateescape")) > MOST_TEXT:
             raise UsageError("SOW-QRY-014", f"the projection is longer than {MOST_TEXT:,} bytes")
         sources = ((topic,), (kind.name, topic))
-        self.program = compile_projection(projection, grouping, sources=sources, extra=functions)
-        if grouping is None and self.program.plain is not None:
-            # The latest record's value would be the answer: hardly what is meant by fields without a grouping.
-            raise UsageError(
-                "SOW-QRY-015",
-                f"an aggregated query needs a grouping as well: {self.program.plain} is not aggregated",
-                hint="add --grouping; --select prints some fields of every record",
-            )
+        self.program = compile_projection(
+            projection, grouping if grouping.strip() else None, sources=sources, extra=functions
+        )
         if not kind.constructible:
             raise UsageError("SOW-QRY-013", f"messages of type {kind.name} cannot be written, so not projected")
         self._kind = kind

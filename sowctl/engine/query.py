@@ -154,7 +154,7 @@ class _Run:
         from sowctl.engine.aggregate import Aggregation
 
         projection, grouping = self._options.projection, self._options.grouping
-        assert projection is not None and self._environment is not None
+        assert projection is not None and grouping is not None and self._environment is not None
         kind = self._instance.type_of(message_type)
         return Aggregation(projection, grouping, kind, topic, self._environment, self._functions or {})
 

@@ -30,8 +30,10 @@ def check_options(options: QueryOptions, targets: Sequence[Target]) -> None:
 def _check_aggregated(
     projection: str | None, grouping: str | None, select: str | None, targets: Sequence[object]
 ) -> None:
-    if projection is None and grouping is not None:  # C71
-        raise UsageError("SOW-QRY-015", "an aggregated query needs a projection as well", hint="add --projection")
+    if (projection is None) != (grouping is None):  # C71
+        missing = "projection" if projection is None else "grouping"
+        more = "; an empty one, --grouping '', makes one group of all records" if grouping is None else ""
+        raise UsageError("SOW-QRY-015", f"an aggregated query needs a {missing} as well", hint=f"add --{missing}{more}")
     if projection is not None and select is not None:
         hint = "name the fields that are wanted in --projection"
         raise UsageError("SOW-QRY-015", "an aggregated query takes no select list", hint=hint)

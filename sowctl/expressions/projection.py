@@ -20,7 +20,7 @@ from sowctl.expressions.emit import Emitter
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import AGGREGATES, Function
 from sowctl.expressions.parse import destination_of
-from sowctl.expressions.trees import transform, walk
+from sowctl.expressions.trees import transform
 from sowctl.tuples import NamedTuple
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Row, Scalar, Slot, SlotValue
@@ -73,8 +73,7 @@ class Projection:
     """A compiled projection.
 
     ``slots``, ``sources`` and ``uses_header`` as in compiled values; ``destinations`` are the places of the fields,
-    ``width`` is the number of grouping fields; ``ordered`` says of each aggregate whether the order of inputs counts;
-    ``plain`` is the first field that stands outside of aggregates.
+    ``width`` is the number of grouping fields; ``ordered`` says of each aggregate whether the order of inputs counts.
     """
 
     def __init__(
@@ -83,8 +82,6 @@ class Projection:
         self.destinations: tuple[tuple[str, ...], ...] = tuple(destination_of(field) for field, _ in fields)
         self.aggregates: list[Aggregated] = []
         outer = [Part(_split(field.expression, text, self.aggregates), text) for field, text in fields]
-        fields_outside = (node for part in outer for node in walk(part.node) if isinstance(node, n.Field))
-        self.plain = next((str(node.path) for node in fields_outside if node.qualifier != (RESULT,)), None)
         delimiters = [call.delimiter for call in self.aggregates if call.delimiter is not None]
         reader, maker = Emitter("", extra), Emitter("", extra)
         read = _tuple(reader, [*grouping, *(call.argument for call in self.aggregates)])

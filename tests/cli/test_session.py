@@ -135,7 +135,10 @@ def test_option_texts_of_a_connection(shop: Cli) -> None:
     assert shop("query", "orders", "--options", "bookmark=1", "--at", "NOW").status == 2
     assert shop("query", "order.", "--count").out == "3\n"
     assert shop("query", "order.", "--count", "--options", "non_regex_topic").status == 10
-    assert shop("query", "orders", "--projection", "COUNT(/id) AS /n, MAX(/id) AS /m").out == '{"n":3,"m":3}\n'
+    assert shop("query", "orders", "--projection", "COUNT(/id) AS /n", "--grouping", "").out == '{"n":3}\n'
+    assert shop("query", "orders", "--options", "projection=[MAX(/id) AS /m],grouping=[]").out == '{"m":3}\n'
+    refused = shop("query", "orders", "--projection", "COUNT(/id) AS /n")
+    assert (refused.status, "--grouping ''" in refused.err) == (2, True)
 
 
 def test_the_same_bytes_twice_and_in_a_file(shop: Cli) -> None:

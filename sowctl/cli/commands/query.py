@@ -83,7 +83,7 @@ def run(
     --at takes a time (UTC where it names no zone), a bookmark or a txid (a bare number): the state as of that entry's
     time. EPOCH or 0 is the oldest state that can be answered for, 0|1| the present.
 
-    --projection without --grouping makes one message of all records that match, of aggregates alone.
+    --projection goes with --grouping; an empty one, --grouping '', makes one message of all records that match.
     """
     from contextlib import closing
 
