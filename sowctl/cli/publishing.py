@@ -19,6 +19,7 @@ from sowctl.messages.framing import framed
 if TYPE_CHECKING:
     from sowctl.engine.commit import Acknowledged
     from sowctl.engine.instance import Instance
+    from sowctl.engine.options import PublishOptions
     from sowctl.engine.reports import Rejected, Rest
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing import FrameReader
@@ -31,7 +32,7 @@ class Publishing:
     """Watches one run; a context manager, because the rejects file has to be closed and the progress line ended.
 
     ``framing`` and ``kind``, that of the messages' type, are None until they are known: :meth:`expect` is called before
-    the inputs are read. ``sequence`` is the number of the first message, where one is given.
+    the inputs are read.
     """
 
     def __init__(
@@ -39,18 +40,16 @@ class Publishing:
         invocation: Invocation,
         framing: str | None,
         rejects: str | None,
+        options: PublishOptions,
         *,
         tee: bool,
-        skips: bool,
-        sequence: int | None = None,
     ) -> None:
         self.invocation = invocation
         self.framing = framing
         self.kind: str | None = None
-        self.skips = skips
         self.tee = tee
         self.published = 0
-        self._sequence = sequence
+        self._options = options
         self._names: Sequence[str] = ()
         self._path = rejects
         self._file: BinaryIO | None = None
@@ -109,7 +108,7 @@ class Publishing:
         if self._file is not None:
             self._file.write(reject_line(refused))
             self._file.flush()
-        elif self.skips:
+        elif self._options.on_error == "skip":
             self._warnings.tell(refused, foreign(refused, self.kind, self.invocation.command))
 
     def warn_of_replacing(self, kinds: Iterable[MessageType]) -> None:
@@ -145,8 +144,8 @@ class Publishing:
             else:
                 tail = f"tail -n +{rest.line}" if by_lines else f"tail -c +{rest.offset + 1}"
                 words += f": {tail} {'-- ' if names[0].startswith('-') else ''}{names[0]}{later}"
-        if self._sequence is not None:
-            words += f"; with --sequence {self._sequence + rest.messages}"
+        if self._options.sequence is not None:
+            words += f"; with --sequence {self._options.sequence + rest.messages}"
         self.invocation.resume = words
 
     def _explain(self, error: SowError) -> None:

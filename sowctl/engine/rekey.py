@@ -79,8 +79,8 @@ def rekey(
         raise RefusedError(
             "SOW-RPL-012",
             f"the keys of topic {topic.name!r} come from chains, which depend on the order of messages",
-            hint=f"sowctl query {topic.name} --meta > FILE, then publish FILE with --framing envelope to a topic of "
-            "another name",
+            hint=f"sowctl query {topic.name} --meta > FILE, then sowctl publish OTHER FILE --framing envelope, "
+            "where OTHER is a topic of another name",
             topic=topic.name,
         )
     with ExitStack() as stack:

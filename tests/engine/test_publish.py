@@ -234,7 +234,7 @@ def test_open_gives_a_typed_instance(lab: Lab) -> None:
         assert [r.payload for r in instance.topic("t").query("/id = 1").records()] == [b'{"id":1}']
 
 
-def test_colliding_keys_are_refused_and_never_merged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colliding_keys_are_refused_and_never_merged(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
     """No two texts with one key are known; so the digest is bent: the key is the first byte of the id alone."""
     import xxhash
 

@@ -94,9 +94,8 @@ def run(
     """Publish messages to a topic.
 
     A message is acknowledged when it is in the journal and synced; the report counts acknowledged messages only. A
-    bad message is refused with its line and column; the first ten are said, --rejects keeps all. Ends with status 3
-    where a message was refused. A run that ends early says where the rest of its input begins, if some is published.
-    An interrupt ends it behind the batch that is being written; another one meanwhile ends it at once.
+    bad message is refused with its place; the first ten are said, --rejects keeps all, and the status is 3. A run that
+    ends early says where the rest begins. An interrupt ends it behind the batch being written, a second one at once.
 
     A lifetime that ends beyond the year 9999 is none. Messages that are over at the clock are counted as already
     expired. A note tells of a time more than a day ahead of the clock: every later message of its topic gets it too.
@@ -132,8 +131,7 @@ def run(
         delta_null=cast("DeltaNull", delta_null),
         update_only=update_only,
     )
-    given = "nul" if null else framing
-    watcher = Publishing(invocation, given, rejects, tee=tee, skips=on_error == "skip", sequence=sequence)
+    watcher = Publishing(invocation, "nul" if null else framing, rejects, options, tee=tee)
     with watcher, invocation.open_instance() as instance:
         watcher.expect(instance, topic, message_type)
         report = publish(
