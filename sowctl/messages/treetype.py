@@ -112,6 +112,10 @@ class TreeType(ABC):
         """A message of these fields."""
         return self._encoded(made(fields, self.native))
 
+    def made(self, tree: Tree) -> bytes:
+        """A message of a whole tree, lists and binary data included. Raises InputError."""
+        return self._encoded(tree)
+
     def view(self, payload: bytes) -> bytes:
         """One line of JSON; what cannot be read is shown as the Base64 form of its bytes."""
         from sowctl.messages.treeview import base64_line, json_line

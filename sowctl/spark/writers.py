@@ -24,7 +24,7 @@ from sowctl.engine.stagetask import StageTask
 from sowctl.engine.staging import OPERATIONS, Area, Operation, Plan, Staged
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.envelope import Envelope
-from sowctl.spark.encoding import RowEncoder, Rows
+from sowctl.spark.encoding import RowEncoder, Rows, root_of
 from sowctl.spark.errors import carried
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class WriteRequest:
             keep_stamps=self.keep_stamps,
             by_key=self.operation in (None, "delete"),
             own_keys=topic.key_mode == "user",
+            root=root_of(topic),
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], sequence: int | None = None) -> None:

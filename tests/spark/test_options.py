@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ from sowctl.errors import SowError, UsageError
 from sowctl.messages.types import get_type
 from sowctl.spark import arrays
 from sowctl.spark.bounds import Bounds, Range
-from sowctl.spark.encoding import RowEncoder, message_of
+from sowctl.spark.encoding import RowEncoder
 from sowctl.spark.options import Options
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl
 from sowctl.values.times import LATEST
@@ -96,44 +93,6 @@ def test_schemas_as_text() -> None:
     assert ddl(STORE_COLUMNS, ("payload",), "a INT") == "`payload` STRUCT<a INT>"
     assert ddl(STORE_COLUMNS, ("payload",), "struct<a: INT>") == "`payload` struct<a: INT>"
     assert "_user_key" not in ddl(JOURNAL_COLUMNS, None, None)
-
-
-def test_rows_as_messages() -> None:
-    row = {
-        "text": "ü",
-        "whole": 3,
-        "no": None,
-        "exact": Decimal("1.50"),
-        "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-        "naive": datetime(2026, 1, 2),
-        "day": date(2026, 1, 2),
-        "list": [1, None, {"a": None, "b": 1}],
-        "map": [("k", 1), ("n", None)],
-        "raw": b"ab",
-        "span": timedelta(seconds=1.5),
-    }
-    assert json.loads(message_of(row, get_type("json")), parse_float=Decimal) == {
-        "text": "ü",
-        "whole": 3,
-        "exact": Decimal("1.50"),
-        "when": "2026-01-02T03:04:05.000000Z",
-        "naive": "2026-01-02T00:00:00.000000Z",
-        "day": "2026-01-02",
-        "list": [1, None, {"b": 1}],
-        "map": {"k": 1},
-        "raw": "ab",
-        "span": Decimal("1.5"),
-    }
-    flat = {"8": "FIX.4.2", "38": Decimal(7), "44": Decimal("1.5"), "52": row["when"], "64": row["day"], "9": None}
-    assert message_of(flat, get_type("nvfix")).split(b"\x01")[:5] == [
-        b"8=FIX.4.2",
-        b"38=7",
-        b"44=1.5",
-        b"52=2026-01-02T03:04:05.000000Z",
-        b"64=2026-01-02",
-    ]
-    with pytest.raises(UsageError, match="field list is a list"):
-        message_of(row | {"when": None}, get_type("nvfix"))
 
 
 def test_rows_of_which_no_message_can_be_made() -> None:

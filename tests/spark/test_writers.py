@@ -88,6 +88,35 @@ def test_columns_are_the_fields_of_a_message(lab: Lab, spark: SparkSession) -> N
     ]
 
 
+def test_variants_and_bytes_are_written_as_to_json_writes_them(lab: Lab, spark: SparkSession) -> None:
+    columns = "1 AS id, parse_json('{\"a\":1.50,\"b\":[null]}') AS v, X'00FF80' AS bin, CAST(0.1 AS FLOAT) AS f"
+    write(lab, spark.sql(f"SELECT {columns}, CAST('NaN' AS DOUBLE) AS n"), "orders")
+    assert lab.query("orders") == ['{"id":1,"v":{"a":1.50,"b":[null]},"bin":"AP+A","f":0.1}']
+    write(lab, spark.sql(f"SELECT struct({columns}) AS payload"), "orders", "overwrite")
+    assert lab.query("orders") == ['{"id":1,"v":{"a":1.50,"b":[null]},"bin":"AP+A","f":0.1}']
+    for kind in ("VARIANT", "INTERVAL DAY TO SECOND"):
+        read = spark.read.format("sow").options(config=str(lab.config), topic="orders")
+        with translated(), pytest.raises(UsageError, match="field v of the message cannot be read as"), translated():
+            read.schema(f"payload STRUCT<v: {kind}>").load().collect()
+
+
+def test_columns_are_written_to_a_topic_of_xml(tmp_path: Path, spark: SparkSession) -> None:
+    xml = topic_xml("orders", key="/order/id").replace(">json<", ">xml<")
+    lab = Lab(tmp_path, config_xml(xml, ("orders",)).replace(">json<", ">xml<"))
+    frame = spark.sql("SELECT 7 AS id, 'ü<' AS name, CAST(1.50 AS DECIMAL(5,2)) AS price")
+    write(lab, frame, "orders")
+    expected = {"order": {"id": 7, "name": "ü<", "price": 1.5}}
+    assert [record.payload for record in lab.records("orders")] == [
+        "<order><id>7</id><name>ü&lt;</name><price>1.50</price></order>".encode()
+    ]
+    read = spark.read.format("sow").options(config=str(lab.config), topic="orders", columns="payload")
+    payload = read.option("payloadSchema", "order STRUCT<id INT, name STRING, price DOUBLE>").load().select("payload.*")
+    assert [row.asDict(True) for row in payload.collect()] == [expected]
+    write(lab, payload, "orders")
+    with pytest.raises(UsageError, match="it cannot be made of the columns order, other"):
+        write(lab, payload.selectExpr("order", "1 AS other"), "orders")
+
+
 def test_overwrite_replaces_and_delta_merges_and_delete_deletes(lab: Lab, spark: SparkSession) -> None:
     with verified(lab):
         write(lab, numbers(spark, 10, "1 AS v"), "orders")

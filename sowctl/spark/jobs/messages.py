@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from datetime import date, datetime, time
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.envelope import Envelope
-from sowctl.values.fields import Values
+from sowctl.spark.encoding import MessageMaker, root_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,6 +30,7 @@ class Builder:
         self._plan = plan
         self._kind = Instance(plan.config).type_of(plan.topic.message_type)
         self._by_user = plan.topic.key_mode == "user"
+        self._root = root_of(plan.topic)
 
     def messages(
         self, batch: pyarrow.RecordBatch
@@ -62,13 +59,15 @@ class Builder:
                 hint=f"give each row's message in a column named {PAYLOAD}",
             )
         found: list[bytes | None] = []
-        as_json = self._kind.kind == "json"
+        columns = [batch.schema.field(name) for name in fields]
         rows = batch.select(fields).to_pylist()
         if fields == [PAYLOAD]:  # a struct, as export --fields writes it: its members are the fields
-            rows = [row[PAYLOAD] or {} for row in rows]
+            columns = list(columns[0].type)
+            rows = [row[PAYLOAD] or dict.fromkeys(field.name for field in columns) for row in rows]
+        make = MessageMaker(columns, self._kind, self._root).message
         for place, row in enumerate(rows):
             try:
-                found.append(json_message(row) if as_json else self._kind.build(list(members(row))))
+                found.append(make(row))
             except (SowError, ValueError, TypeError) as error:
                 found.append(None)
                 code = error.code if isinstance(error, SowError) else "SOW-SPK-045"
@@ -89,40 +88,3 @@ class Builder:
             Envelope(sow_key=None if key is None else str(key), correlation_id=correlation)
             for key, correlation in zip(keys, correlations, strict=True)
         ]
-
-
-def plain(value: Any) -> Any:
-    """A cell as JSON has it: times as texts, decimals as numbers where that loses nothing, bytes as UTF-8 text."""
-    if isinstance(value, dict):
-        return {str(name): plain(child) for name, child in value.items()}
-    if isinstance(value, list | tuple):
-        if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
-            return {str(name): plain(child) for name, child in value}  # a map, as Arrow gives it
-        return [plain(item) for item in value]
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, bytes):
-        return value.decode()
-    return value
-
-
-def json_message(row: dict[str, Any]) -> bytes:
-    """A row as a JSON object, without the columns that are null."""
-    kept = {name: plain(value) for name, value in row.items() if value is not None}
-    return json.dumps(kept, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-
-
-def members(row: dict[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The fields of a row for :meth:`MessageType.build`: nested ones by path, lists of scalars as value lists."""
-    for name, raw in row.items():
-        value = plain(raw)
-        if isinstance(value, dict):
-            yield from members(value, (*before, name))
-        elif isinstance(value, list):
-            yield (*before, name), Values(tuple(item for item in value if not isinstance(item, dict | list)))
-        elif value is not None:
-            yield (*before, name), value

@@ -1,0 +1,160 @@
+"""Rows as messages: what a value of every type is in messages of every kind."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+import msgpack
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from sowctl.errors import UsageError
+from sowctl.messages.types import get_type
+from sowctl.spark.decoding import StructDecoder
+from sowctl.spark.encoding import MessageMaker, RowEncoder, root_of
+from sowctl.spark.jobs.messages import Builder
+from tests.support.instances import Lab, config_xml, topic_xml
+
+UTC_TIME = pa.timestamp("us", tz="UTC")
+VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={b"variant": b"true"})])
+
+
+def message(row: dict[str, Any], types: dict[str, pa.DataType], kind: str = "json", root: str | None = None) -> bytes:
+    """One message of one row."""
+    fields = [pa.field(name, types[name]) for name in row]
+    batch = pa.RecordBatch.from_pylist([row], pa.schema(fields))
+    return MessageMaker(list(batch.schema), get_type(kind), root).message(batch.to_pylist()[0])
+
+
+def one(value: Any, kind: pa.DataType, format: str = "json") -> bytes:
+    """A message with one field."""
+    return message({"v": value}, {"v": kind}, format)
+
+
+def test_a_row_is_an_object_without_its_nulls() -> None:
+    inner = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    types = {"text": pa.string(), "no": pa.int8(), "list": pa.list_(inner), "map": pa.map_(pa.string(), pa.int64())}
+    row = {"text": "ü", "no": None, "list": [None, {"a": None, "b": 1}], "map": {"k": 1, "n": None}}
+    assert message(row, types) == '{"text":"ü","list":[null,{"b":1}],"map":{"k":1}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        (True, pa.bool_(), "true"),
+        (Decimal("12345678901234567.123456789"), pa.decimal128(38, 9), "12345678901234567.123456789"),
+        (Decimal("7.00"), pa.decimal128(5, 2), "7.00"),
+        (0.1, pa.float32(), "0.1"),
+        (3.4e38, pa.float32(), "3.4e38"),
+        (0.1, pa.float64(), "0.1"),
+        (b"\x00\xff\x80", pa.binary(), '"AP+A"'),
+        (b"ab", pa.binary(), '"YWI="'),
+        (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), UTC_TIME, '"2026-01-02T03:04:05.000000Z"'),
+        (datetime(2026, 1, 2), pa.timestamp("us"), '"2026-01-02T00:00:00.000000Z"'),
+        (date(2026, 1, 2), pa.date32(), '"2026-01-02"'),
+        (time(3, 4, 5), pa.time64("us"), '"03:04:05"'),
+        (timedelta(days=1), pa.duration("us"), "86400"),
+        (timedelta(seconds=-1, microseconds=-500000), pa.duration("us"), "-1.5"),
+        ([0.5, float("nan"), None], pa.list_(pa.float32()), "[0.5,null,null]"),
+        ([(True, 1), (False, 2)], pa.map_(pa.bool_(), pa.int8()), '{"true":1,"false":2}'),
+        ([(Decimal("1.50"), b"a")], pa.map_(pa.decimal128(5, 2), pa.binary()), '{"1.50":"YQ=="}'),
+    ],
+)
+def test_a_value_in_json(value: Any, kind: pa.DataType, expected: str) -> None:
+    assert one(value, kind) == b'{"v":%b}' % expected.encode()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("format", ["json", "nvfix", "msgpack"])
+def test_what_is_no_number_is_left_out_as_null_is(value: float, format: str) -> None:
+    for kind in (pa.float32(), pa.float64()):
+        nothing = message({"w": 1}, {"w": pa.int8()}, format)
+        assert message({"v": value, "w": 1}, {"v": kind, "w": pa.int8()}, format) == nothing
+
+
+def test_a_variant_is_the_json_that_it_holds() -> None:
+    text = '{"a":1.50,"b":[1,"x",true,null,{"c":null}],"d":12345678901234567890.5}'
+    held = vars(t.VariantVal.parseJson(text))
+    value = {"value": held["value"], "metadata": held["metadata"]}
+    assert one(value, VARIANT) == b'{"v":%b}' % text.encode()
+    assert msgpack.unpackb(one(value, VARIANT, "msgpack"))["v"]["b"] == [1, "x", True, None, {"c": None}]
+
+
+@pytest.mark.parametrize("format", ["json", "msgpack", "bson"])
+def test_bytes_lists_and_decimals_come_back(format: str) -> None:
+    types = {
+        "y": pa.binary(),
+        "l": pa.list_(pa.struct([("x", pa.binary()), ("n", pa.int64())])),
+        "d": pa.decimal128(38, 9),
+        "e": pa.decimal128(10, 2),
+        "m": pa.map_(pa.string(), pa.binary()),
+    }
+    row = {
+        "y": b"\x00\xff plain",
+        "l": [{"x": b"text", "n": 1}, {"x": b"\x80", "n": 2}],
+        "d": Decimal("12345678901234567.123456789"),
+        "e": Decimal("1.50"),
+        "m": [("k", b"\xfe")],
+    }
+    payload = message(row, types, format)
+    struct = pa.struct(list(types.items()))
+    assert StructDecoder(struct).array([payload], get_type(format)).to_pylist() == [row]
+
+
+def test_flat_messages_have_base64_and_all_digits_and_no_lists() -> None:
+    types = {"38": pa.decimal128(38, 9), "44": pa.decimal128(5, 2), "96": pa.binary(), "9": pa.int8()}
+    row = {"38": Decimal("12345678901234567.123456789"), "44": Decimal("1.50"), "96": b"\x01=", "9": None}
+    assert message(row, types, "nvfix") == b"38=12345678901234567.123456789\x0144=1.50\x0196=AT0=\x01"
+    with pytest.raises(UsageError, match="field v is a list"):
+        one([1, 2], pa.list_(pa.int8()), "nvfix")
+
+
+ORDER = {"order": pa.struct([("id", pa.int64()), ("@a", pa.string()), ("d", pa.decimal128(5, 2))])}
+
+
+def test_columns_become_the_element_that_keys_name() -> None:
+    row = {"order": {"id": 1, "@a": "x", "d": Decimal("1.50")}}
+    expected = b'<order a="x"><id>1</id><d>1.50</d></order>'
+    assert message(row, ORDER, "xml") == message(row, ORDER, "xml", "order") == expected
+    inside = {field.name: field.type for field in ORDER["order"]}
+    assert message(row["order"], inside, "xml", "order") == expected
+    assert message({"id": 1}, {"id": pa.int64()}, "xml", "order") == b"<order><id>1</id></order>"
+
+
+@pytest.mark.parametrize(("names", "root"), [(["a", "b"], None), (["order", "b"], "order")])
+def test_columns_without_one_root_are_refused_before_any_task(names: list[str], root: str | None) -> None:
+    flat = t.StructType([t.StructField(name, t.LongType()) for name in names])
+    for schema in (flat, t.StructType([t.StructField("payload", flat)])):
+        with pytest.raises(UsageError, match="one root element") as caught:
+            RowEncoder(schema, get_type("xml"), keep_stamps=False, by_key=False, own_keys=False, root=root)
+        assert caught.value.code == "SOW-SPK-081"
+        assert caught.value.hint == f"make them one column: select(struct(...).alias({root or 'ROOT'!r}))"
+    text = t.StructType([t.StructField("payload", t.StringType()), t.StructField("b", t.LongType())])
+    RowEncoder(text, get_type("xml"), keep_stamps=False, by_key=False, own_keys=False, root=root)
+
+
+def test_a_load_makes_the_same_messages(tmp_path: Path) -> None:
+    from sowctl.engine.options import PublishOptions
+    from sowctl.engine.staging import Area
+
+    lab = Lab(tmp_path, config_xml(topic_xml("orders"), ("orders",)))
+    instance = lab.open()
+    topic = instance.config.topics[0]
+    assert root_of(topic) == "id"
+    plan = Area(tmp_path, topic, instance).plan(PublishOptions())
+    types = pa.schema([("id", pa.int64()), ("y", pa.binary()), ("d", pa.decimal128(20, 2)), ("f", pa.float32())])
+    row = {"id": 1, "y": b"\xff", "d": Decimal("123456789012345678.25"), "f": 0.1}
+    batch = pa.RecordBatch.from_pylist([row, row | {"f": float("nan")}], types)
+    payloads, _, refused = Builder(plan).messages(batch)
+    assert refused == []
+    assert payloads == [
+        b'{"id":1,"y":"/w==","d":123456789012345678.25,"f":0.1}',
+        b'{"id":1,"y":"/w==","d":123456789012345678.25}',
+    ]
