@@ -53,7 +53,7 @@ Fields: TypeAlias = Annotated[
     str | None,
     option(
         "--fields",
-        help="messages as columns, declared such as 'id INT, name STRING', or infer; else as bytes",
+        help="messages as columns, declared such as 'id INT, name STRING', or infer: of all records; else as bytes",
         metavar="DDL",
     ),
 ]

@@ -19,7 +19,9 @@ from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, UNKEYED
 from sowctl.spark import arrays
 from sowctl.spark.bounds import Bounds, Range
 from sowctl.spark.entries import Entries
-from sowctl.spark.schema import PAYLOAD
+from sowctl.spark.inference import misfit_error
+from sowctl.spark.jsoncolumns import Misfit
+from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, is_inferred
 from sowctl.store.codec import TOMBSTONE, stamps
 
 if TYPE_CHECKING:
@@ -74,10 +76,12 @@ class Batches:
         self._owner = self._instance.publisher if name is None else client_hash(name)
         self._matchers: dict[Topic, Matcher] = {}
         self._decoder: StructDecoder | None = None
+        self._strict = False
         if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
             from sowctl.spark.decoding import StructDecoder
 
-            self._decoder = StructDecoder(schema.field(PAYLOAD).type)
+            self._strict = is_inferred(schema)
+            self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=self._strict)
 
     def batch(self, run: Run) -> pyarrow.RecordBatch:
         """The entries of some blocks that are wanted."""
@@ -85,12 +89,12 @@ class Batches:
         import pyarrow as pa
 
         entries = Entries([block for block, _ in run])
-        columns = [self._column(name, entries) for name in self._schema.names]
+        mask = None
+        if any(chosen is not None for _, chosen in run):
+            mask = np.concatenate([np.ones(len(block), bool) if chosen is None else chosen for block, chosen in run])
+        columns = [self._column(name, entries, mask) for name in self._schema.names]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        if all(chosen is None for _, chosen in run):
-            return batch
-        masks = [np.ones(len(block), bool) if chosen is None else chosen for block, chosen in run]
-        return batch.filter(pa.array(np.concatenate(masks)))
+        return batch if mask is None else batch.filter(pa.array(mask))
 
     def chosen(self, block: Block) -> arrays.Numbers | None:
         """Which entries of a block are wanted; None for all."""
@@ -155,12 +159,12 @@ class Batches:
             # a journal outlives its configuration: what nobody knows any more is bytes
             return self._instance.type_of("binary")
 
-    def _column(self, name: str, entries: Entries) -> pyarrow.Array:
+    def _column(self, name: str, entries: Entries, mask: arrays.Numbers | None) -> pyarrow.Array:
         import pyarrow as pa
 
         count = entries.count
         if name == PAYLOAD:
-            return self._payload(entries)
+            return self._payload(entries, mask)
         if name == "_sow_key":
             return arrays.nullable_decimals(entries.numbers("keys"), (entries.numbers("flags") & UNKEYED) == 0)
         if name == "_txid":
@@ -189,24 +193,33 @@ class Batches:
         rows = zip(places.tolist(), entries.numbers("sequences").tolist(), entries.txids.tolist(), strict=True)
         return [str(bookmark_of(ids.get(place), sequence, txid, self._owner)) for place, sequence, txid in rows]
 
-    def _payload(self, entries: Entries) -> pyarrow.Array:
+    def _payload(self, entries: Entries, mask: arrays.Numbers | None) -> pyarrow.Array:
         published = entries.operations == PUBLISH
         if self._decoder is None:
             return arrays.packed(entries.payloads(), entries.lengths, published)
+        if self._strict and mask is not None:
+            # inferred types were made for what is asked for; other messages in the blocks need not fit them
+            published &= mask
+        try:
+            return self._structs(self._decoder, entries, published)
+        except Misfit as problem:
+            raise misfit_error(problem, f"entry {entries.txids[problem.row]}", LOOK_AT_MORE) from None
+
+    def _structs(self, decoder: StructDecoder, entries: Entries, published: arrays.Numbers) -> pyarrow.Array:
         topics, places = entries.topics
         kinds = [self.kind(message_type) for _, message_type in topics]
         same = len(set(map(id, kinds))) == 1
         if same and kinds[0].kind == "json" and not entries.lengths[~published].any():
-            return self._decoder.packed(entries.payloads(), entries.lengths, published)
+            return decoder.packed(entries.payloads(), entries.lengths, published)
         messages: list[Any] = entries.messages()
         if not published.all():
             messages = [one if there else None for one, there in zip(messages, published.tolist(), strict=True)]
         if same:
-            return self._decoder.array(messages, kinds[0])
+            return decoder.array(messages, kinds[0])
         for place, topic in enumerate(places.tolist()):
             if messages[place] is not None:
                 messages[place] = kinds[topic].view(messages[place])
-        return self._decoder.views(messages)
+        return decoder.views(messages)
 
 
 def _operations(codes: arrays.Numbers) -> pyarrow.Array:

@@ -8,6 +8,7 @@ columns, is of :mod:`sowctl.spark.journalbatches`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -103,18 +104,18 @@ def _runs(made: Batches, blocks: Iterable[Block]) -> Iterator[Run]:
         yield run
 
 
-def sample(query: JournalQuery, count: int) -> list[bytes]:
-    """JSON views of some messages, for the inference of a schema."""
+def sample(query: JournalQuery, count: int | None) -> Iterator[bytes]:
+    """JSON views of the first ``count`` messages, None for all, for the inference of a schema."""
+    return islice(_views(query), count)
+
+
+def _views(query: JournalQuery) -> Iterator[bytes]:
     made = Batches(query, query.bounds(), _nothing())
-    found: list[bytes] = []
     with open_journal(query.origin) as log:
         for block in log.blocks(after=(query.txids.low or 1) - 1, until=query.txids.high):
             for entry in block.entries():
                 if entry.operation == PUBLISH and made.wants(entry.topic):
-                    found.append(made.kind(entry.topic[1]).view(entry.payload))
-                if len(found) >= count:
-                    return found
-    return found
+                    yield made.kind(entry.topic[1]).view(entry.payload)
 
 
 def _nothing() -> pyarrow.Schema:

@@ -49,7 +49,16 @@ ON_REQUEST = ("_logical_topic", "_user_key", "_correlation_id", "_bookmark")
 """Columns that are there only where they are named."""
 
 
-def ddl(columns: Mapping[str, str], chosen: tuple[str, ...] | None, payload: str | None) -> str:
+INFERRED = "fields inferred from the messages"
+"""The comment of a column payload whose fields were inferred; it is how a reader gets to know that."""
+
+LOOK_AT_MORE = "option samples=all looks at every message before types are chosen; payloadSchema declares the fields"
+"""The hint where a message does not fit what was inferred from others."""
+
+
+def ddl(
+    columns: Mapping[str, str], chosen: tuple[str, ...] | None, payload: str | None, *, inferred: bool = False
+) -> str:
     """The schema as text. ``payload`` is the DDL of the message's fields, None for bytes.
 
     Raises UsageError ``SOW-SPK-015`` for a column that does not exist.
@@ -62,6 +71,8 @@ def ddl(columns: Mapping[str, str], chosen: tuple[str, ...] | None, payload: str
         kind = columns[name]
         if name == PAYLOAD and payload is not None:
             kind = payload if payload.lower().startswith("struct<") else f"STRUCT<{payload}>"
+            if inferred:
+                kind += f" COMMENT '{INFERRED}'"
         parts.append(f"`{name}` {kind}")
     return ", ".join(parts)
 
@@ -135,6 +146,12 @@ def _readable() -> tuple[type, ...]:
 
     numbers = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.DecimalType)
     return (*numbers, t.BooleanType, t.StringType, t.BinaryType, t.DateType, t.TimestampType, t.TimestampNTZType)
+
+
+def is_inferred(schema: pyarrow.Schema) -> bool:
+    """Whether the fields of the message were inferred: then nothing may be lost in reading it."""
+    metadata = schema.field(PAYLOAD).metadata or {}
+    return any(INFERRED.encode() in value for value in metadata.values())
 
 
 def _types() -> dict[str, Any]:

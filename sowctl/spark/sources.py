@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from sowctl.spark.storereader import StoreQuery
     from sowctl.spark.writers import BatchWriter, StreamWriter, WriteRequest
 
-SAMPLES = 1000
+SAMPLES = 1_000_000
+"""Messages that are looked at for a schema unless option ``samples`` says otherwise: seconds of one process."""
 STORE_OPTIONS = (*PLACE, *PAYLOAD, "at", "filter", "numPartitions", "pin")
 WRITE_OPTIONS = (
     *PLACE,
@@ -70,15 +71,15 @@ class SowSource(DataSource):
         return "sow"
 
     def schema(self) -> str:
-        """The columns; a struct without a declared schema is inferred from a sample."""
+        """The columns; a struct without a declared schema is inferred from the messages."""
         with carried():
             options = self._read_options()
-            payload = declared_payload(options)
+            payload, inferred = declared_payload(options), False
             if payload == "":
                 from sowctl.spark.storereader import sample
 
-                payload = infer(sample(_store_query(options), options.number("samples", SAMPLES, 1) or SAMPLES))
-            return ddl(STORE_COLUMNS, options.words("columns"), payload)
+                payload, inferred = infer(sample(_store_query(options), _samples(options))), True
+            return ddl(STORE_COLUMNS, options.words("columns"), payload, inferred=inferred)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
@@ -125,15 +126,15 @@ class JournalSource(DataSource):
         return "sow-journal"
 
     def schema(self) -> str:
-        """The columns; a struct without a declared schema is inferred from a sample."""
+        """The columns; a struct without a declared schema is inferred from the messages."""
         with carried():
             options = self._read_options()
-            payload = declared_payload(options)
+            payload, inferred = declared_payload(options), False
             if payload == "":
                 from sowctl.spark.journalreader import sample
 
-                payload = infer(sample(_journal_query(options), options.number("samples", SAMPLES, 1) or SAMPLES))
-            return ddl(JOURNAL_COLUMNS, options.words("columns"), payload)
+                payload, inferred = infer(sample(_journal_query(options), _samples(options))), True
+            return ddl(JOURNAL_COLUMNS, options.words("columns"), payload, inferred=inferred)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
@@ -159,6 +160,13 @@ class JournalSource(DataSource):
 
     def _read_options(self) -> Options:
         return Options(self.name(), self.options, JOURNAL_OPTIONS)
+
+
+def _samples(options: Options) -> int | None:
+    """How many messages are looked at for a schema, None for all."""
+    if (options.text("samples") or "").lower() == "all":
+        return None
+    return options.number("samples", SAMPLES, 1)
 
 
 def _store_query(options: Options) -> StoreQuery:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -18,9 +18,11 @@ from sowctl.engine.reading import Matcher, environment_of
 from sowctl.engine.sources import CurrentSource, Source
 from sowctl.spark import arrays
 from sowctl.spark.errors import carried
+from sowctl.spark.inference import misfit_error
+from sowctl.spark.jsoncolumns import Misfit
 from sowctl.spark.origin import compiled
 from sowctl.spark.positions import Position, open_planned, plan_position, ranged
-from sowctl.spark.schema import PAYLOAD, STORE_COLUMNS, arrow_schema
+from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, STORE_COLUMNS, arrow_schema, is_inferred
 from sowctl.store.codec import CORRELATION, HEADER_SIZE, LOGICAL_TOPIC, USER_KEY, decode, payloads
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ class _Batches:
         if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
             from sowctl.spark.decoding import StructDecoder
 
-            self._decoder = StructDecoder(schema.field(PAYLOAD).type)
+            self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=is_inferred(schema))
 
     def batch(self, keys: list[bytes], values: list[bytes]) -> pyarrow.RecordBatch:
         """The batch of these records."""
@@ -148,11 +150,7 @@ class _Batches:
         columns = []
         for name in self._schema.names:
             if name == PAYLOAD:
-                messages = payloads(values)
-                decoder = self._decoder
-                columns.append(
-                    pa.array(messages, pa.binary()) if decoder is None else decoder.array(messages, self._kind)
-                )
+                columns.append(self._messages(keys, payloads(values)))
             elif name == "_sow_key":
                 columns.append(arrays.decimals(np.frombuffer(b"".join(keys), ">u8")))
             elif name == "_txid":
@@ -168,6 +166,17 @@ class _Batches:
                 columns.append(arrays.texts(_parts(keys, values, heads["flags"] & flag, part), len(keys)))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
+    def _messages(self, keys: list[bytes], messages: list[bytes]) -> pyarrow.Array:
+        import pyarrow as pa
+
+        if self._decoder is None:
+            return pa.array(messages, pa.binary())
+        try:
+            return self._decoder.array(messages, self._kind)
+        except Misfit as problem:
+            key = int.from_bytes(keys[problem.row], "big")
+            raise misfit_error(problem, f"record {key} of topic {self._topic}", LOOK_AT_MORE) from None
+
 
 def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: str) -> list[bytes | None] | None:
     if not has.any():
@@ -179,11 +188,10 @@ def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: st
     return found
 
 
-def sample(query: StoreQuery, count: int) -> list[bytes]:
-    """JSON views of some records, for the inference of a schema."""
+def sample(query: StoreQuery, count: int | None) -> Iterator[bytes]:
+    """JSON views of the first ``count`` records, None for all, for the inference of a schema."""
     position = plan_position(query.origin)
     with closing(open_planned(query.origin, position, query.at)) as source:
-        matcher = matcher_of(replace(query, filter=None), source)
-        for _, values in source.batches(count):
-            return [matcher.type.view(payload) for payload in payloads(values)]
-    return []
+        kind = matcher_of(replace(query, filter=None), source).type
+        batches = source.batches(BATCH if count is None else min(count, BATCH))
+        yield from islice((kind.view(payload) for _, values in batches for payload in payloads(values)), count)

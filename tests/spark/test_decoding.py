@@ -149,21 +149,6 @@ def test_a_message_of_too_many_levels_is_null() -> None:
     assert decoded(TYPE, deep) == [None]
 
 
-def test_a_schema_is_inferred() -> None:
-    views = [
-        b'{"a":1,"b":{"x":null},"l":[]}',
-        b'{"a":2.5,"b":{"x":"s","y":true},"l":[1]}',
-        b'{"m":1,"n`m":18446744073709551615,"l":[{"k":1}]}',
-        b'{"m":"x"}',
-        b"[1]",
-        b"not json",
-    ]
-    assert infer(views) == (
-        "STRUCT<`a`: DOUBLE, `b`: STRUCT<`x`: STRING, `y`: BOOLEAN>, `l`: ARRAY<STRING>, `m`: STRING, `n``m`: DOUBLE>"
-    )
-    assert infer([]) == "STRUCT<>"
-
-
 def test_half_a_surrogate_pair_costs_no_message() -> None:
     kind = pa.struct([("a", pa.string()), ("b", pa.string())])
     texts = [rb'{"a":"\ud800","b":"ok"}', rb'{"a":"\ud83d\ude00\udc00","b":"\\ud800"}', b'{"a":"x"}']

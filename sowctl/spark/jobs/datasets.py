@@ -16,8 +16,10 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.records import batch_of
 from sowctl.output.ndjson import json_values
 from sowctl.spark.errors import translated
+from sowctl.spark.inference import Inference, misfit_error
 from sowctl.spark.jobs.outputs import Output, Part, Written
-from sowctl.spark.jobs.tasks import describe, frame_of
+from sowctl.spark.jobs.tasks import describe, frame_of, run
+from sowctl.spark.jsoncolumns import Misfit
 from sowctl.spark.schema import check_fields
 from sowctl.store.codec import HEADER_SIZE, payloads
 from sowctl.values.paths import Path as FieldPath
@@ -34,7 +36,6 @@ COLUMNS = (
     "_logical_topic STRING, _user_key STRING, _correlation_id STRING"
 )
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
-SAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Shape:
     form: str
     meta: bool
     partition_by: tuple[FieldPath, ...]
+    inferred: bool = False
 
 
 def write_records(
@@ -63,11 +65,10 @@ def records_frame(
     """The records as they are to be written: NDJSON lines, or columns."""
     paths = tuple(parse_path(text) for text in output.partition_by)
     form = "lines" if output.kind == "ndjson" else "columns"
-    shape = Shape(ref[0], ref[1], _portable(instance), form, output.meta, paths)
+    shape = Shape(ref[0], ref[1], _portable(instance), form, output.meta, paths, inferred=not output.fields)
     columns = "_payload_bytes BIGINT, " + ("value BINARY" if form == "lines" else f"payload BINARY, {COLUMNS}")
     if form == "columns" and (output.fields is not None or output.kind == "csv"):
-        kind = instance.type_of(ref[1])
-        ddl = output.fields or _inferred(parts, kind)
+        ddl = output.fields or _inferred(spark, parts, shape)
         columns = f"_payload_bytes BIGINT, payload {_struct(ddl)}, {COLUMNS}"
     columns += "".join(f", `{name_of(path)}` STRING" for path in paths)
     return frame_of(spark, parts, _Rows(shape, columns), columns)
@@ -126,14 +127,26 @@ def _struct(ddl: str) -> str:
     return ddl if ddl.lower().startswith("struct<") else f"STRUCT<{ddl}>"
 
 
-def _inferred(parts: Sequence[Part], kind: MessageType) -> str:
-    from sowctl.spark.inference import infer
+def _inferred(spark: SparkSession, parts: Sequence[Part], shape: Shape) -> str:
+    """The fields of all records: every task looks at its part."""
+    found = Inference()
+    for seen in run(spark, parts, _Look(shape), what=f"look at the fields of {shape.topic}"):
+        found.merge(seen)
+    return found.ddl() if found else "STRUCT<`payload`: STRING>"
 
-    for part in parts:
+
+class _Look:
+    """Looks at the records of a part, on an executor."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def __call__(self, part: Part) -> Inference:
+        kind = self.shape.instance.type_of(self.shape.message_type)
+        found = Inference()
         for _, values in part.pairs():
-            if values:
-                return infer(kind.view(payload) for payload in payloads(values)[:SAMPLES])
-    return "STRUCT<`payload`: STRING>"
+            found.add(map(kind.view, payloads(values)))
+        return found
 
 
 def _portable(instance: Instance) -> Instance:
@@ -202,7 +215,7 @@ class _Columns:
         if t.is_struct(schema.field("payload").type):
             from sowctl.spark.decoding import StructDecoder
 
-            self._decoder = StructDecoder(schema.field("payload").type)
+            self._decoder = StructDecoder(schema.field("payload").type, strict=shape.inferred)
 
     def __call__(
         self, shape: Shape, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]
@@ -216,7 +229,7 @@ class _Columns:
         records = batch_of(shape.topic, kind, keys, values).records
         extra = heads["extra"].any()
         return [
-            pa.array(messages, pa.binary()) if self._decoder is None else self._decoder.array(messages, kind),
+            pa.array(messages, pa.binary()) if self._decoder is None else self._structs(shape, kind, keys, messages),
             arrays.decimals(np.frombuffer(b"".join(keys), ">u8")),
             arrays.longs(heads["txid"]),
             arrays.instants(heads["time"]),
@@ -226,3 +239,11 @@ class _Columns:
             pa.array([one.user_key for one in records] if extra else [None] * len(keys), pa.string()),
             pa.array([one.correlation_id for one in records] if extra else [None] * len(keys), pa.string()),
         ]
+
+    def _structs(self, shape: Shape, kind: MessageType, keys: list[bytes], messages: list[bytes]) -> pyarrow.Array:
+        try:
+            return self._decoder.array(messages, kind)
+        except Misfit as problem:
+            place = f"record {int.from_bytes(keys[problem.row], 'big')} of topic {shape.topic}"
+            hint = "--fields declares them: what does not fit is then null; without fields, messages are bytes"
+            raise misfit_error(problem, place, hint) from None

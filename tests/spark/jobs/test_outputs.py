@@ -17,7 +17,7 @@ from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.options import DeleteOptions
 from sowctl.engine.snapshot import snapshot_file
 from sowctl.engine.targets import Target
-from sowctl.errors import MissingError, RefusedError, UsageError
+from sowctl.errors import InputError, MissingError, RefusedError, UsageError
 from sowctl.output.ndjson import json_values
 from sowctl.spark.jobs import folding, state
 from sowctl.spark.jobs.export import Entries, export, export_journal
@@ -58,6 +58,41 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 def read_lines(path: Path) -> list[str]:
     return [line for file in sorted(path.rglob("part-*")) for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_inferred_fields_hold_what_only_late_records_have(
+    spark: SparkSession, lab: Lab, tmp_path: Path, kind: str
+) -> None:
+    """Parts of ten records each: what stands in one of them widens the type for all."""
+    rows = [{"id": n, "x": n, "y": 0.5} for n in range(60)]
+    rows[40] |= {"x": "text157", "late": 1}
+    rows[50] |= {"y": 12345678901234567.5, "x": 2**70}
+    instance = lab.open()
+    lab.publish("alone", *[message(**row) for row in rows])
+    told = export(spark, instance, [instance.topic("alone").config], Output(str(tmp_path / "out"), kind, fields=""))
+    assert told.records == 60
+    if kind == "parquet":
+        frame = spark.read.parquet(str(tmp_path / "out")).select("payload.*")
+    else:
+        frame = spark.read.option("header", "true").csv(str(tmp_path / "out"))
+    found = {int(row["id"]): row.asDict() for row in frame.collect()}
+    assert len(found) == 60
+    assert {n: row["x"] for n, row in found.items()} == {row["id"]: str(row["x"]) for row in rows}
+    assert {n: float(row["y"]) for n, row in found.items()} == {row["id"]: row["y"] for row in rows}
+    assert [n for n, row in found.items() if row["late"] is not None] == [40]
+
+
+def test_a_message_without_fields_ends_an_export_of_inferred_ones(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("chosen", key=None), ("chosen",)))
+    lab.publish("chosen", message(a=1), sow_key="one")
+    lab.publish("chosen", "[1, 2]", sow_key="two")
+    instance = lab.open()
+    config = instance.topic("chosen").config
+    with pytest.raises(InputError, match=r"record \d+ of topic chosen: the message does not fit .* is no object"):
+        export(spark, instance, [config], Output(str(tmp_path / "out"), fields=""))
+    told = export(spark, instance, [config], Output(str(tmp_path / "out"), fields="a INT", force=True))
+    assert told.records == 2
 
 
 @pytest.mark.parametrize("point", ["behind", "epoch", "now"])
