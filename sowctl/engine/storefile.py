@@ -5,7 +5,8 @@ replay moves a file aside. What is decided here:
 
 * Never, not with --force either: what is no regular file, the configuration, and the files of this instance's journal,
   whatever is in them.
-* Only with --force: a regular file that is plainly something else, told by its first bytes.
+* Only with --force: a regular file that is plainly something else, told by its first bytes; and one whose name does not
+  end in ``.sow`` and that holds nothing which only stores hold.
 * Anything else may be what is left of a store, damaged beyond recognition: replay keeps it aside and makes a new one.
 """
 
@@ -13,13 +14,13 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.engine.filekinds import OTHERS, PACKED
 from sowctl.errors import RefusedError, SowError
 from sowctl.journal.format import FILE_MAGIC, TOPICS_MAGIC, own_files
+from sowctl.store.access import refuse_irregular
 from sowctl.store.pages import inspect
-from sowctl.store.replace import refuse_irregular
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -54,7 +55,8 @@ def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:
     what, log = None, config.transaction_log
     path = file.resolve() if file.is_symlink() else file
     if log is not None and own_files(config.name).fullmatch(path.name):
-        what = "a file of the journal" if path.resolve().parent == log.directory.resolve() else None
+        homes = {place.resolve() for place in (log.directory, log.archive_directory) if place is not None}
+        what = "a file of the journal" if path.resolve().parent in homes else None
     if what is None and path.exists():
         sources = [Path(one.file) for one in config.document.sources]
         if any(path.samefile(source) for source in (config.path, *sources) if source.exists()):
@@ -96,15 +98,22 @@ def _kind_of(path: Path, seam: Seam) -> str | None:
     try:
         with path.open("rb") as file:
             start = file.read(64)
+            if not start:
+                return None  # nothing is lost with an empty file
             if start[16:20] == _LMDB:
                 inspect(path, seam)  # of a file that is cut or has broken meta pages, the pages of ours may be gone
-                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                    return (
-                        None
-                        if any(content.find(word) >= 0 for word in _OURS)
-                        else "it is an LMDB file of another program"
-                    )
+                return None if _holds_ours(file) else "it is an LMDB file of another program"
+            text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+            for magic, kind in _KINDS.items():
+                if start.startswith(magic) or text.startswith(magic):
+                    return kind
+            if path.name.endswith(".sow") or _holds_ours(file):
+                return None
+            return "it holds nothing of a store, and its name does not end in .sow"
     except (OSError, SowError):
         return None  # what cannot be read is reported where it is opened
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return next((kind for magic, kind in _KINDS.items() if start.startswith(magic) or text.startswith(magic)), None)
+
+
+def _holds_ours(file: BinaryIO) -> bool:
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return any(content.find(word) >= 0 for word in _OURS)

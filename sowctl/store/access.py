@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from sowctl.errors import RefusedError
 from sowctl.plain import dataclass
 
 DAMAGED, REPLACED = ".damaged-", ".replaced-"
@@ -34,6 +35,21 @@ class Files:
         real = Path(path).resolve()
         lock, gate, writer = (real.with_name(f"{real.name}-{end}") for end in ("lock", "gate", "writer"))
         return cls(real, lock, gate, writer, real.parent)
+
+
+def refuse_irregular(path: Path) -> None:
+    """Refuse the place of a store where a directory, a device, a pipe or a socket stands.
+
+    A rename would put a store in the place of a device for all programs, and opening it would leave lock files beside
+    it. Raises RefusedError ``SOW-STO-070``.
+    """
+    if path.exists() and not path.is_file():
+        raise RefusedError(
+            "SOW-STO-070",
+            "the place of the store is taken by something that is no regular file",
+            place=str(path),
+            hint="give another path for the store",
+        )
 
 
 def may_lock(files: Files) -> bool:

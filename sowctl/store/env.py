@@ -14,6 +14,7 @@ import lmdb
 
 from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.seam import SEAM, Seam
+from sowctl.store.access import refuse_irregular
 from sowctl.store.current import Current
 from sowctl.store.handle import Handle
 from sowctl.store.locks import Files, WriterLock
@@ -74,12 +75,14 @@ class Store:
         page is not (topics whose journal is synced first); ``no_lock``: read without any lock, as is done in any case
         where the lock files may not be written; ``definition``: what a writer expects (RefusedError SOW-STO-024 names
         both); ``command``: shown to those who wait; ``notify``: told of a long wait of one's own. Raises MissingError,
-        DamageError, VersionError, StorageError, LockedError.
+        DamageError, VersionError, StorageError, LockedError, and RefusedError SOW-STO-070 for what is no regular file.
         """
         if write and no_lock:
             raise ValueError("a store is not written without locks")
         mode = Mode(write=write, durable=durable, no_lock=no_lock, lock_wait=lock_wait)
-        return cls(Files.of(path), mode, seam, definition, command, notify)
+        files = Files.of(path)
+        refuse_irregular(files.path)  # before a lock file is made beside it
+        return cls(files, mode, seam, definition, command, notify)
 
     @property
     def path(self) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import lmdb
 
 from sowctl.errors import RefusedError
 from sowctl.seam import SEAM, Seam
+from sowctl.store.access import refuse_irregular
 from sowctl.store.handle import Handle, Identity
 from sowctl.store.locks import FILE_MODE, Files, Gate, WriterLock, record_inode
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
@@ -26,20 +26,6 @@ from sowctl.store.write import WriteTxn
 
 FLUSH_BYTES = 16 << 20
 """Records are gathered up to this size and then appended in one transaction."""
-
-
-def refuse_irregular(path: Path) -> None:
-    """Refuse the place of a store where a directory, a device, a pipe or a socket stands.
-
-    A rename would put a store in the place of a device for all programs. Raises RefusedError ``SOW-STO-070``.
-    """
-    if path.exists() and not path.is_file():
-        raise RefusedError(
-            "SOW-STO-070",
-            "the place of the store is taken by something that is no regular file",
-            place=str(path),
-            hint="give another path for the store",
-        )
 
 
 class Builder:

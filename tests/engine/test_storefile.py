@@ -38,14 +38,26 @@ def _named(lab: Lab, file: str) -> Path:
     return lab.directory / file
 
 
-RESERVED = ["journal/test.0000000000.journal", "journal/test.topics", "journal/test.lock", "sowctl.xml", "a-link"]
+RESERVED = [
+    "archive/test.0000000001.journal.gz",
+    "journal/test.0000000000.journal",
+    "journal/test.topics",
+    "journal/test.lock",
+    "sowctl.xml",
+    "a-link",
+]
 
 
 @pytest.mark.parametrize("file", RESERVED)
 @pytest.mark.parametrize("force", [False, True])
 def test_the_instances_own_files_are_never_replaced(lab: Lab, file: str, force: bool) -> None:
     (lab.directory / "a-link").symlink_to(lab.directory / "journal" / "test.0000000000.journal")
-    before = _named(lab, file).read_bytes()
+    (lab.directory / "archive").mkdir()
+    _named(lab, file)
+    log = lab.config.read_text()
+    archive = "</JournalDirectory><JournalArchiveDirectory>archive</JournalArchiveDirectory>"
+    lab.config.write_text(log.replace("</JournalDirectory>", archive))
+    before = path.read_bytes() if (path := lab.directory / file).exists() else None
     for act in (
         lambda: _replay(lab, force=force),
         lambda: _replay(lab, rebuild=True, force=force),
@@ -56,7 +68,7 @@ def test_the_instances_own_files_are_never_replaced(lab: Lab, file: str, force: 
         with pytest.raises(RefusedError) as caught:
             act()
         assert caught.value.code == "SOW-ENG-087"
-        assert (lab.directory / file).read_bytes() == before
+        assert (path.read_bytes() if path.exists() else None) == before
     assert "R031" in {finding.id for finding in validate(lab.config, environment={})}
     assert not list(lab.directory.rglob("*.damaged-*")) + list(lab.directory.rglob("*.replaced-*"))
 
@@ -71,7 +83,9 @@ def test_what_is_no_regular_file_is_never_replaced(lab: Lab, kind: str, tmp_path
     else:
         path.symlink_to("/dev/null")
     mode = path.stat().st_mode
+    beside = sorted(lab.directory.iterdir())
     for act in (
+        lambda: lab.query("x"),
         lambda: _replay(lab),
         lambda: _replay(lab, force=True, rebuild=True),
         lambda: create_store(path, Definition("i", "t", "json", "user"), now=1),
@@ -80,6 +94,7 @@ def test_what_is_no_regular_file_is_never_replaced(lab: Lab, kind: str, tmp_path
             act()
         assert caught.value.code == "SOW-STO-070"
     assert path.stat().st_mode == mode
+    assert sorted(lab.directory.iterdir()) == beside, "no lock files are made for it"
 
 
 def _foreign(path: Path) -> None:
@@ -92,6 +107,10 @@ KINDS = {
     "gzip": b"\x1f\x8b\x08" + bytes(200),
     "sqlite": b"SQLite format 3\0" + bytes(4000),
     "journal": b"\x89SOWJ\r\n\x1a" + bytes(100),
+    "text": b"notes\n",
+    "rows": b"id,v\n" * 5000,
+    "key": b"-----BEGIN PRIVATE KEY-----\nxyz",
+    "bytes": bytes(range(256)) * 40,
 }
 
 
@@ -112,6 +131,18 @@ def test_another_kind_of_file_is_replaced_only_by_force_and_kept(lab: Lab, kind:
     report = _replay(lab, force=True)
     assert report.action == "rebuilt"
     assert Path(str(report.moved)).read_bytes() == before
+    assert len(lab.query("x")) == 3
+
+
+def test_what_holds_marks_of_a_store_is_repaired_under_any_name(lab: Lab) -> None:
+    path = _named(lab, "store.data")
+    assert _replay(lab).action == "rebuilt"
+    content = bytearray(path.read_bytes())
+    content[:4096] = bytes(4096)
+    path.write_bytes(content)
+    assert _replay(lab).action == "rebuilt"
+    path.write_bytes(b"")
+    assert _replay(lab).action == "rebuilt"
     assert len(lab.query("x")) == 3
 
 

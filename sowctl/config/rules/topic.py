@@ -187,7 +187,8 @@ def file_of_the_instance(node: Node, survey: Survey) -> Iterator[Problem]:
     if file is None or not file.text or _durability(node) != "persistent":
         return
     path = (survey.root / file_of(file.text, entry.name, entry.type)).resolve()
-    logs = [where.text for log in survey.nodes("TransactionLog") for where in log.all("JournalDirectory")]
+    places = ("JournalDirectory", "JournalArchiveDirectory")
+    logs = [where.text for log in survey.nodes("TransactionLog") for where in log.all(*places)]
     hint = "give the topic a file of its own, such as ./sow/%n.sow"
     own = own_files(survey.top.value("Name") or "").fullmatch(path.name)
     if own and path.parent in {(survey.root / text).resolve() for text in logs}:
