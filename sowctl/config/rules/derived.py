@@ -15,6 +15,7 @@ from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.sources import Source, resolve, sources
 from sowctl.config.rules.survey import Survey
+from sowctl.findings import Level
 
 if TYPE_CHECKING:
     from sowctl.expressions.nodes import Node as Tree
@@ -25,7 +26,8 @@ NOT_OUTPUT = frozenset({"binary", "protobuf", "struct", "composite-global"})
 def cross_type(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: a view over a topic of another message type that does not write the type everywhere.
 
-    Why: an unqualified name is looked up with the view's own message type.
+    Why: an unqualified name is looked up with the view's own message type. A name that one topic alone has is meant all
+    the same (a warning); of several, none is.
     Example: an nvfix View with ``<UnderlyingTopic>orders</UnderlyingTopic>`` over json orders.
     Instead: write ``[json].[orders]`` in UnderlyingTopic and before every field.
     """
@@ -40,7 +42,8 @@ def cross_type(node: Node, survey: Survey) -> Iterator[Problem]:
             if not survey.typed(kind):
                 continue
             message = f"'{source.name}' is of type {kind}, not {entry.type}; a cross-type view must name the type"
-            yield Problem(source.node, message, f"write [{kind}].[{source.name}] here and in every field")
+            hint = f"write [{kind}].[{source.name}] here and in every field"
+            yield Problem(source.node, message, hint, level=Level.WARNING if len(others) == 1 else None)
         elif source.type not in (None, entry.type):
             foreign = True
     if foreign:

@@ -142,7 +142,7 @@ _STRUCTURE: tuple[Rule, ...] = (
     Rule("S073", _E, "queue-flush-too-short", "Tuning/Queue/QueueDeliveryFlushInterval"),
     Rule("S074", _E, "unknown-compliance", "MessageTypes/MessageType/AMPSVersionCompliance"),
     Rule("S075", _E, "children-in-text", "any element with a value"),
-    Rule("S076", _E, "lifetime-beyond-dates", "SOW/Topic/Expiration", (("Topic", "topic.lifetime_beyond_dates"),)),
+    Rule("S076", _W, "lifetime-beyond-dates", "SOW/Topic/Expiration", (("Topic", "topic.lifetime_beyond_dates"),)),
 )
 
 _FIELDS: tuple[Rule, ...] = (
@@ -163,7 +163,7 @@ _FIELDS: tuple[Rule, ...] = (
     Rule("F019", _E, "lookup-unavailable", "Field", (("Topic", "fields.lookup_unavailable"),)),
     Rule("F020", _E, "not-an-output-type", "SOW/View/MessageType", (("View", "derived.output_type"),)),
     Rule("F021", _E, "not-enriched", "SOW/Topic", (("Entries", "fields.not_enriched"),)),
-    Rule("F022", _E, "cross-type-unqualified", "SOW/View", (("View", "derived.cross_type"),)),
+    Rule("F022", _E, "cross-type-unqualified", "SOW/View", (("View", "derived.cross_type"),), also=_W),
     Rule("F023", _E, "legacy-without-type", "Transports/Transport", (("Transport", "transport.legacy_without_type"),)),
     Rule("F024", _E, "several-replication", "Transports/Transport", (("AMPSConfig", "transport.several_replication"),)),
     Rule(

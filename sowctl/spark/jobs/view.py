@@ -83,7 +83,7 @@ def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
         return Query(
             wanted.name,
             wanted.message_type,
-            wanted.sources,
+            tuple(_meant(instance, *source) for source in wanted.sources),
             wanted.joins,
             wanted.projection,
             wanted.grouping,
@@ -108,6 +108,17 @@ def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
         message_type, name = wanted.message_type or sources[0][0], "+".join(name for _, name in sources)
     texts = wanted.joins, wanted.projection, wanted.grouping
     return Query(name, message_type, sources, *texts, wanted.filter, False, name)
+
+
+def _meant(instance: Instance, message_type: str, name: str) -> tuple[str, str]:
+    """The source of a view: of the type that is written, or the view's; else the one entry that has the name.
+
+    Rule F022 warns of that in a view of another type than its topic.
+    """
+    assert instance.config is not None
+    found = instance.config.find(name)
+    alone = len(found) == 1 and not instance.config.find(name, message_type)
+    return (found[0].message_type, name) if alone else (message_type, name)
 
 
 def _joined(instance: Instance, wanted: AdHoc) -> tuple[tuple[str, str], ...]:

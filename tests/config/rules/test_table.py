@@ -15,9 +15,16 @@ from sowctl.config.rules.pages import page_of, read_page, severity, written
 from sowctl.config.rules.rule import Rule
 from sowctl.config.rules.table import RULES, find
 
-DIFFERENT = {"X004": "error", "F030": "warning / error", "R011": "warning / error"}
+DIFFERENT = {
+    "X004": "error",
+    "F022": "error / warning",
+    "F030": "warning / error",
+    "R011": "warning / error",
+}
 """Where our severity is not the published one: a document type is refused, so its entities cannot be a warning; of the
 others the description has two severities."""
+OWN = {"S076", "R031", "B060"}
+"""Rules about what only sowctl does: how long a lifetime may be, and which files it writes."""
 
 
 def test_ids_and_titles_are_unique() -> None:
@@ -36,11 +43,11 @@ def test_every_rule_has_one_page_and_every_page_a_rule() -> None:
 
 def test_rules_are_the_published_ones(shared: Path) -> None:
     text = (shared / "spec/config.md").read_text(encoding="utf-8")
-    published = dict(re.findall(r"^\| ([XSFRDB]\d{3}) \| ([a-z /]+?) \|", text, re.MULTILINE))
+    published = dict(re.findall(r"^\| ([XSFRDB]\d{3}) \| ([a-z ,/]+?) \|", text, re.MULTILINE))
     assert len(published) == 236
     ours = {rule.id: severity(rule).replace(" or ", " / ") for rule in RULES if len(rule.id) == 4}
-    assert set(ours) == set(published)
-    different = {rule: levels for rule, levels in ours.items() if published[rule] != levels}
+    assert set(ours) == set(published) | OWN
+    different = {rule: levels for rule, levels in ours.items() if published.get(rule, levels) != levels}
     assert different == DIFFERENT
 
 

@@ -20,7 +20,7 @@ from sowctl.expressions.joins import parse_join
 from sowctl.expressions.view import compile_projection
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.outputs import Output
-from sowctl.spark.jobs.view import AdHoc, view
+from sowctl.spark.jobs.view import AdHoc, query_of, view
 from tests.spark.jobs.test_outputs import read_lines
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -158,3 +158,25 @@ def test_what_is_refused(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
             view(spark, instance, bad, output)
     assert not list(tmp_path.glob("x"))
     assert InputError.exit_status == 3
+
+
+def test_a_source_of_another_type_is_the_one_topic_of_its_name(tmp_path: Path) -> None:
+    """Rule F022 only warns of it; where two topics share the name, the view's own type is meant."""
+    across = ACROSS
+    lab = Lab(tmp_path, config_xml(topic_xml("orders") + across, ("orders",)))
+    with lab.open() as instance:
+        assert instance.config is not None
+        (wanted,) = instance.config.find("across")
+        assert isinstance(wanted, View)
+        assert query_of(instance, wanted).sources == (("json", "orders"),)
+    both = topic_xml("orders") + topic_xml("orders").replace("json", "bson") + across
+    lab.config.write_text(config_xml(both, ("orders",)))
+    with lab.open() as instance:
+        assert query_of(instance, wanted).sources == (("nvfix", "orders"),)
+
+
+ACROSS = """
+<View><Name>across</Name><MessageType>nvfix</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
+<FileName>sow/%n.sow</FileName><Projection><Field>/customer AS /1</Field></Projection>
+<Grouping><Field>/customer</Field></Grouping></View>
+"""
