@@ -26,7 +26,7 @@ from sowctl.engine.presentkeys import KEY_PARTS, PresentKeys
 from sowctl.engine.reports import CheckReport
 from sowctl.engine.sources import open_file
 from sowctl.engine.targets import Target
-from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
+from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Examination:
         self._lines: list[str] = []
         self._missed: list[str] = []
         self._errors = 0
-        self._unread: list[int] = []
+        self._sound: list[int] = []
         self._read = CheckReport()
         self._findings = self._counted()
 
@@ -61,13 +61,14 @@ class Examination:
     @property
     def status(self) -> int:
         """The exit status when the findings have ended: 5 for damage; where there was none, that of the first store
-        which could not be read for another reason (permission: 6, a lock: 11); else 0.
+        which could not be read (permission: 6, a lock: 11) or is sound and of another definition (8); else 0.
 
-        That a file may not be read says nothing of what is in it, and must not send anybody to a rebuild.
+        That a file may not be read, or was made under another Key, says nothing of damage, and must not send anybody to
+        a rebuild.
         """
-        if self._errors > len(self._unread):
+        if self._errors > len(self._sound):
             return DamageError.exit_status
-        return self._unread[0] if self._unread else 0
+        return self._sound[0] if self._sound else 0
 
     @property
     def coverage(self) -> str:
@@ -133,7 +134,7 @@ class Examination:
             yield finding
         covered = findings.coverage
         if covered.status:
-            self._unread.append(covered.status)
+            self._sound.append(covered.status)
         if covered.unlocked:
             note_unlocked(self._instance, path)
         versions = f", {covered.versions:,} versions" if covered.versions else ""
@@ -156,6 +157,7 @@ class Examination:
             return
         expected = definition_of(instance.config.name, topic)
         if different := expected.differences(meta.definition):
+            self._sound.append(RefusedError.exit_status)
             yield Finding(
                 "SOW-CHK-002",
                 Level.ERROR,
@@ -174,7 +176,7 @@ class Examination:
                 check_position(meta, log, (topic.name, topic.message_type), path)
         except SowError as error:
             if error.exit_status in (StorageError.exit_status, LockedError.exit_status):
-                self._unread.append(error.exit_status)
+                self._sound.append(error.exit_status)
             if error.exit_status != MissingError.exit_status:
                 yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)
 
@@ -196,6 +198,7 @@ class Examination:
             self._missed.append(f"{path.name}: keys ({error.message})")
             return
         if example is not None:
+            self._sound.append(RefusedError.exit_status)
             how = f"sowctl replay --rekey {topic.name} gives them their keys" if topic.journalled else None
             yield Finding(
                 "SOW-CHK-003",
