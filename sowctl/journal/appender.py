@@ -114,7 +114,7 @@ def make_directory(directory: Path, seam: Seam) -> None:
 _FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "the file is too large",
+    errno.EFBIG: "the file size limit is reached",
 }
 
 
@@ -123,6 +123,8 @@ def write_error(error: OSError, path: Path, acknowledged: int | None, *, cut_bac
     reason = _FULL.get(error.errno or 0, error.strerror or str(error))
     durable = "" if acknowledged is None else f"; everything up to txid {acknowledged} is on disk"
     hint = "make room and run the command again" if error.errno in _FULL else "look at permissions and at the disk"
+    if error.errno == errno.EFBIG:
+        hint = "raise the limit on the size of files (ulimit -f) and run the command again"
     return StorageError(
         "SOW-JRN-021",
         f"the journal cannot be written: {reason}{durable}",

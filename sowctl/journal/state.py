@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sowctl.checksum import crc32
+from sowctl.errors import StorageError
 from sowctl.journal.block import Position, TopicState
 from sowctl.journal.blockcodec import BlockMap
 from sowctl.journal.files import JournalFile, Ref
@@ -144,10 +145,21 @@ def topics_path(directory: Path, instance: str) -> Path:
 
 
 def read_topics(directory: Path, instance: str) -> bytes:
-    """The bytes of the topics file, none where it cannot be read: it is derived, and missing it is no error."""
+    """The bytes of the topics file, none where it is missing or its disk fails: it is derived, so that is no error.
+
+    Not being permitted to read it is one: it may prove that entries are missing, of which the reader would not be told.
+    Raises StorageError ``SOW-JRN-053``.
+    """
+    path = topics_path(directory, instance)
     try:
-        path = topics_path(directory, instance)
         return path.read_bytes() if path.is_file() else b""
+    except PermissionError:
+        raise StorageError(
+            "SOW-JRN-053",
+            "not permitted to read the file that tells how far the journal had been synced",
+            place=str(path),
+            hint="ask for read permission on it, as on the journal files",
+        ) from None
     except OSError:
         return b""
 
@@ -181,12 +193,17 @@ def witness(told: JournalState, file: JournalFile) -> Ref | None:
 
 
 def save(directory: Path, instance: str, content: bytes, seam: Seam) -> None:
-    """Replace the topics file. Not synced: what a crash leaves of it is noticed by its CRC. Raises OSError."""
+    """Replace the topics file. Not synced: what a crash leaves of it is noticed by its CRC. Raises OSError.
+
+    It keeps its mode: who may read the journal has to be able to read what proves where that ended.
+    """
     path = topics_path(directory, instance)
     temporary = directory / f".{instance}.topics.{os.getpid()}.new"
     fd = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
         write_all(seam, fd, content)
+        if path.exists():
+            os.fchmod(fd, path.stat().st_mode & 0o777)
     finally:
         os.close(fd)
     seam.call("file.rename", os.rename, temporary, path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.errors import LockedError
+from sowctl.errors import LockedError, StorageError
 from sowctl.findings import Level
 from sowctl.journal.blockcodec import CODEC_NONE
 from sowctl.journal.check import check_journal
@@ -55,6 +55,32 @@ def test_modes(tmp_path: Path) -> None:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o750
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "log").iterdir()} == {0o640}
+
+
+def test_the_topics_file_keeps_the_mode_that_it_was_given(tmp_path: Path) -> None:
+    for _ in range(2):
+        with open_writer(tmp_path) as writer:
+            publish(writer, group([b"x"]))
+        told = tmp_path / f"{INSTANCE}.topics"
+        expected = told.stat().st_mode | 0o004
+        told.chmod(stat.S_IMODE(expected))
+    assert told.stat().st_mode == expected
+    with open_writer(tmp_path) as writer:
+        publish(writer, group([b"x"]))
+    assert told.stat().st_mode == expected
+
+
+def test_a_topics_file_that_may_not_be_read_is_no_missing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_writer(tmp_path) as writer:
+        publish(writer, group([b"x"]))
+
+    def refused(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with Journal.open(tmp_path, INSTANCE) as log, pytest.raises(StorageError) as caught:
+        log.last_txid()
+    assert (caught.value.code, caught.value.exit_status) == ("SOW-JRN-053", 6)
 
 
 def test_one_write_and_one_sync_per_batch(tmp_path: Path) -> None:
