@@ -226,8 +226,11 @@ def test_versions_of_a_topic_with_history_are_merged_messages(lab: Lab) -> None:
     assert [report.action for report in reports] == ["verified"]
 
 
-def test_a_delta_is_never_merged_into_a_record_of_another_key(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digest is bent: the key is the first digit of the id alone. Section 11, 5."""
+def test_a_delta_is_never_merged_into_a_record_of_another_key(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
+    """The digest is bent: the key is the first digit of the id alone. Section 11, 5.
+
+    It stays bent while the stores are verified at the end: the fixture before ``lab`` is undone after it.
+    """
     import xxhash
 
     def bent(data: bytes) -> bytes:
