@@ -32,8 +32,6 @@ _STEP = (-1, 1)
 _NUMBER = pattern(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
 _WORD = pattern(rb"[A-Za-z]++")
 _ESCAPE = pattern(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
-_UNITS = pattern(rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)")
-"""Every escape: a whole pair, half a pair (group 1), any other."""
 _HALF = pattern("[\ud800-\udfff]")
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
@@ -111,11 +109,6 @@ def unescape(raw: bytes, *, halves: bool = False) -> str:
 def without_halves(text: str) -> str:
     """``text`` with U+FFFD for every surrogate, which in the text of a string is one without its partner."""
     return text if text.isascii() else _HALF.sub("\ufffd", text)
-
-
-def with_characters(payload: bytes) -> bytes:
-    """Acceptable JSON with ``\\ufffd`` for every escape of half a surrogate pair, for readers that take none."""
-    return _UNITS.sub(lambda match: rb"\ufffd" if match[1] is not None else match[0], payload)
 
 
 def _character(match: re.Match[str]) -> str:

@@ -8,17 +8,14 @@ from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.envelope import Envelope
 from sowctl.spark.encoding import MessageMaker, root_of
+from sowctl.spark.schema import JOURNAL_COLUMNS, PAYLOAD, STORE_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.engine.staging import Plan
 
-PAYLOAD = "payload"
-OWN = (
-    *("_sow_key", "_txid", "_timestamp", "_expiration", "_topic", "_logical_topic", "_user_key", "_correlation_id"),
-    *("_operation", "_message_type", "_client", "_sequence"),
-)
+OWN = {*STORE_COLUMNS, *JOURNAL_COLUMNS} - {PAYLOAD}
 """Columns of our own data sets that are no fields of a message."""
 
 
