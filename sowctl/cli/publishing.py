@@ -139,8 +139,9 @@ class Publishing:
         else:
             by_lines = self.framing in ("lines", "envelope")
             words = f"the rest begins at {f'line {rest.line}' if by_lines else f'byte {rest.offset}'}"
-            if names[0] == STDIN:
-                words += f" of {STDIN}{later}"
+            if names[0] == STDIN or not Path(self._names[rest.input]).is_file():
+                # what came through a pipe is not there a second time for tail(1) to read
+                words += f" of {names[0]}{later}"
             else:
                 tail = f"tail -n +{rest.line}" if by_lines else f"tail -c +{rest.offset + 1}"
                 words += f": {tail} {'-- ' if names[0].startswith('-') else ''}{names[0]}{later}"

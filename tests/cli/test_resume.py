@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import random
 import re
 import shlex
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -233,3 +235,14 @@ def test_every_file_is_there_before_the_first_is_published(cli: Cli) -> None:
         result = cli("publish", "logged", "in", last)
         assert (result.status, result.err.startswith(f"error[SOW-CLI-060]: {last}: ")) == (6, True), result.err
         assert not Path("journal").exists() or not journalled(cli)
+
+
+def test_a_pipe_with_a_name_is_not_there_a_second_time(cli: Cli) -> None:
+    Path("sowctl.xml").write_text(CONFIG)
+    os.mkfifo("pipe")
+    feeder = threading.Thread(target=lambda: Path("pipe").write_bytes(b'{"id":1}\n{bad\n{"id":2}\n'))
+    feeder.start()
+    said = cli("publish", "logged", "pipe")
+    feeder.join()
+    assert "the rest begins at line 2 of pipe" in said.err
+    assert "tail" not in said.err
