@@ -131,7 +131,10 @@ class _Seen:
                 member = members.get(name)
                 if member is None:
                     member = members[name] = budget.field()
-                member.note(inner, budget)
+                if type(inner) is str:  # most are, and the call would cost more than this
+                    member.text = True
+                else:
+                    member.note(inner, budget)
         elif kind is list:
             if self.item is None:
                 self.item = budget.field()

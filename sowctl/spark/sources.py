@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sowctl.spark.storereader import StoreQuery
     from sowctl.spark.writers import BatchWriter, StreamWriter, WriteRequest
 
-SAMPLES = 1_000_000
-"""Messages that are looked at for a schema unless option ``samples`` says otherwise: seconds of one process."""
+SAMPLES = 300_000
+"""Messages that are looked at for a schema unless option ``samples`` says otherwise: 10 us each, by one process."""
 STORE_OPTIONS = (*PLACE, *PAYLOAD, "at", "filter", "numPartitions", "pin")
 WRITE_OPTIONS = (
     *PLACE,
