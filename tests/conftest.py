@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -28,21 +28,21 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """How the suite is shared out with ``-n``: a file stays together, and all that runs on Spark is one part.
 
     A file's tests share what its fixtures made; the tests on Spark share one session, which takes longer to start than
-    most files. They come first: they are the longest part, and the other workers do the rest meanwhile.
+    most files.
     """
-    home = Path(__file__).parent
+    from xdist.scheduler import LoadScopeScheduling
 
-    def part(item: pytest.Item) -> str:
-        path = item.path.relative_to(home)
-        return "spark" if path.parts[0] == "spark" else str(path)
+    class Parts(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "spark" if "/spark/" in file else file
 
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(part(item)))
-    items.sort(key=lambda item: part(item) != "spark")
+    return Parts(config, log)
 
 
 @pytest.fixture(scope="session")
