@@ -208,10 +208,13 @@ def tell_cut(instance: Instance, journal: JournalWriter, torn: list[TornTail] | 
 def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> JournalWriter:
     """The instance's journal for appending; a new one begins above every store (``semantics`` 11.33).
 
-    A torn tail that is cut off on the way is told to ``instance.notify``, and noted in ``torn``.
+    A torn tail that is cut off on the way is told to ``instance.notify``, and noted in ``torn``; so is that a journal
+    which stores or the topics file know is not there.
     """
     from sowctl.engine.positions import applied_of, has_log, open_log, standings
+    from sowctl.journal.state import last_told
     from sowctl.journal.writer import JournalWriter
+    from sowctl.store.meta import NO_LINEAGE
 
     log = instance.log
     if log is None or instance.config is None:
@@ -221,6 +224,13 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
     if has_log(instance):
         with open_log(instance) as present:
             lineage = present.lineage
+    else:
+        # It may have been given up on purpose; or the disk that it lies on is not mounted, which nothing else tells.
+        given = [store.applied for store in known if store.lineage != NO_LINEAGE]
+        if gone := max([last_told(log.directory, instance.config.name), *given]):
+            instance.notify(
+                f"no journal is in {log.directory}, which had txids up to {gone}: a new one begins above them"
+            )
     writer = JournalWriter.open(
         log.directory,
         instance.config.name,

@@ -96,6 +96,7 @@ def test_removed_journals_begin_anew_above_the_stores(lab: Lab) -> None:  # sect
     shutil.rmtree(lab.directory / "journal")
     assert len(lab.query("t")) == 5
     assert lab.publish("t", '{"id":6}').first_txid == 6
+    assert [note for note in lab.notes if "had txids up to 5: a new one begins above them" in note]
     assert len(lab.query("t")) == 6
     with pytest.raises(RefusedError):
         lab.open().topic("t").replay(rebuild=True)
