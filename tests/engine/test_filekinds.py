@@ -17,7 +17,7 @@ KINDS = {
     "a.xml": (b"<AMPSConfig/>", "looks like XML"),
     "a.csv": ("id,näme\n".encode() + b"x" * 5000, "it is text"),
     "cut.txt": (("x" * 4095 + "é" * 9).encode(), "it is text"),
-    "a.gz": (gzip.compress(b"{}"), "gzip"),
+    "a.gz": (gzip.compress(b"{}", mtime=0), "gzip"),
     "a.zst": (b"\x28\xb5\x2f\xfd\x24", "zstd"),
     "a.zip": (b"PK\3\4\24", "zip"),
     "a.db": (b"SQLite format 3\0\1\2", "SQLite"),
