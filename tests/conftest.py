@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from sowctl.engine import reading
+from sowctl.engine.search import matcher
 
 settings.register_profile("sowctl", deadline=None)
 settings.load_profile("sowctl")
@@ -55,5 +55,5 @@ def deep(request: pytest.FixtureRequest) -> bool:
 def looks_always() -> Iterator[None]:
     """Filters look for their traces in every store, however few records it has."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "LOOKING", 0)
+        patch.setattr(matcher, "LOOKING", 0)
         yield

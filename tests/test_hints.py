@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import sowctl
-from sowctl.cli.dispatch import load
-from sowctl.cli.options import GLOBALS
-from sowctl.cli.overview import known_options
-from sowctl.cli.table import COMMANDS, PREFIXES, find
+from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.options import GLOBALS
+from sowctl.cli.words.overview import known_options
+from sowctl.cli.words.table import COMMANDS, PREFIXES, find
 
 ROOT = Path(sowctl.__file__).parent
 GAP = "\0"
@@ -27,9 +27,9 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 PROSE = {"acts", "always", "does", "itself", "manual", "on", "only", "takes", "that", "works"}
 """Words that follow the program's name where a sentence speaks of the program."""
 FOREIGN = {
-    "cli/foreign.py": "what other tools call it",
-    "messages/protofiles.py": "protoc",
-    "spark/java.py": "the Java machine",
+    "cli/words/foreign.py": "what other tools call it",
+    "messages/proto/files.py": "protoc",
+    "spark/jvm/java.py": "the Java machine",
     "spark/submit.py": "spark-submit",
 }
 """Modules that name options of other programs."""

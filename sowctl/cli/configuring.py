@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
+from sowctl.cli.words.declare import Argument, option
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def main_file(invocation: Invocation, file: str | None) -> tuple[Path, bytes | N
     """The path of an operand, or of the usual configuration; for ``-`` a name and what standard input holds."""
     if file != "-":
         return Path(file) if file is not None else invocation.config_path(), None
-    from sowctl.cli.sources import STDIN
+    from sowctl.cli.io.sources import STDIN
     from sowctl.config.parse import MAX_FILE
 
     # One byte more than a configuration may have, as from a file: the loader then says that it is too large.

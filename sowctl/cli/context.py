@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.cli.streams import Streams, is_terminal
+from sowctl.cli.io.streams import Streams, is_terminal
 from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import Seam
 from sowctl.tuples import NamedTuple
@@ -118,7 +118,7 @@ class Invocation:
         from sowctl.engine.instance import Instance
 
         if self.own_process:
-            from sowctl.cli.lastwords import prepare
+            from sowctl.cli.crash import prepare
 
             prepare(as_json=self.settings.error_format == "json")
         if targets and not self.has_config() and all(map(_is_path, targets)):

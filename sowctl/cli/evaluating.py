@@ -9,15 +9,15 @@ from contextlib import closing
 
 from sowctl.cli.added import NamedFunctions
 from sowctl.cli.context import Invocation
-from sowctl.cli.reporting import RefusedWarnings
-from sowctl.cli.sources import explain_refusal, open_all
-from sowctl.cli.streams import is_terminal
-from sowctl.engine.evalfile import evaluate_file, processes
-from sowctl.engine.evaluate import Evaluator, Part, Source, evaluate
+from sowctl.cli.io.reporting import RefusedWarnings
+from sowctl.cli.io.sources import explain_refusal, open_all
+from sowctl.cli.io.streams import is_terminal
+from sowctl.engine.verbs.eval import Evaluator, Part, Source, evaluate
+from sowctl.engine.verbs.evalfile import evaluate_file, processes
 from sowctl.errors import UsageError
 from sowctl.expressions.environment import Environment
 from sowctl.messages.base import MessageType
-from sowctl.messages.framing import FrameReader, default_framing
+from sowctl.messages.framing.frames import FrameReader, default_framing
 from sowctl.messages.types import get_type, type_names
 from sowctl.output.display import display_json, display_lines
 

@@ -96,7 +96,7 @@ def _extra(name: str, distributions: tuple[str, ...]) -> Check:
 
 
 def _java(environment: Mapping[str, str]) -> Check:
-    from sowctl.spark.java import find_java
+    from sowctl.spark.jvm.java import find_java
 
     try:
         java = find_java(environment)
@@ -162,7 +162,7 @@ def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: S
 
 def _limited(stores: Sequence[Path], journals: Sequence[Path]) -> tuple[str, str] | None:
     """What may not be done with some store, and what that means for commands; None where all may be written."""
-    from sowctl.store.access import access_of
+    from sowctl.store.opening.access import access_of
 
     found = [("write" if os.access(path, os.R_OK) else "none", path.name) for path in journals]
     worst: dict[str, str] = dict(found + [(access_of(path), path.name) for path in stores])

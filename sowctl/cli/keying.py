@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.reporting import RefusedWarnings
-from sowctl.cli.sources import frames
-from sowctl.engine.rejects import placed_in
+from sowctl.cli.io.reporting import RefusedWarnings
+from sowctl.cli.io.sources import frames
+from sowctl.engine.writing.rejects import placed_in
 from sowctl.output.reports import as_dict
 
 if TYPE_CHECKING:
-    from sowctl.engine.keying import KeyTeller
+    from sowctl.engine.verbs.key import KeyTeller
 
 
 def key_rows(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.get import get
-from sowctl.engine.targets import Target, resolve
+from sowctl.engine.topics.targets import Target, resolve
+from sowctl.engine.verbs.get import get
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:

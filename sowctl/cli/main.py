@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import BinaryIO, NoReturn
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.io.streams import Streams
 from sowctl.cli.spared import spare
-from sowctl.cli.streams import Streams
 from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock
@@ -145,7 +145,7 @@ def _dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
 
         invocation.streams.stdout.write(f"sowctl {VERSION}\n".encode())
         return 0
-    from sowctl.cli.dispatch import dispatch
+    from sowctl.cli.words.dispatch import dispatch
 
     return dispatch(invocation, argv)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
+from sowctl.cli.words.declare import Argument, option
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def pairs(name: str, texts: Sequence[str] | None) -> dict[str, str]:
 
 def topic_of(instance: Instance, name: str, message_type: str | None = None, *, logged: bool = False) -> TopicConfig:
     """The one topic, or logical topic, of this name; ``logged``: also one that only the transaction log names."""
-    from sowctl.engine.targets import find_publishable, find_topic
+    from sowctl.engine.topics.targets import find_publishable, find_topic
     from sowctl.errors import MissingError
 
     try:

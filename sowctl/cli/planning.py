@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sowctl.cli.context import Invocation
-from sowctl.engine.plans import explain, plan_lines
+from sowctl.engine.verbs.explain import explain, plan_lines
 from sowctl.output.display import display_lines
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.targets import Target
+    from sowctl.engine.topics.targets import Target
 
 
 def show_plans(

@@ -10,19 +10,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.reporting import RefusedWarnings, show_report
-from sowctl.cli.sources import STDIN, explain_refusal, foreign, frames, framing_of, kind_of, refuse_unreadable
-from sowctl.engine.rejects import reject_line
+from sowctl.cli.io.reporting import RefusedWarnings, show_report
+from sowctl.cli.io.sources import STDIN, explain_refusal, foreign, frames, framing_of, kind_of, refuse_unreadable
+from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import SowError
-from sowctl.messages.framing import framed
+from sowctl.messages.framing.frames import framed
 
 if TYPE_CHECKING:
-    from sowctl.engine.commit import Acknowledged
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.reports import Rejected, Rest
+    from sowctl.engine.writing.commit import Acknowledged
     from sowctl.messages.base import MessageType
-    from sowctl.messages.framing import FrameReader
+    from sowctl.messages.framing.frames import FrameReader
 
 _EVERY = 0.2
 """Seconds between two drawings of the progress line."""

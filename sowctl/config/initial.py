@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sowctl.config.matching import is_pattern
 from sowctl.errors import UsageError
-from sowctl.messages.xmltree import escaped
+from sowctl.messages.xml.tree import escaped
 from sowctl.values.paths import parse_path
 
 TYPES = ("json", "nvfix", "fix", "xml", "bson", "msgpack", "bflat", "binary")

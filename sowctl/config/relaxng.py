@@ -13,7 +13,7 @@ from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.meaning import meaning_of
 from sowctl.config.schema import value_of
-from sowctl.messages.xmltree import escaped
+from sowctl.messages.xml.tree import escaped
 
 LIMITS = (
     "An Include stands for the root of its file: what only an included file has is reported as missing.",

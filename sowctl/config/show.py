@@ -12,7 +12,7 @@ from typing import Any
 from sowctl.config.document import Document, Node
 from sowctl.config.elements.element import Element
 from sowctl.config.items import Item, checked, read_items
-from sowctl.messages.xmltree import escaped, escaped_attribute
+from sowctl.messages.xml.tree import escaped, escaped_attribute
 from sowctl.tuples import NamedTuple
 
 _FREE = Element("", "0..n", "free")

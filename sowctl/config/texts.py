@@ -17,12 +17,12 @@ from sowctl.config.problems import at_node
 from sowctl.findings import Finding, Place
 
 if TYPE_CHECKING:
-    from sowctl.expressions.actions import FieldDefinition
-    from sowctl.expressions.errors import ExpressionError
     from sowctl.expressions.functions.signature import Function
-    from sowctl.expressions.joins import Join
-    from sowctl.expressions.nodes import Field
-    from sowctl.expressions.nodes import Node as Tree
+    from sowctl.expressions.syntax.actions import FieldDefinition
+    from sowctl.expressions.syntax.errors import ExpressionError
+    from sowctl.expressions.syntax.joins import Join
+    from sowctl.expressions.syntax.nodes import Field
+    from sowctl.expressions.syntax.nodes import Node as Tree
 
 _RULES = {"SOW-EXP-012": "F018", "SOW-EXP-013": "F015", "SOW-EXP-014": "F016", "SOW-EXP-015": "F017"}
 """What an expression may not be where it stands, by the code of its error."""
@@ -63,10 +63,10 @@ def check_expression(node: Node, kind: str, functions: Mapping[str, Function]) -
     """The first fault of a filter, a numeric expression or a constructed field; ``kind`` as in the element table."""
     from sowctl.expressions.check import check
     from sowctl.expressions.context import Context
-    from sowctl.expressions.errors import ExpressionError
-    from sowctl.expressions.nodes import Pattern
     from sowctl.expressions.patterns import compile_pattern
-    from sowctl.expressions.trees import walk
+    from sowctl.expressions.syntax.errors import ExpressionError
+    from sowctl.expressions.syntax.nodes import Pattern
+    from sowctl.expressions.syntax.trees import walk
 
     constructed = kind.startswith(("preprocessing", "enrichment", "projection"))
     shape = "projection" if kind == "projection" else "field" if constructed else "expression"
@@ -110,9 +110,9 @@ def _finding(node: Node, rule: str, error: ExpressionError) -> Finding:
 
 @lru_cache(maxsize=1024)
 def _attempt(text: str, shape: str) -> tuple[Any, ExpressionError | None]:
-    from sowctl.expressions import parse
-    from sowctl.expressions.errors import ExpressionError, expression_error
-    from sowctl.expressions.joins import parse_join
+    from sowctl.expressions.syntax import parse
+    from sowctl.expressions.syntax.errors import ExpressionError, expression_error
+    from sowctl.expressions.syntax.joins import parse_join
 
     if len(text) > _LONGEST:
         what = f"the expression is longer than {_LONGEST} characters"
@@ -157,8 +157,8 @@ def join(node: Node) -> Join | None:
 
 def fields(tree: Tree) -> Iterator[Field]:
     """The identifiers in a tree."""
-    from sowctl.expressions.nodes import Field
-    from sowctl.expressions.trees import walk
+    from sowctl.expressions.syntax.nodes import Field
+    from sowctl.expressions.syntax.trees import walk
 
     return (node for node in walk(tree) if isinstance(node, Field))
 

@@ -21,14 +21,18 @@ from sowctl.values.times import Clock, Micros, system_clock
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig, TransactionLog
-    from sowctl.engine.handle import TopicHandle
-    from sowctl.engine.writer import TopicWriter
+    from sowctl.engine.api import TopicHandle
+    from sowctl.engine.writing.topicwriter import TopicWriter
     from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
     from sowctl.messages.definition import TypeDefinition
 
 
-_KEEPING = (("sowctl.memo.format", "forget"), ("sowctl.store.spots", "forget"), ("sowctl.store.sharing", "close_idle"))
+_KEEPING = (
+    ("sowctl.memo.format", "forget"),
+    ("sowctl.store.raw.offsets", "forget"),
+    ("sowctl.store.opening.sharing", "close_idle"),
+)
 """Modules that keep files open, and how to end that."""
 
 
@@ -153,14 +157,14 @@ class Instance:
         top = self.config.document.top if self.config is not None else None
         if top is None or top.find("Modules", "UserDefinedFunctions") is None:
             return {}
-        from sowctl.engine.language import functions_of
+        from sowctl.engine.extensions.functions import functions_of
 
         return functions_of(self)
 
     def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
         """The verbs of one topic. Raises MissingError (exit 10) and UsageError (exit 2, ambiguous)."""
-        from sowctl.engine.handle import TopicHandle
-        from sowctl.engine.targets import find_topic
+        from sowctl.engine.api import TopicHandle
+        from sowctl.engine.topics.targets import find_topic
 
         return TopicHandle(self, find_topic(self, name, message_type))
 
@@ -173,7 +177,7 @@ class Instance:
 
     def __enter__(self) -> Instance:
         """From here to the end of the ``with`` statement, stores stay open from one question to the next."""
-        from sowctl.store.sharing import keep
+        from sowctl.store.opening.sharing import keep
 
         keep()
         return self
@@ -181,7 +185,7 @@ class Instance:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from sowctl.store.sharing import drop
+        from sowctl.store.opening.sharing import drop
 
         drop()
         self.close()

@@ -65,7 +65,7 @@ class PublishReport:
     everything counted is on disk, which a dry run never says; ``end`` is the input offset behind the last acknowledged
     message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock,
     so that nobody reads them; ``ahead``: the topics' latest time where it is far ahead of the clock
-    (:func:`~sowctl.engine.settling.is_ahead`); ``torn_tails`` were cut off the journal on the way."""
+    (:func:`~sowctl.engine.writing.outcome.is_ahead`); ``torn_tails`` were cut off the journal on the way."""
 
     topics: list[TopicCounts] = field(default_factory=list)
     messages: int = 0

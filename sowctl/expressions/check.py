@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sowctl.expressions import nodes as n
 from sowctl.expressions.context import Context
-from sowctl.expressions.errors import ExpressionError, expression_error, near_names
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS, Function
 from sowctl.expressions.functions.signature import UNLIMITED
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.errors import ExpressionError, expression_error, near_names
 
 NO_FUNCTIONS: Mapping[str, Function] = {}
 

@@ -11,13 +11,13 @@ from itertools import repeat
 from typing import Any
 
 from sowctl.expressions.check import NO_FUNCTIONS, check
-from sowctl.expressions.code import Emission, Operand, finish
 from sowctl.expressions.context import Context
-from sowctl.expressions.emit import LONG, Emitter
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import Function
-from sowctl.expressions.nodes import Logic, Node
-from sowctl.expressions.parse import parse_expression, parse_filter
+from sowctl.expressions.rows.code import Emission, Operand, finish
+from sowctl.expressions.rows.emit import LONG, Emitter
+from sowctl.expressions.syntax.nodes import Logic, Node
+from sowctl.expressions.syntax.parse import parse_expression, parse_filter
 from sowctl.values.fields import Row, Slot, SlotValue
 
 MOST_KEPT = 10_000

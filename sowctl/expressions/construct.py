@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sowctl.expressions.actions import FieldDefinition
 from sowctl.expressions.check import NO_FUNCTIONS
 from sowctl.expressions.compile import Value, compile_node
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.errors import expression_error
 from sowctl.expressions.functions import Function
-from sowctl.expressions.parse import parse_field
+from sowctl.expressions.syntax.actions import FieldDefinition
+from sowctl.expressions.syntax.errors import expression_error
+from sowctl.expressions.syntax.parse import parse_field
 from sowctl.values.compare import first
 from sowctl.values.fields import Row, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from sowctl.expressions.compile import Compiled, compile_filter, compile_value
 from sowctl.expressions.functions.signature import Function
-from sowctl.expressions.nodes import Node
 from sowctl.expressions.rewrites import Applied, conjuncts, rewrite
+from sowctl.expressions.syntax.nodes import Node
 from sowctl.values.fields import Slot
 
 

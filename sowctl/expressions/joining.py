@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from sowctl.errors import UsageError
-from sowctl.expressions.joins import Join, JoinSide
+from sowctl.expressions.syntax.joins import Join, JoinSide
 
 T = TypeVar("T")
 Source: TypeAlias = tuple[str | None, str]

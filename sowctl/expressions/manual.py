@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sowctl.expressions.context import Context
-from sowctl.expressions.errors import CODES
 from sowctl.expressions.functions.table import TABLE, TITLES, Entry
+from sowctl.expressions.syntax.errors import CODES
 
 NAME = "sowctl-expressions.7"
 _HEAD = '.\\" Made from {} by python -m sowctl.expressions.manual; change that file, or the declarations.\n'

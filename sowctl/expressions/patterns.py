@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from sowctl.expressions.errors import ExpressionError, MatchLimitExceededError, expression_error
-from sowctl.expressions.nodes import Pattern
+from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError, expression_error
+from sowctl.expressions.syntax.nodes import Pattern
 from sowctl.patterns import pattern
 
 _SIMPLE = pattern(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)")

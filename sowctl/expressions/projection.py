@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-from sowctl.expressions import nodes as n
-from sowctl.expressions.actions import FieldDefinition
-from sowctl.expressions.aggregates import ORDERED, aggregate
-from sowctl.expressions.code import Operand, finish
 from sowctl.expressions.compile import Tuples, Value
-from sowctl.expressions.emit import Emitter
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import AGGREGATES, Function
-from sowctl.expressions.parse import destination_of
-from sowctl.expressions.trees import transform
+from sowctl.expressions.rows.aggregates import ORDERED, aggregate
+from sowctl.expressions.rows.code import Operand, finish
+from sowctl.expressions.rows.emit import Emitter
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.actions import FieldDefinition
+from sowctl.expressions.syntax.parse import destination_of
+from sowctl.expressions.syntax.trees import transform
 from sowctl.tuples import NamedTuple
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Row, Scalar, Slot, SlotValue

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sowctl.expressions import nodes as n
 from sowctl.expressions.check import NO_FUNCTIONS, check
 from sowctl.expressions.context import Context
-from sowctl.expressions.errors import expression_error
 from sowctl.expressions.functions import Function
-from sowctl.expressions.parse import destination_of, parse_grouping, parse_projection
 from sowctl.expressions.projection import Part, Projection
-from sowctl.expressions.trees import walk
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.errors import expression_error
+from sowctl.expressions.syntax.parse import destination_of, parse_grouping, parse_projection
+from sowctl.expressions.syntax.trees import walk
 
 
 def compile_projection(

@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
 
 MESSAGE_TYPES: dict[str, tuple[str, str]] = {
-    "fix": ("sowctl.messages.fixtype", "FixType"),
-    "nvfix": ("sowctl.messages.nvfixtype", "NvfixType"),
-    "json": ("sowctl.messages.jsontype", "JsonType"),
-    "bflat": ("sowctl.messages.bflattype", "BflatType"),
-    "binary": ("sowctl.messages.binarytype", "BinaryType"),
-    "bson": ("sowctl.messages.bsontype", "BsonType"),
-    "xml": ("sowctl.messages.xmltype", "XmlType"),
-    "msgpack": ("sowctl.messages.msgpacktype", "MsgpackType"),
+    "fix": ("sowctl.messages.tagged.fix", "FixType"),
+    "nvfix": ("sowctl.messages.tagged.nvfix", "NvfixType"),
+    "json": ("sowctl.messages.json.type", "JsonType"),
+    "bflat": ("sowctl.messages.tagged.bflat", "BflatType"),
+    "binary": ("sowctl.messages.fixed.binary", "BinaryType"),
+    "bson": ("sowctl.messages.nested.bson", "BsonType"),
+    "xml": ("sowctl.messages.xml.type", "XmlType"),
+    "msgpack": ("sowctl.messages.nested.msgpack", "MsgpackType"),
 }
 """Name as configurations write it, module, class. A class is called with the largest message size in bytes and, as
 ``definition``, its :class:`TypeDefinition` or None."""
 
 DEFINED_TYPES: dict[str, tuple[str, str]] = {
-    "composite-local": ("sowctl.messages.compositelocal", "CompositeLocalType"),
-    "composite-global": ("sowctl.messages.compositeglobal", "CompositeGlobalType"),
-    "protobuf": ("sowctl.messages.protobuftype", "ProtobufType"),
-    "struct": ("sowctl.messages.structtype", "StructType"),
+    "composite-local": ("sowctl.messages.composite.localtype", "CompositeLocalType"),
+    "composite-global": ("sowctl.messages.composite.globaltype", "CompositeGlobalType"),
+    "protobuf": ("sowctl.messages.proto.type", "ProtobufType"),
+    "struct": ("sowctl.messages.fixed.struct", "StructType"),
 }
 """The same of types that exist only with a definition: as a Module of MessageTypes/MessageType."""
 

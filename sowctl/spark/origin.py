@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.targets import Target, find_topic
+from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.errors import MissingError, UsageError
 
 if TYPE_CHECKING:

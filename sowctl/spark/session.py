@@ -2,7 +2,7 @@
 
 Called by the jobs' commands, by programs and by the tests. sowctl-spark(7) lists the settings made here and why; every
 one of them yields to a setting of the caller. A session that exists already (a notebook's, spark-submit's) is used as
-it is and left running; :mod:`sowctl.spark.machine` starts and ends the virtual machine of any other.
+it is and left running; :mod:`sowctl.spark.jvm.machine` starts and ends the virtual machine of any other.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import UsageError
-from sowctl.spark.java import Java, find_java
-from sowctl.spark.machine import (
+from sowctl.spark.jvm.java import Java, find_java
+from sowctl.spark.jvm.machine import (
     end_machine,
     interrupt_as_before,
     not_started,
@@ -27,7 +27,7 @@ from sowctl.spark.machine import (
     start_machine,
     words_of,
 )
-from sowctl.spark.masters import is_local, require_master
+from sowctl.spark.jvm.masters import is_local, require_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSource
 
-from sowctl.engine.moments import read_moment
+from sowctl.engine.topics.logplaces import read_moment
 from sowctl.errors import UsageError
-from sowctl.spark.bounds import Range
+from sowctl.spark.decode.inference import infer
 from sowctl.spark.errors import carried
-from sowctl.spark.inference import infer
-from sowctl.spark.journalplan import require_entries
 from sowctl.spark.options import PAYLOAD, PLACE, Options
 from sowctl.spark.origin import find_journal, find_origin
+from sowctl.spark.reading.bounds import Range
+from sowctl.spark.reading.journalplan import require_entries
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl, declared_payload
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
-    from sowctl.spark.journalbatches import JournalQuery
-    from sowctl.spark.journalstream import JournalStreamReader
-    from sowctl.spark.storereader import StoreQuery
-    from sowctl.spark.writers import BatchWriter, StreamWriter, WriteRequest
+    from sowctl.spark.reading.journalbatches import JournalQuery
+    from sowctl.spark.reading.journalstream import JournalStreamReader
+    from sowctl.spark.reading.storereader import StoreQuery
+    from sowctl.spark.writing.writers import BatchWriter, StreamWriter, WriteRequest
 
 SAMPLES = 300_000
 """Messages that are looked at for a schema unless option ``samples`` says otherwise: 10 us each, by one process."""
@@ -76,28 +76,28 @@ class SowSource(DataSource):
             options = self._read_options()
             payload, inferred = declared_payload(options), False
             if payload == "":
-                from sowctl.spark.storereader import sample
+                from sowctl.spark.reading.storereader import sample
 
                 payload, inferred = infer(sample(_store_query(options), _samples(options))), True
             return ddl(STORE_COLUMNS, options.words("columns"), payload, inferred=inferred)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
-        from sowctl.spark.storereader import StoreReader
+        from sowctl.spark.reading.storereader import StoreReader
 
         with carried():
             return StoreReader(_store_query(self._read_options()), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """A writer; Spark's modes are ``append`` and ``overwrite``."""
-        from sowctl.spark.writers import BatchWriter
+        from sowctl.spark.writing.writers import BatchWriter
 
         with carried():
             return BatchWriter(_write_request(self._write_options(), overwrite=overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
         """A writer for a stream; output mode ``complete`` replaces the topic with every batch."""
-        from sowctl.spark.writers import StreamWriter
+        from sowctl.spark.writing.writers import StreamWriter
 
         with carried():
             options = self._write_options()
@@ -131,14 +131,14 @@ class JournalSource(DataSource):
             options = self._read_options()
             payload, inferred = declared_payload(options), False
             if payload == "":
-                from sowctl.spark.journalreader import sample
+                from sowctl.spark.reading.journalreader import sample
 
                 payload, inferred = infer(sample(_journal_query(options), _samples(options))), True
             return ddl(JOURNAL_COLUMNS, options.words("columns"), payload, inferred=inferred)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
-        from sowctl.spark.journalreader import JournalReader
+        from sowctl.spark.reading.journalreader import JournalReader
 
         with carried():
             query = _journal_query(self._read_options())
@@ -147,7 +147,7 @@ class JournalSource(DataSource):
 
     def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 - Spark's name
         """A reader for a stream."""
-        from sowctl.spark.journalstream import MAX_ENTRIES, JournalStreamReader, Pace
+        from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader, Pace
 
         with carried():
             options = self._read_options()
@@ -170,8 +170,8 @@ def _samples(options: Options) -> int | None:
 
 
 def _store_query(options: Options) -> StoreQuery:
-    from sowctl.spark.pinning import pinned
-    from sowctl.spark.storereader import StoreQuery
+    from sowctl.spark.reading.pinning import pinned
+    from sowctl.spark.reading.storereader import StoreQuery
 
     origin = find_origin(options)
     query = StoreQuery(
@@ -185,10 +185,10 @@ def _store_query(options: Options) -> StoreQuery:
 
 
 def _write_request(options: Options, *, overwrite: bool, client: str | None = None) -> WriteRequest:
+    from sowctl.engine.bulk.staging import OPERATIONS, Operation
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.staging import OPERATIONS, Operation
-    from sowctl.spark.attempts import find_staging
-    from sowctl.spark.writers import WriteRequest
+    from sowctl.spark.writing.attempts import find_staging
+    from sowctl.spark.writing.writers import WriteRequest
 
     if options.text("config") is None:
         raise UsageError("SOW-SPK-012", "nothing says where to write", hint="give config and topic")
@@ -219,7 +219,7 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
 
 
 def _journal_query(options: Options) -> JournalQuery:
-    from sowctl.spark.journalbatches import JournalQuery
+    from sowctl.spark.reading.journalbatches import JournalQuery
 
     origin = find_journal(options)
     topic, message_type = options.text("topic"), options.text("messageType")

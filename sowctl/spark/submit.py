@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import sowctl
 from sowctl.errors import UsageError
-from sowctl.spark.masters import is_local
+from sowctl.spark.jvm.masters import is_local
 
 if TYPE_CHECKING:
-    from sowctl.spark.java import Java
+    from sowctl.spark.jvm.java import Java
 
 _DATA = (".py", ".lark", ".json", ".typed")
 

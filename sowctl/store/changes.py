@@ -15,7 +15,7 @@ from typing import Any
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.store.codec import KEY_SIZE
-from sowctl.store.trouble import REBUILD
+from sowctl.store.lmdberrors import REBUILD
 
 MOST_ENTRIES = 256
 """Entries above which the older half becomes one."""

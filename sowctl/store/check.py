@@ -21,9 +21,9 @@ import sowctl
 from sowctl.errors import SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM, Seam
-from sowctl.store.access import Files, may_lock
-from sowctl.store.trouble import REBUILD, explained, missing
-from sowctl.store.unlocked import Watch
+from sowctl.store.lmdberrors import REBUILD, explained, missing
+from sowctl.store.opening.access import Files, may_lock
+from sowctl.store.opening.unlocked import Watch
 
 _CHILD = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(*sys.argv[2:])"
 

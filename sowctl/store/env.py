@@ -14,14 +14,14 @@ import lmdb
 
 from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.seam import SEAM, Seam
-from sowctl.store.access import refuse_irregular
-from sowctl.store.current import Current
-from sowctl.store.handle import Handle
-from sowctl.store.locks import Files, WriterLock
+from sowctl.store.lmdberrors import explained, given_up, translate
 from sowctl.store.meta import Definition, StoreMeta
-from sowctl.store.opening import DEFAULT_MAP, Mode
+from sowctl.store.opening.access import refuse_irregular
+from sowctl.store.opening.current import Current
+from sowctl.store.opening.environment import DEFAULT_MAP, Mode
+from sowctl.store.opening.handle import Handle
+from sowctl.store.opening.locks import Files, WriterLock
 from sowctl.store.snapshot import Snapshot
-from sowctl.store.trouble import explained, given_up, translate
 
 if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn

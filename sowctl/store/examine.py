@@ -26,15 +26,15 @@ from sowctl.seam import SEAM
 from sowctl.store import codec, integrity
 from sowctl.store.changes import decode_entry
 from sowctl.store.check import Coverage
-from sowctl.store.handle import Handle
 from sowctl.store.keys import damaged_entries, history_key_of, split_history_key
-from sowctl.store.locks import Files
+from sowctl.store.lmdberrors import REBUILD, damaged_page
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
-from sowctl.store.opening import Mode, open_handle
-from sowctl.store.pages import spare_page
+from sowctl.store.opening.environment import Mode, open_handle
+from sowctl.store.opening.handle import Handle
+from sowctl.store.opening.locks import Files
+from sowctl.store.opening.unlocked import STEP
+from sowctl.store.raw.pages import spare_page
 from sowctl.store.read import COMPACTED, lost_write
-from sowctl.store.trouble import REBUILD, damaged_page
-from sowctl.store.unlocked import STEP
 from sowctl.store.write import expiry_entries, payload_size
 
 BATCH = 2000

@@ -12,8 +12,8 @@ from pathlib import Path
 from sowctl.errors import DamageError
 from sowctl.store.integrity import refuse_damaged
 from sowctl.store.keys import damaged_entries, history_key_of, split_history_key
+from sowctl.store.lmdberrors import REBUILD
 from sowctl.store.ordered import Batch, Ordered, inconsistent
-from sowctl.store.trouble import REBUILD
 
 Version = tuple[int, int, bytes]
 """Time, txid, value."""

@@ -1,7 +1,7 @@
 """Many records of a mapped file at once: copied into one run of bytes, and verified there by one checksum.
 
 For processes that have numpy loaded, and places that lie far from each other (``sow-memo(5)``, "Kind 5"); called by
-:mod:`sowctl.store.spots`.
+:mod:`sowctl.store.raw.offsets`.
 """
 
 from __future__ import annotations

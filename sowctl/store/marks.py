@@ -2,7 +2,7 @@
 
 Behind every value stands a mark with the value's number. One search through all of a run, in the pattern engine's own
 code, then finds which values hold something: many times as fast as asking one value after the other. Runs are made by
-:mod:`sowctl.store.integrity`, which verifies what it joins, and searched by :mod:`sowctl.engine.traces`.
+:mod:`sowctl.store.integrity`, which verifies what it joins, and searched by :mod:`sowctl.engine.search.prefilter`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import lmdb
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.store.codec import RESIDUE
-from sowctl.store.trouble import REBUILD, translate
+from sowctl.store.lmdberrors import REBUILD, translate
 
 Batch = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""

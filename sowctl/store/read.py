@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store.changes import changed_keys
-from sowctl.store.handle import Handle
 from sowctl.store.integrity import refuse_damaged
+from sowctl.store.lmdberrors import REBUILD, explained
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
+from sowctl.store.opening.handle import Handle
 from sowctl.store.ordered import Batch, Ordered, inconsistent
-from sowctl.store.trouble import REBUILD, explained
 
 if TYPE_CHECKING:
     from sowctl.store.history import Version
     from sowctl.store.marks import Marks
-    from sowctl.store.spots import DataFile, Spots
+    from sowctl.store.raw.offsets import DataFile, Spots
 
 Found = tuple[list[bytes], Sequence[bytes]]
 """The same, where values need not be a list."""
@@ -110,7 +110,7 @@ class Reader:
 
         What does not lie there any more is looked up: pages move when a record beside it changes.
         """
-        from sowctl.store.placed import read_at
+        from sowctl.store.raw.placed import read_at
 
         return read_at(self._file(), keys, spots, self.get_many)
 
@@ -121,21 +121,21 @@ class Reader:
         """
         if len(keys) < MANY or "numpy" not in sys.modules:
             return None
-        from sowctl.store.placed import search
+        from sowctl.store.raw.placed import search
 
         return search(self._file(), self._txn.id(), keys, self.get_many)
 
     def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
-        """Where all values lie in the file (see :func:`sowctl.store.tree.locate`); None where that cannot be told.
+        """Where all values lie in the file (see :func:`sowctl.store.raw.tree.locate`); None where that cannot be told.
 
         ``keys`` are those of all records, end to end. Raises ImportError without numpy.
         """
-        from sowctl.store.placed import locate_all
+        from sowctl.store.raw.placed import locate_all
 
         return locate_all(self._file(), self._txn.id(), keys)
 
     def _file(self) -> DataFile | None:
-        from sowctl.store.spots import data_file
+        from sowctl.store.raw.offsets import data_file
 
         return data_file(self._path, self._handle.identity.data, self._handle.seam)
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from sowctl.store.handle import Handle
+from sowctl.store.opening.handle import Handle
+from sowctl.store.opening.unlocked import STEP
 from sowctl.store.ordered import Batch
 from sowctl.store.read import Found, Reader, Run
-from sowctl.store.unlocked import STEP
 
 if TYPE_CHECKING:
     from sowctl.store.history import Version
     from sowctl.store.marks import Marks
-    from sowctl.store.spots import Spots
+    from sowctl.store.raw.offsets import Spots
 
 P = ParamSpec("P")
 R = TypeVar("R")

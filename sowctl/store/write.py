@@ -13,10 +13,10 @@ from typing import Any
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store.changes import note_change
-from sowctl.store.handle import Handle
+from sowctl.store.lmdberrors import explained
 from sowctl.store.meta import META_KEY, AppliedBlock, StoreMeta, encode_meta, encode_sequence, sequence_key
+from sowctl.store.opening.handle import Handle
 from sowctl.store.read import Reader
-from sowctl.store.trouble import explained
 
 _EXTRA, _EXPIRATION = itemgetter(slice(2, 4)), itemgetter(slice(20, 28))
 _NO_EXPIRATION, _NO_EXTRA = {bytes(8)}, {bytes(2)}

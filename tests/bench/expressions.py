@@ -129,7 +129,7 @@ def _digest(output: bytes) -> str:
 
 
 def _parsers(rounds: int) -> None:
-    from sowctl.expressions.tables import HERE
+    from sowctl.expressions.syntax.tables import HERE
 
     with tempfile.TemporaryDirectory() as directory:
         module = Path(directory) / "alone.py"
@@ -137,7 +137,7 @@ def _parsers(rounds: int) -> None:
         grammar.write_text(_with_terminals((HERE / "grammar.lark").read_text(encoding="utf-8")), encoding="utf-8")
         options = ["--start", "expression", str(grammar), "--out", str(module)]
         subprocess.run([sys.executable, "-m", "lark.tools.standalone", *options], check=True, cwd=ROOT)
-        ours = f"from sowctl.expressions.parse import parse_filter; parse_filter({FILTER!r})"
+        ours = f"from sowctl.expressions.syntax.parse import parse_filter; parse_filter({FILTER!r})"
         compiled = f"from sowctl.expressions.compile import compile_filter; compile_filter({FILTER!r})"
         at_run_time = (
             f"from lark import Lark; Lark(open({str(grammar)!r}).read(), parser='lalr', start='expression')"

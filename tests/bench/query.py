@@ -209,9 +209,9 @@ def _evaluation(instance: Instance, text: str) -> Callable[[], list[bytes]]:
     """The filter over memo indexes that are open, as a query does it: no opening of files, no payloads."""
     import numpy  # noqa: F401 - as in a process that runs for long
 
-    from sowctl.engine.conditions import conditions_of
-    from sowctl.engine.memos import open_memos
-    from sowctl.engine.reading import environment_of, open_now
+    from sowctl.engine.search.conditions import conditions_of
+    from sowctl.engine.search.matcher import environment_of, open_now
+    from sowctl.engine.search.memos import open_memos
     from sowctl.expressions.compile import compile_filter
 
     opened = sowctl.open(instance.config)

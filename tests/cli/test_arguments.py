@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.cli import application, arguments
-from sowctl.cli.declare import Option, Parameter
-from sowctl.cli.dispatch import load
-from sowctl.cli.table import COMMANDS
+from sowctl.cli.words import application, arguments
+from sowctl.cli.words.declare import Option, Parameter
+from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.table import COMMANDS
 from sowctl.errors import UsageError
 
 PLAIN = st.sampled_from(

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli import application
-from sowctl.cli.declare import Argument, Option
-from sowctl.cli.dispatch import load, split
-from sowctl.cli.options import FORMATS, GLOBALS
-from sowctl.cli.overview import EXAMPLES
-from sowctl.cli.table import COMMANDS, GROUPS, Command, find
+from sowctl.cli.words import application
+from sowctl.cli.words.declare import Argument, Option
+from sowctl.cli.words.dispatch import load, split
+from sowctl.cli.words.options import FORMATS, GLOBALS
+from sowctl.cli.words.overview import EXAMPLES
+from sowctl.cli.words.table import COMMANDS, GROUPS, Command, find
 from tests.cli.conftest import Cli
 
 every = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.page)

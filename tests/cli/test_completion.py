@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.completion import script
-from sowctl.cli.manviewer import WRITTEN
-from sowctl.cli.table import COMMANDS, PREFIXES
+from sowctl.cli.manual.viewer import WRITTEN
+from sowctl.cli.words.completion import script
+from sowctl.cli.words.table import COMMANDS, PREFIXES
 
 MAN = Path(__file__).parents[2] / "man"
 BASH = shutil.which("bash")

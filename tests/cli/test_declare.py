@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias, get_args, get_type_hints
 
 import pytest
 
-from sowctl.cli import declare, dispatch, table
+from sowctl.cli.words import declare, dispatch, table
 
 
 @pytest.mark.parametrize("command", table.COMMANDS, ids=lambda command: command.page)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli import foreign
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Option
-from sowctl.cli.dispatch import load
-from sowctl.cli.options import GLOBALS, VARIABLES
-from sowctl.cli.table import COMMANDS, GROUPS
+from sowctl.cli.words import foreign
+from sowctl.cli.words.declare import Option
+from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.options import GLOBALS, VARIABLES
+from sowctl.cli.words.table import COMMANDS, GROUPS
 from sowctl.version import VERSION
 from tests.cli.conftest import Cli
 

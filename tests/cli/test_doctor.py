@@ -45,7 +45,7 @@ def test_an_extra_that_is_not_installed_is_no_problem(cli: Cli, monkeypatch: pyt
         return version(name)
 
     monkeypatch.setattr(examination, "version", installed)
-    monkeypatch.setattr("sowctl.spark.java._wheel_home", lambda: None)
+    monkeypatch.setattr("sowctl.spark.jvm.java._wheel_home", lambda: None)
     status, found = checks(cli, environ={"PATH": ""})
     assert status == 0
     assert [found[name]["state"] for name in ("spark", "bson", "protobuf", "java")] == ["absent"] * 4
@@ -83,7 +83,7 @@ def test_a_java_that_needs_a_start_script_is_named_with_it(cli: Cli, tmp_path: P
 
 def test_spark_without_any_java_is_a_problem(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "_installed", lambda name: "4.3.0")
-    monkeypatch.setattr("sowctl.spark.java._wheel_home", lambda: None)
+    monkeypatch.setattr("sowctl.spark.jvm.java._wheel_home", lambda: None)
     status, found = checks(cli, environ={"PATH": "", "JAVA_HOME": "/nowhere"})
     assert (status, found["java"]["state"]) == (1, "problem")
     assert "JAVA_HOME=/nowhere: has no bin/java" in found["java"]["detail"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine import evalfile
+from sowctl.engine.verbs import evalfile
 from tests.cli.conftest import Cli
 
 MESSAGES = b'{"a":1,"s":"x"}\n{"a":2.50,"s":"\xc3\xa9"}\n\n{"s":null}\n'

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.dispatch import load
-from sowctl.cli.table import COMMANDS, PIPELINE
+from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.table import COMMANDS, PIPELINE
 from tests.support.instances import topic_xml
 
 ROOT = Path(__file__).parents[2]

@@ -140,7 +140,7 @@ def test_11_a_lock_that_is_held(shop: Path) -> None:
 HOLD = """
 import sys
 from sowctl.engine.instance import Instance
-from sowctl.engine.session import WriteSession
+from sowctl.engine.writing.session import WriteSession
 with WriteSession(Instance.open(sys.argv[1] + "/sowctl.xml")) as session:
     with session.journal.lock():
         print("held", flush=True)
@@ -163,8 +163,8 @@ def test_70_a_bug_asks_for_a_report(shop: Path) -> None:
 
 BUG = """
 import sys
-import sowctl.engine.query
-sowctl.engine.query.query = None
+import sowctl.engine.verbs.query
+sowctl.engine.verbs.query.query = None
 sys.argv = ["sowctl", "query", "t"]
 from sowctl.cli.main import run
 run()

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.lastwords import SIGNALS
+from sowctl.cli.crash import SIGNALS
 
 CHILD = """
 import os, sys
-from sowctl.cli.lastwords import prepare
+from sowctl.cli.crash import prepare
 prepare(as_json=sys.argv[2] == "json")
 os.kill(os.getpid(), int(sys.argv[1]))
 """
 MAPPED = """
 import mmap, os, sys
-from sowctl.cli.lastwords import prepare
+from sowctl.cli.crash import prepare
 prepare(as_json=False)
 with open(sys.argv[1], "r+b") as file:
     view = mmap.mmap(file.fileno(), 8192)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.exits import EXITS
-from sowctl.cli.manpages import main_page, pages
-from sowctl.cli.manviewer import find
-from sowctl.cli.page import Page, plain, roff
-from sowctl.cli.table import COMMANDS
+from sowctl.cli.manual.exits import EXITS
+from sowctl.cli.manual.manpages import main_page, pages
+from sowctl.cli.manual.page import Page, plain, roff
+from sowctl.cli.manual.viewer import find
+from sowctl.cli.words.table import COMMANDS
 from tests.cli.conftest import Cli
 
 MAN = Path(__file__).parents[2] / "man"
@@ -23,7 +23,7 @@ every = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 @every
 def test_committed_pages_are_fresh(page: Page) -> None:
     committed = (MAN / f"{page.name}.{page.number}").read_text(encoding="utf-8")
-    assert committed == roff(page), "run: python -m sowctl.cli.manpages man/"
+    assert committed == roff(page), "run: python -m sowctl.cli.manual.manpages man/"
 
 
 BY_HAND = {"sowctl-pipeline"}
@@ -93,7 +93,7 @@ def test_no_such_page(cli: Cli) -> None:
 
 
 def test_roff_protects_dots_quotes_and_backslashes() -> None:
-    from sowctl.cli.page import Literal, Section
+    from sowctl.cli.manual.page import Literal, Section
 
     page = Page("x", 1, "d", "s", (Section("A", (Literal((".TH x", "'quoted'", "a\\nb -c")),)),))
     assert "\\&.TH x\n\\(aqquoted\\(aq\na\\enb \\-c\n" in roff(page)

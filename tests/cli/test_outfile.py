@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sowctl.cli.outfile import whole_file
+from sowctl.cli.io.outfile import whole_file
 from sowctl.errors import RefusedError
 from sowctl.seam import SEAM, Seam
 

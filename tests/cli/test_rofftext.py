@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.rofftext import UnknownMacroError, characters, to_text
+from sowctl.cli.manual.rofftext import UnknownMacroError, characters, to_text
 
 MAN = Path(__file__).parents[2] / "man"
 PAGES = sorted(path for path in MAN.iterdir() if path.suffix in (".1", ".5", ".7"))

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.commit import Acknowledged
 from sowctl.engine.instance import Instance
-from sowctl.engine.intake import Listed
-from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import publish
-from sowctl.engine.replay import replay
+from sowctl.engine.verbs.journal import EntryFilter, dump
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.writing.batching import Listed
+from sowctl.engine.writing.commit import Acknowledged
 from sowctl.errors import LockedError
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import Lab, message
 from tests.support.processes import Child
 from tests.support.verbs import LOGGED, Plot, problems, rebuilt_is_live

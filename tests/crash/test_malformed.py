@@ -17,18 +17,18 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.check import check
-from sowctl.engine.digest import digest
-from sowctl.engine.info import info
 from sowctl.engine.instance import Instance
-from sowctl.engine.intake import Listed
-from sowctl.engine.journals import EntryFilter, dump, list_files
 from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions
-from sowctl.engine.publish import publish
-from sowctl.engine.query import query
-from sowctl.engine.reading import key_of_fields
-from sowctl.engine.replay import replay
-from sowctl.engine.targets import Target, resolve
+from sowctl.engine.search.matcher import key_of_fields
+from sowctl.engine.topics.targets import Target, resolve
+from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.hash import digest
+from sowctl.engine.verbs.info import info
+from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.writing.batching import Listed
 from sowctl.errors import SowError
 from sowctl.findings import Level
 from sowctl.store.check import check_store

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.check import check
-from sowctl.engine.commit import Acknowledged
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import publish
+from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.writing.commit import Acknowledged
 from sowctl.errors import SowError
 from sowctl.findings import Level
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import message
 from tests.support.processes import Child
 from tests.support.verbs import LOGGED, Event, Plot, log_of, problems, rebuilt_is_live

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.check import check
-from sowctl.engine.intake import Listed
-from sowctl.engine.journals import EntryFilter, dump, list_files
-from sowctl.engine.publish import publish
 from sowctl.engine.reports import PublishReport
+from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.writing.batching import Listed
 from sowctl.errors import DamageError, SowError
 from sowctl.findings import Level
 from sowctl.journal.blockcodec import BLOCK_MAGIC

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.targets import resolve
+from sowctl.engine.topics.targets import resolve
 from sowctl.errors import UsageError
-from sowctl.expressions.errors import ExpressionError
+from sowctl.expressions.syntax.errors import ExpressionError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
@@ -127,7 +127,7 @@ def test_what_does_not_go_together(lab: Lab) -> None:
         lab.query("t", **asked, select="-/,+/id")
     with pytest.raises(UsageError, match="one topic"):
         from sowctl.engine.options import QueryOptions
-        from sowctl.engine.query import query
+        from sowctl.engine.verbs.query import query
 
         query(instance, resolve(instance, "t") * 2, QueryOptions(**asked))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="longer than"):

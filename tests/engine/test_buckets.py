@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine import buckets as module
-from sowctl.engine.buckets import Buckets
+from sowctl.engine.fold import spill as module
+from sowctl.engine.fold.spill import Buckets
 
 KEYS = st.integers(0, (1 << 64) - 1) | st.sampled_from((0, 1 << 63, (1 << 64) - 1))
 PAIRS = st.lists(st.tuples(KEYS.map(lambda number: number.to_bytes(8, "big")), st.binary(max_size=40)), max_size=60)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.chainfile import LOOSE, Block, append, read
-from sowctl.engine.intake import Listed
+from sowctl.engine.keys.chainfile import LOOSE, Block, append, read
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import publish
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.writing.batching import Listed
 from sowctl.errors import ConfigError, DamageError, InputError, MissingError, SowError, StorageError, UsageError
 from sowctl.seam import SEAM
 from sowctl.values.times import format_time
@@ -239,7 +239,7 @@ def test_blocks_of_other_chains_are_passed_over(make_lab: MakeLab, logged: bool)
 
 
 def test_a_loose_file_is_written_anew(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.chainfile.LOOSE", 2000)
+    monkeypatch.setattr("sowctl.engine.keys.chainfile.LOOSE", 2000)
     lab = chained(make_lab)
     sizes = []
     for n in range(60):
@@ -255,7 +255,7 @@ def test_a_loose_file_is_written_anew(make_lab: MakeLab, monkeypatch: pytest.Mon
 def test_a_file_that_cannot_be_written_anew_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
-    monkeypatch.setattr("sowctl.engine.chainfile.LOOSE", 100)
+    monkeypatch.setattr("sowctl.engine.keys.chainfile.LOOSE", 100)
     path, block = tmp_path / "c.chains", Block(("c",), bytes(16), 1, [(b"a", bytes(16))])
     end = 0
     for _ in range(8):

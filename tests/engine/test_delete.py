@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from sowctl.engine.delete import delete
-from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.options import DeleteOptions
-from sowctl.engine.targets import resolve
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.errors import InputError, MissingError, UsageError
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
@@ -174,18 +174,18 @@ def test_a_delete_at_an_earlier_clock_gets_the_topics_last_time(lab: Lab) -> Non
 
 
 def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sowctl.engine import access
-    from sowctl.engine.scanning import way_of
+    from sowctl.engine.search import indexed
+    from sowctl.engine.search.scan import way_of
 
     used: list[object] = []
-    found = access.find
-    monkeypatch.setattr(access, "find", lambda *given, **more: used.append(found(*given, **more)) or used[-1])
-    monkeypatch.setattr("sowctl.engine.delete.way_of", partial(way_of, index_from=0))
+    found = indexed.find
+    monkeypatch.setattr(indexed, "find", lambda *given, **more: used.append(found(*given, **more)) or used[-1])
+    monkeypatch.setattr("sowctl.engine.verbs.delete.way_of", partial(way_of, index_from=0))
     lab.publish("t", *(message(id=n, v=n % 10) for n in range(200)))
     for dry in (True, False):
         report = lab.open().topic("t").delete(filter="/v = 3 AND /id > 100", dry_run=dry)
         assert (report.examined, report.matched) == (200, 10)
-    assert all(isinstance(one, access.Found) for one in used)
+    assert all(isinstance(one, indexed.Found) for one in used)
     report = lab.open().topic("t").delete(filter="/v >= 9")
     assert (report.examined, report.matched, report.deleted) == (190, 20, 20)
     assert len(lab.query("t")) == 170

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.options import PublishOptions, ReplayOptions
-from sowctl.engine.replay import replay
+from sowctl.engine.verbs.replay import replay
 from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
 
 LIFE = "<Expiration>%s</Expiration>"
@@ -195,7 +195,7 @@ def test_expire_with_several_topics_and_none(lab: Lab) -> None:
     lab.publish("quotes", '{"id":1}')
     lab.publish("t", '{"id":1}')
     lab.clock.tick(31)
-    from sowctl.engine.expire import expire
+    from sowctl.engine.verbs.expire import expire
 
     reports = expire(lab.open(), lab.open().topics)
     assert {r.topic: r.expired for r in reports} == {

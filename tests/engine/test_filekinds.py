@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.targets import resolve
+from sowctl.engine.topics.targets import resolve
 from sowctl.errors import DamageError, UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 

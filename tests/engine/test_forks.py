@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.positions import open_log
+from sowctl.engine.topics.positions import open_log
 from sowctl.errors import DamageError, SowError
 from sowctl.findings import Level
 from sowctl.store.env import Store

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.keying import KeyTeller
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import publish
+from sowctl.engine.verbs.key import KeyTeller
+from sowctl.engine.verbs.publish import publish
 from sowctl.errors import InputError, UsageError
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from tests.engine.conftest import MakeLab
 from tests.support.chains import chained
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified

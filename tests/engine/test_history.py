@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.history import Retention, Version, append, as_of, prune
+from sowctl.engine.topics.retention import Retention, Version, append, as_of, prune
 
 MINUTE = 60_000_000
 

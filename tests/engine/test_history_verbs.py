@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sowctl.engine.journals import EntryFilter, dump
+from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.errors import MissingError
 from sowctl.values.times import parse_time
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import sowctl.engine.commit as commit_module
-import sowctl.engine.delete as delete_module
-from sowctl.engine.overlay import Overlay
-from sowctl.engine.session import WriteSession
+import sowctl.engine.verbs.delete as delete_module
+import sowctl.engine.writing.commit as commit_module
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.writing.session import WriteSession
 from tests.support.instances import Lab, message
 
 

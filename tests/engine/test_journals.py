@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.journals import EntryFilter, dump, list_files
-from sowctl.engine.moments import Place, find_place
+from sowctl.engine.topics.logplaces import Place, find_place
+from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
 from sowctl.errors import MissingError
 from sowctl.identity.hashes import client_hash
 from sowctl.journal.blockcodec import BLOCK_MAGIC

@@ -6,17 +6,17 @@ import json
 
 import pytest
 
-from sowctl.engine.info import info, named
-from sowctl.engine.intake import Listed
-from sowctl.engine.journals import EntryFilter, dump
-from sowctl.engine.keying import KeyTeller
 from sowctl.engine.options import PublishOptions, ReplayOptions
-from sowctl.engine.positions import open_log
-from sowctl.engine.publish import publish
-from sowctl.engine.replay import replay
 from sowctl.engine.reports import PublishReport
-from sowctl.engine.targets import find_publishable, resolve
-from sowctl.engine.versions import versions
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.targets import find_publishable, resolve
+from sowctl.engine.verbs.history import versions
+from sowctl.engine.verbs.info import info, named
+from sowctl.engine.verbs.journal import EntryFilter, dump
+from sowctl.engine.verbs.key import KeyTeller
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.writing.batching import Listed
 from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.journal.block import Entry
 from sowctl.journal.format import UNKEYED
@@ -131,7 +131,7 @@ def test_one_group_holds_messages_of_both_kinds(lab: Lab) -> None:
     lines = [json.dumps({"topic": name, "data": {"id": n}}) for n, name in enumerate(("t", "events", "alone", "t"))]
     from io import BytesIO
 
-    from sowctl.messages.framing import FrameReader
+    from sowctl.messages.framing.frames import FrameReader
 
     source = FrameReader(BytesIO("\n".join(lines).encode()), "envelope")
     report = publish(lab.open(), None, [("input", source)], PublishOptions())

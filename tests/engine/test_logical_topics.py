@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.delete import delete
-from sowctl.engine.expire import expire
-from sowctl.engine.get import get
-from sowctl.engine.info import info, named
 from sowctl.engine.instance import Instance
-from sowctl.engine.intake import Listed
-from sowctl.engine.keying import KeyTeller
 from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions
-from sowctl.engine.positions import open_log
-from sowctl.engine.publish import publish
-from sowctl.engine.query import query
-from sowctl.engine.replay import ReplayOptions, replay
-from sowctl.engine.snapshot import snapshot_file
-from sowctl.engine.targets import Target, find_publishable, resolve
-from sowctl.engine.versions import versions
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.targets import Target, find_publishable, resolve
+from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.expire import expire
+from sowctl.engine.verbs.get import get
+from sowctl.engine.verbs.history import versions
+from sowctl.engine.verbs.info import info, named
+from sowctl.engine.verbs.key import KeyTeller
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.replay import ReplayOptions, replay
+from sowctl.engine.verbs.snapshot import snapshot_file
+from sowctl.engine.writing.batching import Listed
 from sowctl.errors import ConfigError, InputError, MissingError, UsageError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.journal.format import DELETE
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
 
 PATTERN = "<Pattern>^/[a-z]</Pattern>"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.check import check
-from sowctl.engine.journals import EntryFilter, dump, list_files
+from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
 from tests.support.instances import SECOND, START, Lab, config_xml, keep_store, message, numbered, put_back, topic_xml
@@ -24,7 +24,7 @@ def _pruned(lab: Lab, topic: str = "t") -> int:
     assert len(files) > 3
     for file in files[: len(files) // 2]:
         file.unlink()
-    from sowctl.engine.positions import open_log
+    from sowctl.engine.topics.positions import open_log
 
     with open_log(lab.open()) as log:
         return log.first_txid

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine import access, memos
+from sowctl.engine.search import indexed, memos
 from sowctl.errors import InputError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
 @pytest.fixture(autouse=True)
 def always_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "MOST", 1.0)
+    monkeypatch.setattr(indexed, "MOST", 1.0)
 
 
 def _both(lab: Lab, filter: str, **options: object) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.optiontext import Told, parse_option_text, with_option_text
+from sowctl.engine.search.optiontext import Told, parse_option_text, with_option_text
 from sowctl.errors import UsageError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import RefusedError
-from sowctl.store.access import Files
+from sowctl.store.opening.access import Files
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from sowctl.engine import access, scanning
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.plans import Plan, PlanStep, explain, plan_lines
-from sowctl.engine.targets import resolve
+from sowctl.engine.search import indexed, scan
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.explain import Plan, PlanStep, explain, plan_lines
 from sowctl.errors import UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -59,7 +59,7 @@ def test_order_by_index_and_not(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
     assert _plan(lab, order_by="/v", top_n=3, index_from=None).order == "the first 3 of all that match"
     assert _plan(lab, order_by="/v", index_from=0).order == "sorted"
     assert _plan(lab).order == "by SOW key"
-    monkeypatch.setattr(access, "MOST", 0.001)
+    monkeypatch.setattr(indexed, "MOST", 0.001)
     assert _plan(lab, filter="/v > 5", index_from=0).access == "scan"
 
 
@@ -149,7 +149,7 @@ def test_what_has_no_next_page(lab: Lab, given: dict[str, object]) -> None:
 @pytest.mark.parametrize("jobs", [1, 2, 3, 5])
 def test_any_number_of_processes_finds_the_same(lab: Lab, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     _fill(lab, 900)
-    monkeypatch.setattr(scanning, "LARGE", 10)
+    monkeypatch.setattr(scan, "LARGE", 10)
     children = []
     fork = os.fork
     monkeypatch.setattr(os, "fork", lambda: children.append(fork()) or children[-1])

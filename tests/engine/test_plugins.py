@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.keying import KeyTeller
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.targets import find_topic
+from sowctl.engine.topics.targets import find_topic
+from sowctl.engine.verbs.key import KeyTeller
 from sowctl.errors import ConfigError, InputError, LimitError
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.context import Context
-from sowctl.expressions.errors import ExpressionError
+from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.identity.keys import key_digest, prefix
 from tests.support.instances import Lab, config_xml, message, topic_xml
 

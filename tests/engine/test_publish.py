@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.commit import Acknowledged
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import publish
 from sowctl.engine.reports import Rejected
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.writing.commit import Acknowledged
 from sowctl.errors import InputError, LimitError, MissingError, RefusedError, UsageError
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
 
 

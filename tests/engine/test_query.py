@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.delete import delete
 from sowctl.engine.options import DeleteOptions, QueryOptions
-from sowctl.engine.query import query
-from sowctl.engine.targets import resolve
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.query import query
 from sowctl.errors import MissingError, UsageError
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.reindex import reindex
-from sowctl.engine.targets import Target, resolve
+from sowctl.engine.topics.targets import Target, resolve
+from sowctl.engine.verbs.reindex import reindex
 from sowctl.errors import LockedError, StorageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 

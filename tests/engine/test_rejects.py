@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from sowctl.engine.rejects import placed, reject_line
 from sowctl.engine.reports import Rejected
+from sowctl.engine.writing.rejects import placed, reject_line
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.positions import open_log
-from sowctl.engine.replay import replay
 from sowctl.engine.reports import ReplayReport
-from sowctl.engine.session import WriteSession
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import RefusedError, UsageError
 from sowctl.findings import Level
 from sowctl.journal.format import DELETE, INSERTED
@@ -119,7 +119,7 @@ def test_a_store_that_was_rebuilt_under_former_keys_is_noticed(make_lab: MakeLab
     _change(lab, "/k")
     lab.forget("x")
     instance = lab.open()
-    from sowctl.engine.rebuild import rebuild
+    from sowctl.engine.fold.rebuild import rebuild
 
     with open_log(instance) as log:
         rebuild(instance, log, [instance.topic("x").config])
@@ -140,7 +140,7 @@ def test_one_block_of_former_keys_among_many_is_found(make_lab: MakeLab) -> None
     _change(lab, "/id")
     lab.forget("x")
     instance = lab.open()
-    from sowctl.engine.rebuild import rebuild
+    from sowctl.engine.fold.rebuild import rebuild
 
     with open_log(instance) as log:
         rebuild(instance, log, [instance.topic("x").config])

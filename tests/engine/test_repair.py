@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.check import check
+from sowctl.engine.verbs.check import check
 from sowctl.errors import DamageError, MissingError, RefusedError, SowError
 from sowctl.findings import Level
 from tests.support.damage import overwrite

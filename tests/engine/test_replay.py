@@ -9,8 +9,8 @@ import lmdb
 import pytest
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.query import query
-from sowctl.engine.targets import Target
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.query import query
 from sowctl.errors import DamageError, MissingError, RefusedError, UsageError
 from sowctl.store.check import check_store
 from tests.support.damage import overwrite

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine import filtering, scanning, secondprocess
-from sowctl.engine.sources import Source, open_current
+from sowctl.engine.search import filtering, scan, secondprocess
+from sowctl.engine.sources.current import Source, open_current
 from sowctl.errors import DamageError, InputError, RefusedError
 from sowctl.store import integrity
 from sowctl.store.marks import Marks
@@ -30,7 +30,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         started.append(child)
         return child
 
-    monkeypatch.setattr(scanning, "LARGE", 10)
+    monkeypatch.setattr(scan, "LARGE", 10)
     monkeypatch.setattr(os, "fork", fork)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     return started
@@ -50,7 +50,7 @@ def test_two_find_what_one_finds(
     in_two = lab.open().topic("t").query("/v > 3", order_by=order)
     found = [record.payload for record in in_two.records()]
     assert len(forks) == 1
-    monkeypatch.setattr(scanning, "LARGE", 1 << 40)
+    monkeypatch.setattr(scan, "LARGE", 1 << 40)
     alone = lab.open().topic("t").query("/v > 3", order_by=order)
     assert [record.payload for record in alone.records()] == found
     assert in_two.statistics == alone.statistics
@@ -87,7 +87,7 @@ def test_runs_are_searched_as_they_were_verified(lab: Lab, forks: list[int], mon
     monkeypatch.setattr(secondprocess.Second, "_work", lambda *_: os._exit(9))
     assert lab.query("t", "/s = 'red'") == expected
     assert ends == [True, False]
-    monkeypatch.setattr(scanning, "LARGE", 1 << 40)
+    monkeypatch.setattr(scan, "LARGE", 1 << 40)
     assert lab.query("t", "/s = 'red'") == expected
     assert len(ends) == 2
 
@@ -104,7 +104,7 @@ def test_a_second_process_that_saw_another_state_does_not_count(
     lab: Lab, forks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(lab)
-    original = scanning.open_source
+    original = scan.open_source
 
     def open_source(*arguments: object) -> Source:
         if forks:
@@ -113,7 +113,7 @@ def test_a_second_process_that_saw_another_state_does_not_count(
             lab.publish("t", message(id=1, v=1000), message(id=COUNT + 1, v=1000))
         return original(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(scanning, "open_source", open_source)
+    monkeypatch.setattr(scan, "open_source", open_source)
     result = lab.open().topic("t").query("/v = 1000")
     assert len(list(result.records())) == 2
     assert result.statistics[0].examined == COUNT + 1

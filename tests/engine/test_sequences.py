@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import publish
+from sowctl.engine.verbs.publish import publish
 from sowctl.errors import StorageError
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM, Seam
 from tests.support.faults import FailAt
 from tests.support.instances import Lab, topic_xml

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.query import query
-from sowctl.engine.sorting import Item, Sorter
-from sowctl.engine.targets import resolve
+from sowctl.engine.search.sorting import Item, Sorter
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.query import query
 from tests.engine.conftest import MakeLab
 from tests.support.instances import Lab, config_xml, message, topic_xml
 

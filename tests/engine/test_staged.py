@@ -14,17 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine import fates, staged, stagedfinishing
-from sowctl.engine.moments import Place, find_place
+from sowctl.engine.bulk import commit as staged
+from sowctl.engine.bulk import finish
+from sowctl.engine.bulk import outcomes as fates
+from sowctl.engine.bulk.commit import commit
+from sowctl.engine.bulk.segments import SegmentReader
+from sowctl.engine.bulk.staging import staging
+from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
-from sowctl.engine.segments import SegmentReader
-from sowctl.engine.staged import commit
-from sowctl.engine.stagetask import StageTask
-from sowctl.engine.staging import staging
+from sowctl.engine.topics.logplaces import Place, find_place
 from sowctl.errors import DamageError, InputError, LimitError, SowError
 from sowctl.identity.hashes import client_hash
-from sowctl.messages.envelope import Envelope
+from sowctl.messages.framing.envelope import Envelope
 from sowctl.values.times import format_time
 from tests.support.faults import FailAt
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
@@ -58,7 +60,7 @@ def test_equals_a_publish(tmp_path: Path, topic: str) -> None:
 @pytest.mark.parametrize("delta", [False, True])
 def test_finishes_as_a_publish_does(tmp_path: Path, delta: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Preprocessing, enrichment with the record before, deltas: over stored records and within the run."""
-    monkeypatch.setattr(stagedfinishing, "BUCKET_BYTES", 30)
+    monkeypatch.setattr(finish, "BUCKET_BYTES", 30)
     rounds = [
         [[message(id=1, n=1), message(id=2, n=5), message(id=1, n=2)], [message(id=2, x=1), message(id=3)]],
         [[message(id=1, n=9)], [message(id=1, x=1), message(id=4, n="word"), message(id=1, n=3)]],
@@ -105,7 +107,7 @@ def test_any_operations_in_any_split(
     with pytest.MonkeyPatch.context() as patch, staging(instance, instance.topic(topic).config) as area:
         if small:
             patch.setattr(staged, "BUCKET_BYTES", 40)
-            patch.setattr(stagedfinishing, "BUCKET_BYTES", 40)
+            patch.setattr(finish, "BUCKET_BYTES", 40)
             patch.setattr(fates, "decide", lambda *args: DECIDE(*args, bucket=4))
         plan = area.plan(SKIP)
         done = []
@@ -271,8 +273,8 @@ def test_a_commit_that_fails_anywhere_leaves_all_or_nothing(tmp_path: Path, topi
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sowctl.engine.staged import commit
-from sowctl.engine.staging import staging
+from sowctl.engine.bulk.commit import commit
+from sowctl.engine.bulk.staging import staging
 from sowctl.journal.writer import JournalWriter
 from tests.support.instances import message
 from tests.support.staged import SKIP, make, stage

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.staged import commit
-from sowctl.engine.stagetask import StageTask
-from sowctl.engine.staging import staging
+from sowctl.engine.bulk.commit import commit
+from sowctl.engine.bulk.staging import staging
+from sowctl.engine.bulk.task import StageTask
 from sowctl.errors import UsageError
-from sowctl.messages.envelope import Envelope
+from sowctl.messages.framing.envelope import Envelope
 from tests.support.instances import message, verified
 from tests.support.staged import SKIP, leftovers, make, stage
 

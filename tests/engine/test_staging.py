@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.staging import Area, refuse_pattern, staging
-from sowctl.engine.targets import find_topic
+from sowctl.engine.bulk.staging import Area, refuse_pattern, staging
+from sowctl.engine.topics.targets import find_topic
 from sowctl.errors import UsageError
 from tests.support.instances import Lab, config_xml, topic_xml
 from tests.support.staged import leftovers, make

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.statuses import classify
+from sowctl.engine.writing.statuses import classify
 from sowctl.store import codec
 from sowctl.values.fields import Refusal
 

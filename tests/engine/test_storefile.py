@@ -11,11 +11,11 @@ import pytest
 from sowctl.config.lint import lint
 from sowctl.config.validate import validate
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.replay import replay
 from sowctl.engine.reports import ReplayReport
+from sowctl.engine.verbs.replay import replay
 from sowctl.errors import RefusedError, SowError
 from sowctl.store.meta import Definition
-from sowctl.store.replace import create_store
+from sowctl.store.opening.replace import create_store
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 

@@ -9,18 +9,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pcre2 import _cy
 
-from sowctl.engine import reading
-from sowctl.engine import traces as traces_module
-from sowctl.engine.needed import needed_piece, traces_of
-from sowctl.engine.reading import LOOKING, Matcher
-from sowctl.engine.traces import ENOUGH, Trace, Traces, numbers, words
+from sowctl.engine.search import matcher as reading
+from sowctl.engine.search import prefilter as traces_module
+from sowctl.engine.search.matcher import LOOKING, Matcher
+from sowctl.engine.search.needed import needed_piece, traces_of
+from sowctl.engine.search.prefilter import ENOUGH, Trace, Traces, numbers, words
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.errors import MatchLimitExceededError
-from sowctl.expressions.nodes import Like
-from sowctl.expressions.parse import parse_filter
 from sowctl.expressions.patterns import Regex
-from sowctl.messages.jsontype import JsonType
+from sowctl.expressions.syntax.errors import MatchLimitExceededError
+from sowctl.expressions.syntax.nodes import Like
+from sowctl.expressions.syntax.parse import parse_filter
+from sowctl.messages.json.type import JsonType
 from sowctl.store import codec, integrity
 from sowctl.store.marks import Marks
 from tests.support.instances import Lab, message

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.check import check
+from sowctl.engine.verbs.check import check
 from sowctl.errors import MissingError, RefusedError
 from tests.support.instances import Lab, config_xml, topic_xml
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.weaving import Woven, woven
+from sowctl.engine.sources.merge import Woven, woven
 from sowctl.store import codec
 from tests.support.stores import key_of, value_of
 

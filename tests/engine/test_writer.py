@@ -7,7 +7,7 @@ from math import exp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.writer import APPLY_BYTES, APPLY_CHANGES, DIRTY_BYTES, FIRST_BYTES, PAGE, apply_limits
+from sowctl.engine.writing.topicwriter import APPLY_BYTES, APPLY_CHANGES, DIRTY_BYTES, FIRST_BYTES, PAGE, apply_limits
 
 
 @given(st.integers(0, 1 << 40))

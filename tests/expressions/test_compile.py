@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import LimitError
-from sowctl.expressions import nodes as n
-from sowctl.expressions.actions import PATTERN_ARGUMENTS
-from sowctl.expressions.arithmetic import OPERATORS as OPERATORS_BY_SIGN
-from sowctl.expressions.canonical import quoted
-from sowctl.expressions.comparing import COMPARISONS
 from sowctl.expressions.compile import Filter, Value, compile_filter, compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
 from sowctl.expressions.functions.signature import function
 from sowctl.expressions.rewrites import conjuncts
+from sowctl.expressions.rows.arithmetic import OPERATORS as OPERATORS_BY_SIGN
+from sowctl.expressions.rows.comparing import COMPARISONS
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.actions import PATTERN_ARGUMENTS
+from sowctl.expressions.syntax.canonical import quoted
+from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.values.compare import first, is_null, number_of, text_of, truth_of
 from sowctl.values.fields import Number, SlotValue, Values
 from tests.expressions.trees import TREES
@@ -336,7 +336,7 @@ def test_contexts(context: Context) -> None:
     examples["/a OF PREVIOUS = 1"] = rules.previous
     examples["[t]./a = 1"] = rules.qualifiers
     from sowctl.expressions.check import check
-    from sowctl.expressions.parse import parse_expression
+    from sowctl.expressions.syntax.parse import parse_expression
 
     for text, allowed in examples.items():
         refused = False

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from sowctl.errors import InputError, SowError, UsageError
-from sowctl.expressions import nodes as n
 from sowctl.expressions.columns import ColumnProgram
 from sowctl.expressions.compile import Filter, Value, compile_filter, compile_node, compile_value
 from sowctl.expressions.construct import compile_fields
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
-from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.functions import AGGREGATES
 from sowctl.expressions.joining import left_join, source_of
-from sowctl.expressions.joins import JoinSide, parse_join
-from sowctl.expressions.parse import parse_field, parse_grouping, parse_order_by, parse_projection
 from sowctl.expressions.projection import Projection
-from sowctl.expressions.select import parse_select
-from sowctl.expressions.trees import walk
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.errors import ExpressionError
+from sowctl.expressions.syntax.joins import JoinSide, parse_join
+from sowctl.expressions.syntax.parse import parse_field, parse_grouping, parse_order_by, parse_projection
+from sowctl.expressions.syntax.select import parse_select
+from sowctl.expressions.syntax.trees import walk
 from sowctl.expressions.view import compile_projection
 from sowctl.messages.types import get_type
 from sowctl.values.compare import text_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.explain import explain
+from sowctl.expressions.syntax.errors import ExpressionError
 
 
 def test_a_filter() -> None:

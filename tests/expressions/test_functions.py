@@ -17,7 +17,7 @@ from sowctl.expressions.functions.dates import strftime
 from sowctl.expressions.functions.numbers import round_to, width_bucket
 from sowctl.expressions.functions.strings import substr
 from sowctl.expressions.functions.strptime import strptime
-from sowctl.expressions.sets import distinct, extreme, total
+from sowctl.expressions.rows.sets import distinct, extreme, total
 
 ENV = Environment(lambda: 0)
 NAN = math.nan

@@ -8,12 +8,18 @@ import time
 import pytest
 from hypothesis import given, settings
 
-from sowctl.expressions import nodes as n
 from sowctl.expressions.compile import Value, compile_filter, compile_node, compile_value
-from sowctl.expressions.errors import ExpressionError
-from sowctl.expressions.joins import parse_join
-from sowctl.expressions.parse import parse_expression, parse_field, parse_grouping, parse_order_by, parse_projection
-from sowctl.expressions.select import parse_select
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.errors import ExpressionError
+from sowctl.expressions.syntax.joins import parse_join
+from sowctl.expressions.syntax.parse import (
+    parse_expression,
+    parse_field,
+    parse_grouping,
+    parse_order_by,
+    parse_projection,
+)
+from sowctl.expressions.syntax.select import parse_select
 from tests.expressions.test_conformance import cases
 from tests.expressions.valid import EXPRESSIONS
 

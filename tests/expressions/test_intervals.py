@@ -12,8 +12,8 @@ from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.intervals import EXACT, Bounds, alone, bounds_of, strings_of
-from sowctl.expressions.nodes import Node
-from sowctl.expressions.parse import parse_filter
+from sowctl.expressions.syntax.nodes import Node
+from sowctl.expressions.syntax.parse import parse_filter
 
 ENV = Environment(lambda: 0)
 

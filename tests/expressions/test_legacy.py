@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sowctl.expressions.compile import compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, local_offset
-from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.functions.legacy import LEGACY
+from sowctl.expressions.syntax.errors import ExpressionError
 
 FUNCTIONS = {one.name: one for one in LEGACY}
 NOW = 1_767_600_000

@@ -12,10 +12,10 @@ import pytest
 import sowctl.expressions
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.context import Context
-from sowctl.expressions.errors import CODES, ExpressionError
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
 from sowctl.expressions.functions.table import TABLE, TITLES, Entry, described, listed
 from sowctl.expressions.manual import NAME, escaped, page
+from sowctl.expressions.syntax.errors import CODES, ExpressionError
 
 MAN = Path(__file__).parents[2] / "man"
 every = pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)

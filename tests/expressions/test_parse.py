@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import UsageError
-from sowctl.expressions import nodes as n
-from sowctl.expressions import tables
 from sowctl.expressions.compile import compile_filter, compile_value
-from sowctl.expressions.driver import run
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.errors import ExpressionError
-from sowctl.expressions.joins import JoinSide, parse_join
-from sowctl.expressions.lexer import tokenize
-from sowctl.expressions.parse import (
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax import tables
+from sowctl.expressions.syntax.driver import run
+from sowctl.expressions.syntax.errors import ExpressionError
+from sowctl.expressions.syntax.joins import JoinSide, parse_join
+from sowctl.expressions.syntax.lexer import tokenize
+from sowctl.expressions.syntax.parse import (
     parse_expression,
     parse_field,
     parse_filter,
@@ -27,7 +27,7 @@ from sowctl.expressions.parse import (
     parse_order_by,
     parse_projection,
 )
-from sowctl.expressions.select import parse_select
+from sowctl.expressions.syntax.select import parse_select
 from sowctl.values.paths import parse_path
 from tests.expressions.test_conformance import cases
 from tests.expressions.trees import TREES

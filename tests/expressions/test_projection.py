@@ -15,11 +15,11 @@ from sowctl.errors import UsageError
 from sowctl.expressions.construct import Write, compile_fields
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.errors import ExpressionError
 from sowctl.expressions.joining import left_join, plan
-from sowctl.expressions.joins import JoinSide, parse_join
 from sowctl.expressions.projection import Group
-from sowctl.expressions.sets import deviation, mean
+from sowctl.expressions.rows.sets import deviation, mean
+from sowctl.expressions.syntax.errors import ExpressionError
+from sowctl.expressions.syntax.joins import JoinSide, parse_join
 from sowctl.expressions.view import compile_projection
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Values

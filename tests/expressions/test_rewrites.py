@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from sowctl.expressions import nodes as n
 from sowctl.expressions.compile import compile_filter, compile_node, compile_value
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.parse import parse_expression, parse_filter
 from sowctl.expressions.rewrites import REWRITES, Applied, conjuncts, rewrite
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.parse import parse_expression, parse_filter
 from tests.expressions.alike import same
 from tests.expressions.test_columns import own_rows
 from tests.expressions.valid import EXPRESSIONS, rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.expressions.errors import ExpressionError
+from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.expressions.view import compile_projection
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sowctl.expressions import nodes as n
+from sowctl.expressions.syntax import nodes as n
 from sowctl.values.paths import Path, Step
 
 NAMES = st.from_regex(r"@?[A-Za-z0-9_é][A-Za-z0-9_.:é-]{0,4}", fullmatch=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sowctl.expressions import nodes as n
 from sowctl.expressions.functions import FUNCTIONS
 from sowctl.expressions.functions.signature import UNLIMITED, Function
+from sowctl.expressions.syntax import nodes as n
 from sowctl.values.fields import Number, Values
 from sowctl.values.paths import parse_path
 

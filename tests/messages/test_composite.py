@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.messages.base import MessageType
-from sowctl.messages.compositetype import CompositeType
+from sowctl.messages.composite.type import CompositeType
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
 from sowctl.values.fields import Slot, SlotValue, Values, Write

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sowctl.messages.envelope import Envelope, EnvelopeRefused, open_envelope, open_exactly
-from sowctl.messages.framing import read_frames
+from sowctl.messages.framing.envelope import Envelope, EnvelopeRefused, open_envelope, open_exactly
+from sowctl.messages.framing.frames import read_frames
 
 FULL = {
     "topic": "orders",

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.errors import InputError
-from sowctl.messages.jsonexact import JsonRefused, parse, parse_members
-from sowctl.messages.jsontype import JsonType
+from sowctl.messages.json.exact import JsonRefused, parse, parse_members
+from sowctl.messages.json.type import JsonType
 from sowctl.values.fields import Number, Slot, Values
 from sowctl.values.paths import Path, Step, parse_path
 

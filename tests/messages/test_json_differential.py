@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sowctl.messages import jsonfast
 from sowctl.messages.base import HalfPair
-from sowctl.messages.jsontype import JsonType
+from sowctl.messages.json import fast as jsonfast
+from sowctl.messages.json.type import JsonType
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step, parse_path
 

@@ -251,10 +251,10 @@ def test_definitions_that_cannot_be_used(tmp_path: Path, how: dict[str, Any], wo
 def test_a_missing_library_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import sys
 
-    import sowctl.messages
+    import sowctl.messages.proto
 
-    monkeypatch.setitem(sys.modules, "sowctl.messages.protofiles", None)
-    monkeypatch.delattr(sowctl.messages, "protofiles", raising=False)
+    monkeypatch.setitem(sys.modules, "sowctl.messages.proto.files", None)
+    monkeypatch.delattr(sowctl.messages.proto, "files", raising=False)
     with pytest.raises(ConfigError) as caught:
         of(tmp_path, file="order.desc")
     assert (caught.value.code, caught.value.hint) == ("SOW-MSG-011", "install sowctl[protobuf]")

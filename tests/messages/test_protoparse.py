@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.messages.protoparse import ProtoError, parse_proto
+from sowctl.messages.proto.parse import ProtoError, parse_proto
 from tests.support.protosamples import ORDER2, order_set, pool_of
 
 

@@ -311,10 +311,10 @@ def test_a_broken_side_of_a_merge_is_named(kind: str) -> None:
 def test_a_missing_library_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    import sowctl.messages
+    import sowctl.messages.nested
 
-    monkeypatch.setitem(sys.modules, "sowctl.messages.bsonlib", None)
-    monkeypatch.delattr(sowctl.messages, "bsonlib", raising=False)
+    monkeypatch.setitem(sys.modules, "sowctl.messages.nested.bsonlib", None)
+    monkeypatch.delattr(sowctl.messages.nested, "bsonlib", raising=False)
     with pytest.raises(ConfigError) as caught:
         get_type("bson", max_message=77)
     assert (caught.value.code, caught.value.hint) == ("SOW-MSG-011", "install sowctl[bson]")

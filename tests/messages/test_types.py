@@ -44,7 +44,7 @@ def test_an_outlandish_type_lists_the_known_ones() -> None:
 
 
 def test_the_table_loads_nothing_heavy() -> None:
-    script = "import sys, sowctl.messages.types, sowctl.messages.framing; print('msgspec' in sys.modules)"
+    script = "import sys, sowctl.messages.types, sowctl.messages.framing.frames; print('msgspec' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.cli.options import FORMATS as OFFERED
+from sowctl.cli.words.options import FORMATS as OFFERED
 from sowctl.errors import UsageError
 from sowctl.output.formats import FORMATS, choose, make
 from sowctl.output.options import OutputOptions, Terminal, parse_columns

@@ -10,10 +10,10 @@ from typing import Any
 import numpy
 import pytest
 
-from sowctl.engine import access, memos
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.query import query
-from sowctl.engine.targets import resolve
+from sowctl.engine.search import indexed, memos
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.query import query
 from sowctl.memo import places
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, topic_xml
@@ -29,7 +29,7 @@ def _answer(lab: Lab, options: QueryOptions) -> dict[str, str]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "MOST", 1.0)
+    monkeypatch.setattr(indexed, "MOST", 1.0)
     monkeypatch.setattr(memos, "_FEW", 2)
     part = ("", "<Durability>transient</Durability>")[seed % 2]
     lab = Lab(tmp_path, config_xml(topic_xml("t", part), ("t",) if seed % 4 else ()))

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import publish
+from sowctl.engine.verbs.publish import publish
 from sowctl.errors import MissingError
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import Lab, config_xml, topic_xml, verified
 
 FIELDS = (

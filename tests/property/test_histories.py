@@ -21,14 +21,14 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.history import Retention
-from sowctl.engine.intake import Listed
 from sowctl.engine.options import PublishOptions, ReplayOptions
-from sowctl.engine.publish import publish
-from sowctl.engine.replay import replay
+from sowctl.engine.topics.retention import Retention
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.writing.batching import Listed
 from sowctl.errors import DamageError, MissingError, RefusedError, StorageError
 from sowctl.findings import Level
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import parse_time
 from tests.property.test_rebuild_equals_live import LIFETIME, RULES, Died, DiesAt, Model

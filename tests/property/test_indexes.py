@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine import access, memos
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.query import query
-from sowctl.engine.targets import resolve
+from sowctl.engine.search import indexed, memos
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.query import query
 from sowctl.memo import places
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -34,16 +34,16 @@ _USED: list[int] = []
 def always_by_index() -> Iterator[None]:
     """Indexes are used for every share of the records; how often they were is counted."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(access, "MOST", 1.0)
+        patch.setattr(indexed, "MOST", 1.0)
         patch.setattr(memos, "_FEW", 2)
-        found = access._found
+        found = indexed._found
 
         def counted(*arguments: Any) -> Any:
             result = found(*arguments)
             _USED.append(result is not None)
             return result
 
-        patch.setattr(access, "_found", counted)
+        patch.setattr(indexed, "_found", counted)
         yield
     assert sum(_USED) > len(_USED) / 2 > 50
 
@@ -202,8 +202,8 @@ def test_indexes_are_built_and_used(tmp_path: Path) -> None:
     assert _memo_files(tmp_path) == []
     _outcome(lab, _options("/n > 45 AND /s = 'x'", None, (None, None), 0))
     assert len(_memo_files(tmp_path)) == 4
-    from sowctl.engine.access import find
-    from sowctl.engine.reading import Matcher, environment_of, open_now
+    from sowctl.engine.search.indexed import find
+    from sowctl.engine.search.matcher import Matcher, environment_of, open_now
 
     instance = lab.open()
     source = open_now(instance, resolve(instance, "t")[0])

@@ -17,11 +17,11 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.history import Retention, Version, append, as_of
-from sowctl.engine.intake import Listed
 from sowctl.engine.options import PublishOptions, ReplayOptions
-from sowctl.engine.publish import publish
-from sowctl.engine.replay import replay
+from sowctl.engine.topics.retention import Retention, Version, append, as_of
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.writing.batching import Listed
 from sowctl.seam import Seam
 from tests.support.instances import SECOND, Lab, config_xml, topic_xml, verified
 

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType, _parse_datatype_string
 
 from sowctl.messages.types import get_type
-from sowctl.spark.decoding import StructDecoder
+from sowctl.spark.decode.decoding import StructDecoder
 from sowctl.spark.sources import JournalSource, SowSource
 from sowctl.values.times import format_time
 from tests.support.instances import Lab

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.messages.types import get_type
-from sowctl.spark.inference import infer
-from sowctl.spark.jsoncolumns import coercion, column
-from sowctl.spark.jsontrees import TreeReader
+from sowctl.spark.decode.inference import infer
+from sowctl.spark.decode.jsoncolumns import coercion, column
+from sowctl.spark.decode.jsontrees import TreeReader
 from tests.spark.reading import decoded
 
 TYPE = pa.struct(

@@ -17,9 +17,9 @@ from pyspark.sql import types as t
 
 from sowctl.errors import UsageError
 from sowctl.messages.types import get_type
-from sowctl.spark.decoding import StructDecoder
-from sowctl.spark.encoding import MessageMaker, RowEncoder, root_of
+from sowctl.spark.decode.decoding import StructDecoder
 from sowctl.spark.jobs.messages import Builder
+from sowctl.spark.writing.encoding import MessageMaker, RowEncoder, root_of
 from tests.support.instances import Lab, config_xml, topic_xml
 
 UTC_TIME = pa.timestamp("us", tz="UTC")
@@ -141,8 +141,8 @@ def test_columns_without_one_root_are_refused_before_any_task(names: list[str], 
 
 
 def test_a_load_makes_the_same_messages(tmp_path: Path) -> None:
+    from sowctl.engine.bulk.staging import Area
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.staging import Area
 
     lab = Lab(tmp_path, config_xml(topic_xml("orders"), ("orders",)))
     instance = lab.open()

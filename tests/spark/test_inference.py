@@ -20,10 +20,10 @@ from pyspark.sql.types import _parse_datatype_string
 
 from sowctl.errors import InputError, LimitError
 from sowctl.messages.types import get_type
-from sowctl.spark.decoding import StructDecoder
+from sowctl.spark.decode.decoding import StructDecoder
+from sowctl.spark.decode.inference import MOST_FIELDS, Inference, infer
+from sowctl.spark.decode.jsoncolumns import Misfit
 from sowctl.spark.errors import translated
-from sowctl.spark.inference import MOST_FIELDS, Inference, infer
-from sowctl.spark.jsoncolumns import Misfit
 from sowctl.values.times import format_time
 from tests.spark.reading import decoded, journal, read, source
 from tests.support.instances import Lab, message

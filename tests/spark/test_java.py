@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import ConfigError
-from sowctl.spark.java import VECTOR, find_java
+from sowctl.spark.jvm.java import VECTOR, find_java
 
 
 def runtime(place: Path, version: str, *modules: str) -> Path:

@@ -15,12 +15,12 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from pyspark.sql import SparkSession
 
-from sowctl.engine.journals import EntryFilter, EntryRecord, dump
+from sowctl.engine.verbs.journal import EntryFilter, EntryRecord, dump
 from sowctl.errors import DamageError, UsageError
 from sowctl.spark.errors import CarriedError, translated, unpacked
-from sowctl.spark.journalplan import Stretch, open_journal, plan_stretches
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
+from sowctl.spark.reading.journalplan import Stretch, open_journal, plan_stretches
 from sowctl.values.times import format_time
 from tests.spark.reading import journal, read, reader_of, schema_of
 from tests.spark.test_storereader import micros
@@ -202,8 +202,8 @@ def test_stretches_are_equal_and_enough_for_all_processors(
     origin = find_journal(Options("sow-journal", {"config": str(stocked.config)}, ("config",)))
     with open_journal(origin) as log:
         stored = sum(info.size for info in log.files())
-        monkeypatch.setattr("sowctl.spark.journalplan.PARTITION_BYTES", stored // most)
-        monkeypatch.setattr("sowctl.spark.journalplan.WORTHWHILE", stored // (least + 1))
+        monkeypatch.setattr("sowctl.spark.reading.journalplan.PARTITION_BYTES", stored // most)
+        monkeypatch.setattr("sowctl.spark.reading.journalplan.WORTHWHILE", stored // (least + 1))
         monkeypatch.setattr("os.cpu_count", partial(int, processors))
         parts = plan_stretches(log, 0, None, None)
     assert len(parts) == count
@@ -214,7 +214,7 @@ def test_stretches_are_equal_and_enough_for_all_processors(
 def test_so_many_files_are_one_partition_each(
     stocked: Lab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sowctl.spark.journalplan.MANY", 2)
+    monkeypatch.setattr("sowctl.spark.reading.journalplan.MANY", 2)
     parts = reader_of(journal(stocked), spark).partitions()
     assert len(parts) == len(stocked.journals()) > 1
     assert all(isinstance(part, Stretch) and part.start is None for part in parts)

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.spark.errors import CarriedError, unpacked
-from sowctl.spark.journalstream import MAX_ENTRIES, JournalStreamReader
+from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader
 from tests.spark.reading import journal, rows_of, schema_of
 from tests.support.instances import Lab, message
 

@@ -13,7 +13,7 @@ import msgpack
 import pyarrow as pa
 
 from sowctl.messages.types import get_type
-from sowctl.spark.decoding import StructDecoder
+from sowctl.spark.decode.decoding import StructDecoder
 from tests.spark.reading import decoded
 
 

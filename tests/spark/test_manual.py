@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from sowctl import open as open_instance
 from sowctl.spark import schema, sources
-from sowctl.spark.java import find_java
+from sowctl.spark.jvm.java import find_java
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "man" / "sowctl-spark.7"

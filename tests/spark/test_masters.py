@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from sowctl.errors import ConfigError
-from sowctl.spark.masters import addresses, require_master
+from sowctl.spark.jvm.masters import addresses, require_master
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 from sowctl.cli.main import main
 from sowctl.errors import UsageError
 from sowctl.messages.types import MESSAGE_TYPES, get_type
-from sowctl.spark.encoding import RowEncoder
+from sowctl.spark.writing.encoding import RowEncoder
 from tests.spark.reading import journal, read, source
 from tests.spark.test_writers import request
 from tests.support.instances import Lab, verified

@@ -14,11 +14,11 @@ from pyspark.sql.types import IntegerType, StructType
 
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.types import get_type
-from sowctl.spark import arrays
-from sowctl.spark.bounds import Bounds, Range
-from sowctl.spark.encoding import RowEncoder
+from sowctl.spark.decode import arrays
 from sowctl.spark.options import Options
+from sowctl.spark.reading.bounds import Bounds, Range
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl
+from sowctl.spark.writing.encoding import RowEncoder
 from sowctl.values.times import LATEST
 
 KNOWN = ("filter", "flag", "count", "size", "at", "now", "list", "word", "pause")

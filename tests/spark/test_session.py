@@ -16,8 +16,8 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from pyspark.sql import SparkSession
 
 from sowctl.errors import UsageError
-from sowctl.spark.java import find_java
-from sowctl.spark.masters import is_local
+from sowctl.spark.jvm.java import find_java
+from sowctl.spark.jvm.masters import is_local
 from sowctl.spark.session import open_session, require_pyspark, settings
 
 # a whole life of a session in a process of its own: with the wheel's Java, quiet, and without anything left

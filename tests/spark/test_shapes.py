@@ -20,9 +20,9 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import numpy as np
 import pyarrow as pa
 
-from sowctl.spark.decoding import StructDecoder
-from sowctl.spark.digits import numbers
-from sowctl.spark.shapes import Shape, Text
+from sowctl.spark.decode.decoding import StructDecoder
+from sowctl.spark.decode.digits import numbers
+from sowctl.spark.decode.shapes import Shape, Text
 
 TYPE = pa.struct(
     [

@@ -12,14 +12,14 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 
-from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.query import query
 from sowctl.engine.records import StoredRecord
-from sowctl.engine.targets import Target
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.journal import EntryFilter, dump
+from sowctl.engine.verbs.query import query
 from sowctl.errors import DamageError, LockedError, MissingError, UsageError
 from sowctl.spark.errors import CarriedError, unpacked
-from sowctl.spark.storereader import KeyRange
+from sowctl.spark.reading.storereader import KeyRange
 from sowctl.values.times import EPOCH, format_time
 from tests.spark.reading import read, reader_of, rows_of, source
 from tests.support.instances import SECOND, START, Lab, message

@@ -23,13 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.session import WriteSession
+from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError, SowError, UsageError
-from sowctl.spark.attempts import Staging, find_staging, sweep
 from sowctl.spark.errors import translated
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_origin
-from sowctl.spark.writers import StagedMessage, WriteRequest
+from sowctl.spark.writing.attempts import Staging, find_staging, sweep
+from sowctl.spark.writing.writers import StagedMessage, WriteRequest
 from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 

@@ -21,7 +21,7 @@ from sowctl.store import codec
 from sowctl.store.env import Store
 from sowctl.store.examine import examine
 from sowctl.store.keys import expiry_key
-from sowctl.store.replace import create_store
+from sowctl.store.opening.replace import create_store
 from sowctl.store.snapshot import Snapshot
 from sowctl.store.write import WriteTxn
 from tests.support.damage import copy_flipped

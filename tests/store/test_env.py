@@ -11,7 +11,7 @@ import pytest
 from sowctl.errors import DamageError, RefusedError, VersionError
 from sowctl.store.env import Store
 from sowctl.store.meta import META_KEY, Definition
-from sowctl.store.replace import create_store
+from sowctl.store.opening.replace import create_store
 from tests.support.stores import DEFINITION, START, contents, key_of, new_store, tamper
 
 

@@ -18,7 +18,7 @@ from sowctl.store import codec
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from sowctl.store.meta import Definition, encode_meta
-from sowctl.store.replace import build
+from sowctl.store.opening.replace import build
 
 FORMATS = Path(__file__).parent.parent / "formats" / "v1"
 GOLDEN = FORMATS / "store.sow"

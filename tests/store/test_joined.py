@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store import read as store_read
-from sowctl.store import spots as store_spots
 from sowctl.store.env import Store
 from sowctl.store.joined import Joined, gather
+from sowctl.store.raw import offsets as store_spots
+from sowctl.store.raw.offsets import Spots
+from sowctl.store.raw.tree import Astray, search
 from sowctl.store.snapshot import Snapshot
-from sowctl.store.spots import Spots
-from sowctl.store.tree import Astray, search
 from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store
 
 
@@ -237,7 +237,8 @@ def test_keys_that_the_tree_does_not_show_are_looked_up(tmp_path: Path, monkeypa
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         keys = list(contents(snapshot))
         monkeypatch.setattr(
-            "sowctl.store.tree.search", lambda *_: (np.zeros(100, bool), np.empty(0), np.empty(0), np.empty(0, "u4"))
+            "sowctl.store.raw.tree.search",
+            lambda *_: (np.zeros(100, bool), np.empty(0), np.empty(0), np.empty(0, "u4")),
         )
         assert snapshot.search(keys) is None
 

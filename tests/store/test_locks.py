@@ -18,8 +18,8 @@ import pytest
 from sowctl.errors import LockedError
 from sowctl.seam import SEAM, Seam
 from sowctl.store.env import Store
-from sowctl.store.locks import Files, Gate, WriterLock, record_inode, recorded_inode
-from sowctl.store.replace import build
+from sowctl.store.opening.locks import Files, Gate, WriterLock, record_inode, recorded_inode
+from sowctl.store.opening.replace import build
 from tests.support.stores import DEFINITION, START, batch, contents, new_store
 
 HOLDER = """
@@ -179,7 +179,7 @@ def test_the_gate_remembers_an_inode_and_nothing_half_written(tmp_path: Path) ->
 
 def test_a_gate_that_stays_closed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = new_store(tmp_path / "x.sow")
-    monkeypatch.setattr("sowctl.store.locks.GATE_WAIT", 0.1)
+    monkeypatch.setattr("sowctl.store.opening.locks.GATE_WAIT", 0.1)
     with Gate(Files.of(path), SEAM, 0).held(exclusive=True), pytest.raises(LockedError) as raised:
         Store.open(path, write=False)
     assert raised.value.code == "SOW-STO-031"

@@ -13,8 +13,8 @@ from sowctl.errors import LockedError, RefusedError
 from sowctl.seam import SEAM
 from sowctl.store import integrity
 from sowctl.store.env import Store
-from sowctl.store.locks import Files, WriterLock
-from sowctl.store.replace import Builder, build, create_store
+from sowctl.store.opening.locks import Files, WriterLock
+from sowctl.store.opening.replace import Builder, build, create_store
 from tests.support.faults import CountingSeam, KillAt
 from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, recomputed_digest, value_of
 

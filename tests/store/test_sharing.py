@@ -12,8 +12,8 @@ import pytest
 
 from sowctl.errors import DamageError, LockedError, RefusedError
 from sowctl.seam import Seam
-from sowctl.store import sharing
 from sowctl.store.env import Store
+from sowctl.store.opening import sharing
 from tests.support.stores import batch, contents, new_store, opened
 
 

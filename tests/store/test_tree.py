@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
 from sowctl.seam import SEAM
-from sowctl.store import spots as store_spots
 from sowctl.store.env import Store
+from sowctl.store.raw import offsets as store_spots
+from sowctl.store.raw.offsets import DataFile, Spots, data_file, values_at
+from sowctl.store.raw.tree import Astray, locate
 from sowctl.store.snapshot import Snapshot
-from sowctl.store.spots import DataFile, Spots, data_file, values_at
-from sowctl.store.tree import Astray, locate
 from tests.support.stores import STEPS, apply_steps, key_of, new_store
 
 

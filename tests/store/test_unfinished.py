@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from sowctl.seam import SEAM
-from sowctl.store.replace import build
+from sowctl.store.opening.replace import build
 from tests.support.faults import KillAt
 from tests.support.stores import DEFINITION, START, batch, new_store
 

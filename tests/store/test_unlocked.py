@@ -12,11 +12,11 @@ import pytest
 from sowctl.errors import LockedError, SowError
 from sowctl.findings import Finding
 from sowctl.seam import SEAM
-from sowctl.store.access import Files, access_of, may_lock, may_settle
 from sowctl.store.check import Coverage
 from sowctl.store.env import Store
 from sowctl.store.examine import examine
-from sowctl.store.unlocked import Watch, overtaken
+from sowctl.store.opening.access import Files, access_of, may_lock, may_settle
+from sowctl.store.opening.unlocked import Watch, overtaken
 from tests.support.processes import Child
 from tests.support.readonly import allow_writing, as_reader, forbid_writing, open_directory
 from tests.support.stores import batch, contents, key_of, new_store

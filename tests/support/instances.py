@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sowctl.engine.check import check
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.reports import PublishReport
+from sowctl.engine.verbs.check import check
 from sowctl.findings import Finding, Level
 from sowctl.seam import SEAM, Seam
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.replay import replay
 from sowctl.engine.reports import ReplayReport
+from sowctl.engine.verbs.replay import replay
 from tests.support.instances import Lab, message
 
 

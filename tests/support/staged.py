@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sowctl.engine.bulk.commit import commit
+from sowctl.engine.bulk.staging import Plan, Staged, staging
+from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport
-from sowctl.engine.staged import commit
-from sowctl.engine.stagetask import StageTask
-from sowctl.engine.staging import Plan, Staged, staging
 from tests.support.instances import Lab, config_xml, topic_xml
 
 TOPICS = "".join(

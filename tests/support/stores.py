@@ -13,7 +13,7 @@ from sowctl.seam import SEAM, Seam
 from sowctl.store import codec, integrity
 from sowctl.store.env import Store
 from sowctl.store.meta import META_KEY, Definition, StoreMeta, decode_meta, encode_meta
-from sowctl.store.replace import create_store
+from sowctl.store.opening.replace import create_store
 from sowctl.store.write import WriteTxn
 
 DEFINITION = Definition("instance", "orders", "json", "fields", ("/id",), "orders")

@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sowctl.engine.commit import Acknowledged
-from sowctl.engine.delete import delete
-from sowctl.engine.expire import expire
 from sowctl.engine.instance import Instance
-from sowctl.engine.intake import Listed
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
-from sowctl.engine.publish import publish
-from sowctl.engine.replay import replay
-from sowctl.engine.snapshot import snapshot_file
-from sowctl.engine.targets import Target
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.expire import expire
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.snapshot import snapshot_file
+from sowctl.engine.writing.batching import Listed
+from sowctl.engine.writing.commit import Acknowledged
 from sowctl.errors import MissingError
 from sowctl.findings import Finding, Level
 from sowctl.journal.check import check_journal
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM, Seam
 from sowctl.store.examine import examine
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml

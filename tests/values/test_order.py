@@ -8,7 +8,7 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.expressions.actions import OrderKey
+from sowctl.expressions.syntax.actions import OrderKey
 from sowctl.values.fields import Number, Values
 from sowctl.values.order import component, has_number, holds_numbers, reverse, reversed_components, sort_key
 from sowctl.values.paths import parse_path

@@ -1,1 +1,1 @@
-"""One file per command; ``sowctl.cli.table`` lists them."""
+"""One file per command; ``sowctl.cli.words.table`` lists them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
-from sowctl.cli.options import Targets
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Targets
 
 EXAMPLES = (
     "sowctl check",
@@ -37,9 +37,9 @@ def run(
     """
     import json
 
-    from sowctl.cli.reporting import show_findings
-    from sowctl.engine.check import check
-    from sowctl.engine.targets import resolve
+    from sowctl.cli.io.reporting import show_findings
+    from sowctl.engine.topics.targets import resolve
+    from sowctl.engine.verbs.check import check
     from sowctl.output.findings import Tally
     from sowctl.output.reports import as_dict
 

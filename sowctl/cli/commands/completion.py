@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument
+from sowctl.cli.words.declare import Argument
 
 EXAMPLES = (
     "sowctl completion bash > ~/.local/share/bash-completion/completions/sowctl",
@@ -22,7 +22,7 @@ def run(
 
     It is complete in itself: completing a word starts no program.
     """
-    from sowctl.cli.completion import script
+    from sowctl.cli.words.completion import script
 
     invocation.streams.stdout.write(script(shell).encode())
     return 0

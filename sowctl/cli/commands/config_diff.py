@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.configuring import Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
+from sowctl.cli.words.declare import Argument, option
 
 EXAMPLES = (
     "sowctl config diff sowctl.xml amps.xml",
@@ -33,7 +33,7 @@ def run(
     is one, 4 where a configuration has an error.
     """
     from sowctl.cli.configuring import load_document
-    from sowctl.cli.streams import is_terminal
+    from sowctl.cli.io.streams import is_terminal
     from sowctl.config.difference import differences
     from sowctl.config.show import typed
     from sowctl.output import changes

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
+from sowctl.cli.words.declare import Argument, option
 from sowctl.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(
     if file == "-":
         invocation.streams.stdout.write(text.encode())
         return 0
-    from sowctl.cli.outfile import whole_file
+    from sowctl.cli.io.outfile import whole_file
 
     with whole_file(path, force=False, seam=invocation.seam) as stream:
         stream.write(text.encode())
@@ -77,7 +77,7 @@ def _name(path: Path) -> str:
 
 def _asked(invocation: Invocation, name: str, message_type: str, journal: str | None) -> Answers:
     """The answers of the person at the terminal. Raises UsageError ``SOW-CFG-064`` where there is nobody."""
-    from sowctl.cli.streams import is_terminal
+    from sowctl.cli.io.streams import is_terminal
     from sowctl.config.initial import Answers, checked_name
 
     streams = invocation.streams

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.configuring import ConfigFile, Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
+from sowctl.cli.words.declare import option
 
 EXAMPLES = (
     "sowctl config show",
@@ -37,7 +37,7 @@ def run(
     would report of names, types and ranges end the command with status 4; with --expanded nothing is checked.
     """
     from sowctl.cli.configuring import load_document
-    from sowctl.cli.streams import is_terminal
+    from sowctl.cli.io.streams import is_terminal
     from sowctl.config import show
 
     document = load_document(invocation, file, define, fragment=fragment)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
-from sowctl.cli.options import DryRun, Filter, MessageType, Numbers, Regex, SowKeys, Summary, Target, Yes
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import DryRun, Filter, MessageType, Numbers, Regex, SowKeys, Summary, Target, Yes
 from sowctl.errors import UsageError
 from sowctl.output.display import display
 
@@ -49,11 +49,11 @@ def run(
             "give exactly one of --filter, --sow-key and --data",
             hint="all records are --filter '1 = 1'",
         )
-    from sowctl.cli.reporting import check_report_options, show_reports
-    from sowctl.cli.sources import framing_of, read_messages
-    from sowctl.engine.delete import delete
+    from sowctl.cli.io.reporting import check_report_options, show_reports
+    from sowctl.cli.io.sources import framing_of, read_messages
     from sowctl.engine.options import DeleteOptions
-    from sowctl.engine.targets import resolve
+    from sowctl.engine.topics.targets import resolve
+    from sowctl.engine.verbs.delete import delete
 
     check_report_options(summary, format)
     ask = not dry_run and invocation.streams.must_ask(yes=yes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument
+from sowctl.cli.words.declare import Argument
 from sowctl.errors import RefusedError
 from sowctl.output.display import display
 
@@ -30,11 +30,11 @@ def run(
     from pathlib import Path
 
     from sowctl.cli import demodata
-    from sowctl.cli.reporting import show_report
+    from sowctl.cli.io.reporting import show_report
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.publish import publish
-    from sowctl.messages.framing import FrameReader
+    from sowctl.engine.verbs.publish import publish
+    from sowctl.messages.framing.frames import FrameReader
     from sowctl.values.times import fixed_clock
 
     place = Path(directory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
+from sowctl.cli.words.declare import option
 
 EXAMPLES = (
     "sowctl doctor",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import Framing, NullFraming
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import Framing, NullFraming
 
 EXAMPLES = (
     "sowctl eval 'CONCAT(/symbol, UPPER(/region))' orders.ndjson",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.options import DryRun, Numbers, Regex, Summary, Topics
+from sowctl.cli.words.options import DryRun, Numbers, Regex, Summary, Topics
 
 EXAMPLES = (
     "sowctl expire",
@@ -28,9 +28,9 @@ def run(
     stamps and clock. The name of a logical topic stands for the Pattern topic whose file has its records. The numbers
     of several topics are followed by their total.
     """
+    from sowctl.cli.io.reporting import check_report_options, show_reports
     from sowctl.cli.lookup import topics as topics_of
-    from sowctl.cli.reporting import check_report_options, show_reports
-    from sowctl.engine.expire import expire
+    from sowctl.engine.verbs.expire import expire
 
     check_report_options(summary, format)
     with invocation.open_instance() as instance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
+from sowctl.cli.words.declare import Argument, option
 from sowctl.errors import NegativeError
 
 EXAMPLES = (
@@ -30,8 +30,8 @@ def run(
     functions that its modules add; see sowctl-plugins(7). Ends with status 1 where there is no function of that name.
     """
     from sowctl.cli.added import added_functions
-    from sowctl.expressions.errors import near_names
     from sowctl.expressions.functions.table import TABLE, described, listed
+    from sowctl.expressions.syntax.errors import near_names
 
     table = (*TABLE, *added_functions(invocation))
     chosen = table

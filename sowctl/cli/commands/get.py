@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import (
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import (
     At,
     Columns,
     Delimiter,
@@ -53,9 +53,9 @@ def run(
     A KEY is tried as a SOW key first. Where a topic has several key fields, their values are joined by commas.
     Ends with status 1 where a key has no record; the others are printed.
     """
-    from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.lookup import one, records
-    from sowctl.cli.when import moment
+    from sowctl.cli.words.when import moment
 
     when = moment(invocation, at)
     sink = Sink(invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
-from sowctl.cli.options import At, MessageType, Target
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import At, MessageType, Target
 from sowctl.errors import NegativeError, UsageError
 from sowctl.output.display import display
 
@@ -33,8 +33,8 @@ def run(
     """
     wanted = _expected(expect) if expect is not None else None
     from sowctl.cli.lookup import one
-    from sowctl.cli.when import moment
-    from sowctl.engine.digest import digest
+    from sowctl.cli.words.when import moment
+    from sowctl.engine.verbs.hash import digest
 
     when = moment(invocation, at)
     with invocation.open_instance(target) as instance:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import (
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import (
     Columns,
     Delimiter,
     FixNames,
@@ -57,9 +57,9 @@ def run(
     hold; a record that expired was current until its stamp. --meta adds what envelopes of records have. Ends with
     status 1 where nothing is known of a key.
     """
-    from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.lookup import one
-    from sowctl.engine.versions import SHORT, versions
+    from sowctl.engine.verbs.history import SHORT, versions
     from sowctl.plain import replace
 
     choice = Choice(format, True, columns, delimiter, null, length_prefix, template, output, force)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.options import Columns, Format, Targets
+from sowctl.cli.words.options import Columns, Format, Targets
 from sowctl.errors import SowError
 
 EXAMPLES = (
@@ -21,9 +21,9 @@ def run(invocation: Invocation, targets: Targets = None, format: Format = None, 
     reading the journals. Of logical topics the records are counted one by one; their file is the Pattern topic's. A
     store that cannot be read is listed all the same, and the status at the end is that of the first such error.
     """
-    from sowctl.cli.emit import Choice, Sink
-    from sowctl.cli.rows import topic_row
-    from sowctl.engine.info import info, named
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.cli.io.rows import topic_row
+    from sowctl.engine.verbs.info import info, named
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance(*(targets or ())) as instance:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import Columns, FixNames, Force, Format, Output
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import Columns, FixNames, Force, Format, Output
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -50,11 +50,11 @@ def run(
     txids, entries = _range("--txid", txid), _range("--limit", limit, only="last")
     from pathlib import Path
 
-    from sowctl.cli.emit import Choice, Sink
-    from sowctl.cli.rows import entries_of
-    from sowctl.cli.when import position
-    from sowctl.engine.journals import EntryFilter, dump
-    from sowctl.engine.targets import split_target
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.cli.io.rows import entries_of
+    from sowctl.cli.words.when import position
+    from sowctl.engine.topics.targets import split_target
+    from sowctl.engine.verbs.journal import EntryFilter, dump
 
     opening, closing = position(invocation, first), position(invocation, last)
     sink = Sink(invocation, Choice(format, meta=True, columns=columns, output=output, force=force))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument
-from sowctl.cli.options import Columns, Format
+from sowctl.cli.words.declare import Argument
+from sowctl.cli.words.options import Columns, Format
 
 EXAMPLES = (
     "sowctl journal list",
@@ -29,9 +29,9 @@ def run(
     """
     from pathlib import Path
 
-    from sowctl.cli.emit import Choice, Sink
-    from sowctl.cli.rows import file_row
-    from sowctl.engine.journals import list_files
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.cli.io.rows import file_row
+    from sowctl.engine.verbs.journal import list_files
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import Columns, Format, Framing, MessageType, NullFraming
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import Columns, Format, Framing, MessageType, NullFraming
 
 EXAMPLES = (
     "echo '{\"orderId\":10417}' | sowctl key orders",
@@ -38,12 +38,12 @@ def run(
     and the check word, by which two messages of one key that are not the same record are told apart. Preprocessing
     comes before the key. Ends with status 3 where a message has no key.
     """
-    from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.cli.io.sources import framing_of
     from sowctl.cli.keying import key_rows
-    from sowctl.cli.sources import framing_of
-    from sowctl.engine.keying import KeyTeller
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.targets import find_publishable
+    from sowctl.engine.topics.targets import find_publishable
+    from sowctl.engine.verbs.key import KeyTeller
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.configuring import Define
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
+from sowctl.cli.words.declare import Argument, option
 from sowctl.errors import NegativeError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def run(
 
 def _show(invocation: Invocation, linted: Iterable[Linted], format: str, failing: Level) -> int:
     """Write the findings of all files and their count; the status."""
-    from sowctl.cli.reporting import write_findings
+    from sowctl.cli.io.reporting import write_findings
 
     results: list[Linted] = []
 

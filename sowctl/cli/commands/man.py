@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument
-from sowctl.cli.streams import is_terminal
+from sowctl.cli.io.streams import is_terminal
+from sowctl.cli.words.declare import Argument
 
 EXAMPLES = ("sowctl man", "sowctl man query", "sowctl man journal dump", "sowctl man sow-store")
 
@@ -19,7 +19,7 @@ def run(
     ] = None,
 ) -> int:
     """Show a manual page: with man(1) on a terminal, else as plain text."""
-    from sowctl.cli.manviewer import find, formatted
+    from sowctl.cli.manual.viewer import find, formatted
 
     source = find(page or [])
     text = formatted(source, pager=is_terminal(invocation.streams.stdout), environ=invocation.environ)

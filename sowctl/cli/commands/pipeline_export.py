@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
-from sowctl.cli.options import Meta, Summary, Topics
 from sowctl.cli.piping import Conf, Fields, Kind, Master, PartitionBy, Replace, Staging, Where, WriterOptions
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Meta, Summary, Topics
 
 EXAMPLES = (
     "sowctl pipeline export orders --output by-side --partition-by /side",
@@ -43,7 +43,7 @@ def run(
     with --journal a topic may be one that only the transaction log names.
     """
     from sowctl.cli import piping
-    from sowctl.cli.when import position
+    from sowctl.cli.words.when import position
     from sowctl.errors import UsageError
     from sowctl.spark.session import require_pyspark
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, cast
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import MessageType, Summary
 from sowctl.cli.piping import Conf, Master, Staging, Topic
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType, Summary
 
 if TYPE_CHECKING:
+    from sowctl.engine.bulk.staging import Operation
     from sowctl.engine.options import OnError
-    from sowctl.engine.staging import Operation
     from sowctl.spark.jobs.load import Format
 
 EXAMPLES = (
@@ -82,9 +82,9 @@ def run(
     again. Ends with status 3 where messages were refused.
     """
     from sowctl.cli.piping import directory, pairs, session, show, topic_of
-    from sowctl.cli.when import seconds
+    from sowctl.cli.words.when import seconds
+    from sowctl.engine.bulk.staging import refuse_pattern
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.staging import refuse_pattern
     from sowctl.spark.jobs.load import LoadOptions, load
     from sowctl.spark.session import require_pyspark
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
-from sowctl.cli.options import Summary, Topics
 from sowctl.cli.piping import Conf, Master, Staging
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Summary, Topics
 
 EXAMPLES = (
     "sowctl pipeline rebuild",
@@ -43,7 +43,7 @@ def run(
     """
     from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.piping import directory, session, show
-    from sowctl.cli.when import position
+    from sowctl.cli.words.when import position
     from sowctl.engine.options import ReplayOptions
     from sowctl.spark.session import require_pyspark
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
-from sowctl.cli.options import MessageType, Meta, Summary
 from sowctl.cli.piping import Conf, Fields, Kind, Master, PartitionBy, Replace, Staging, Topic, Where, WriterOptions
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import MessageType, Meta, Summary
 
 EXAMPLES = (
     "sowctl pipeline snapshot orders --at 2026-01-05T10:00:00Z --output ten.sow",
@@ -38,7 +38,7 @@ def run(
     instant that can be answered.
     """
     from sowctl.cli import piping
-    from sowctl.cli.when import moment
+    from sowctl.cli.words.when import moment
     from sowctl.spark.session import require_pyspark
 
     require_pyspark()

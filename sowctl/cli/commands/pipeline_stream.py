@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import MessageType, Summary
 from sowctl.cli.piping import Conf, Master
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType, Summary
 
 EXAMPLES = (
     "sowctl pipeline stream orders --console --available-now",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
 from sowctl.cli.piping import Conf, Master
+from sowctl.cli.words.declare import Argument, option
 
 EXAMPLES = (
     "sowctl pipeline submit-args --master yarn --archive sowctl.zip -- rebuild orders --staging /shared/staging",
@@ -35,7 +35,7 @@ def run(
 
     from sowctl.cli.piping import pairs
     from sowctl.errors import ConfigError
-    from sowctl.spark.java import find_java
+    from sowctl.spark.jvm.java import find_java
     from sowctl.spark.submit import command_line, write_archive
 
     path = Path(archive).absolute()

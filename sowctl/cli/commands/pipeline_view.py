@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import Filter, MessageType, Summary
 from sowctl.cli.piping import Conf, Fields, Kind, Master, PartitionBy, Replace, Staging, Where, WriterOptions
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import Filter, MessageType, Summary
 
 EXAMPLES = (
     "sowctl pipeline view orders --projection '/symbol, SUM(/qty) AS /qty' --grouping /symbol --output sums.sow",

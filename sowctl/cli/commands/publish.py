@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, cast
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
-from sowctl.cli.options import DryRun, Framing, MessageType, NullFraming, Summary
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import DryRun, Framing, MessageType, NullFraming, Summary
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ def run(
     after preprocessing, enrichment and merge.
     """
     from sowctl.cli.publishing import Publishing
-    from sowctl.cli.when import seconds
+    from sowctl.cli.words.when import seconds
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.publish import publish
+    from sowctl.engine.verbs.publish import publish
 
     deltas = delta or framing == "envelope"
     if not deltas and (update_only or delta_null != "ignore"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from sowctl.cli import queryoptions as asking
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument
-from sowctl.cli.options import (
+from sowctl.cli.words import queryoptions as asking
+from sowctl.cli.words.declare import Argument
+from sowctl.cli.words.options import (
     At,
     Columns,
     Delimiter,
@@ -87,10 +87,10 @@ def run(
     """
     from contextlib import closing
 
-    from sowctl.cli.when import moment, size
+    from sowctl.cli.words.when import moment, size
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.query import query
-    from sowctl.engine.targets import resolve
+    from sowctl.engine.topics.targets import resolve
+    from sowctl.engine.verbs.query import query
     from sowctl.plain import replace
 
     if filter is not None and expression is not None:
@@ -129,7 +129,7 @@ def run(
     sink = None
     printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force)
     if not count or any(option not in (None, False) for option in printing):
-        from sowctl.cli.emit import Choice, Sink
+        from sowctl.cli.io.emit import Choice, Sink
 
         sink = Sink(invocation, Choice(*printing))
     with invocation.open_instance(target, fix_names=fix_names) as instance:
@@ -144,7 +144,7 @@ def run(
     if count and format is None:
         invocation.streams.stdout.write(b"%d\n" % total)
     if statistics or (count and format is not None):
-        from sowctl.cli.reporting import show_statistics
+        from sowctl.cli.io.reporting import show_statistics
 
         show_statistics(invocation, result.statistics, format if count else None, said=statistics)
     return 1 if exit_status and not total else 0

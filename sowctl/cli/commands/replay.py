@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
-from sowctl.cli.options import DryRun, Summary, Topics
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import DryRun, Summary, Topics
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -64,11 +64,11 @@ def run(
             "--until would put stores behind their journal",
             hint="give --into DIR for new stores, or --verify",
         )
+    from sowctl.cli.io.reporting import show_report
     from sowctl.cli.lookup import topics as topics_of
-    from sowctl.cli.reporting import show_report
-    from sowctl.cli.when import position
+    from sowctl.cli.words.when import position
     from sowctl.engine.options import ReplayOptions
-    from sowctl.engine.replay import replay
+    from sowctl.engine.verbs.replay import replay
 
     end = position(invocation, until)
     with invocation.open_instance() as instance:

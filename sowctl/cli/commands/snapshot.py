@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
-from sowctl.cli.options import Columns, FixNames, Force, Format, MessageType, Meta, Summary, Target
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Columns, FixNames, Force, Format, MessageType, Meta, Summary, Target
 
 EXAMPLES = (
     "sowctl snapshot orders --at 2026-01-05T10:00:00Z > ten.ndjson",
@@ -38,14 +38,14 @@ def run(
     from contextlib import closing
     from pathlib import Path
 
-    from sowctl.cli.emit import Choice, Sink
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.cli.io.outfile import refuse_existing
+    from sowctl.cli.io.reporting import show_report
     from sowctl.cli.lookup import one
-    from sowctl.cli.outfile import refuse_existing
-    from sowctl.cli.reporting import show_report
-    from sowctl.cli.when import moment
+    from sowctl.cli.words.when import moment
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.query import query
-    from sowctl.engine.snapshot import snapshot_file
+    from sowctl.engine.verbs.query import query
+    from sowctl.engine.verbs.snapshot import snapshot_file
 
     when = moment(invocation, at)
     if output is None or not output.endswith(".sow"):

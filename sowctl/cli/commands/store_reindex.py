@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import option
-from sowctl.cli.options import Summary, Targets
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Summary, Targets
 
 EXAMPLES = (
     "sowctl store reindex orders",
@@ -25,9 +25,9 @@ def run(
     Queries build what they need themselves; this does it beforehand, or does away with them. Without TARGET all topics
     that have a store are taken. The files are described in sow-memo(5).
     """
-    from sowctl.cli.reporting import show_report
-    from sowctl.engine.reindex import reindex
-    from sowctl.engine.targets import Target, resolve
+    from sowctl.cli.io.reporting import show_report
+    from sowctl.engine.topics.targets import Target, resolve
+    from sowctl.engine.verbs.reindex import reindex
 
     with invocation.open_instance(*(targets or ())) as instance:
         chosen = [target for text in targets or () for target in resolve(instance, text)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.configuring import Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.declare import Argument, option
+from sowctl.cli.words.declare import Argument, option
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(
     cannot be read, after the others.
     """
     from sowctl.cli.configuring import defines, main_file
-    from sowctl.cli.reporting import write_findings
+    from sowctl.cli.io.reporting import write_findings
     from sowctl.config.validate import validate
 
     values = defines(define)

@@ -12,8 +12,8 @@ from sowctl.config.rules.sources import sources
 from sowctl.config.rules.survey import Survey
 
 if TYPE_CHECKING:
-    from sowctl.expressions.nodes import Call, Field
-    from sowctl.expressions.nodes import Node as Tree
+    from sowctl.expressions.syntax.nodes import Call, Field
+    from sowctl.expressions.syntax.nodes import Node as Tree
 
 
 def _projected(view: Node) -> Iterator[tuple[Node, Tree]]:
@@ -92,7 +92,7 @@ def _determine(grouped: set[tuple[str, str]], view: Node, survey: Survey, joined
 
 def _outside_aggregates(tree: Tree) -> Iterator[Field]:
     from sowctl.expressions.functions import AGGREGATES
-    from sowctl.expressions.nodes import Call, Field
+    from sowctl.expressions.syntax.nodes import Call, Field
 
     waiting = [tree]
     while waiting:
@@ -120,8 +120,8 @@ def aggregate_inside_if(node: Node, survey: Survey) -> Iterator[Problem]:
 
 def _inside_if(tree: Tree) -> Call | None:
     from sowctl.expressions.functions import AGGREGATES
-    from sowctl.expressions.nodes import Call
-    from sowctl.expressions.trees import walk
+    from sowctl.expressions.syntax.nodes import Call
+    from sowctl.expressions.syntax.trees import walk
 
     for part in walk(tree):
         if isinstance(part, Call) and part.name == "IF":

@@ -18,7 +18,7 @@ from sowctl.config.rules.survey import Survey
 from sowctl.findings import Level
 
 if TYPE_CHECKING:
-    from sowctl.expressions.nodes import Node as Tree
+    from sowctl.expressions.syntax.nodes import Node as Tree
 
 NOT_OUTPUT = frozenset({"binary", "protobuf", "struct", "composite-global"})
 

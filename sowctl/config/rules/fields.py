@@ -85,8 +85,8 @@ def lookup_unavailable(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``VALUE_LOOKUP('desk', /id) AS /desk`` without the module.
     Instead: load the module with its Lookup option; for a transient topic write ``<RecoveryPoint>now</RecoveryPoint>``.
     """
-    from sowctl.expressions.nodes import Call
-    from sowctl.expressions.trees import walk
+    from sowctl.expressions.syntax.nodes import Call
+    from sowctl.expressions.syntax.trees import walk
 
     declared = any(option.tag == "Lookup" for module in survey.nodes("Module") for option in module.walk())
     recovers = is_transient(node) and (node.value("RecoveryPoint") or "epoch").lower() != "now"

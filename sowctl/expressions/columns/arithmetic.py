@@ -1,4 +1,4 @@
-"""Arithmetic on columns, where it is exactly what ``expressions/arithmetic.py`` computes row by row."""
+"""Arithmetic on columns, where it is exactly what ``expressions/rows/arithmetic.py`` computes row by row."""
 
 from __future__ import annotations
 

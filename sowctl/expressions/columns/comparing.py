@@ -9,7 +9,7 @@ import numpy as np
 
 from sowctl.expressions.columns.build import constant_of
 from sowctl.expressions.columns.column import FLOATS, NUMERIC, WHOLE, Array, Column, Kind, Unsuited
-from sowctl.expressions.comparing import COMPARISONS
+from sowctl.expressions.rows.comparing import COMPARISONS
 from sowctl.values.compare import numeric_reading
 
 _UFUNCS: dict[str, Any] = {

@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from sowctl.errors import LimitError
-from sowctl.expressions import nodes as n
-from sowctl.expressions.arithmetic import OPERATORS, negate
 from sowctl.expressions.check import NO_FUNCTIONS
 from sowctl.expressions.columns import arithmetic, comparing, functions, logic
 from sowctl.expressions.columns.batch import Batch
 from sowctl.expressions.columns.build import column_of, constant_of
 from sowctl.expressions.columns.byrows import OneNode
 from sowctl.expressions.columns.column import Array, Column, Kind, Unsuited, booleans
-from sowctl.expressions.comparing import COMPARISONS
 from sowctl.expressions.compile import Compiled, Filter, Value
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import Function
 from sowctl.expressions.rewrites import rewrite
-from sowctl.expressions.trees import walk_up
+from sowctl.expressions.rows.arithmetic import OPERATORS, negate
+from sowctl.expressions.rows.comparing import COMPARISONS
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.trees import walk_up
 from sowctl.tuples import NamedTuple
 from sowctl.values.compare import is_null
 

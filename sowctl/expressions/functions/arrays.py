@@ -15,21 +15,21 @@ def _present(values: Sequence[Scalar]) -> list[Scalar]:
 
 def array_min(values: Sequence[Scalar]) -> Scalar:
     """The least value by the common reading, NULLs left out."""
-    from sowctl.expressions.sets import extreme
+    from sowctl.expressions.rows.sets import extreme
 
     return extreme(_present(values), greatest=False)
 
 
 def array_max(values: Sequence[Scalar]) -> Scalar:
     """The greatest value by the common reading, NULLs left out."""
-    from sowctl.expressions.sets import extreme
+    from sowctl.expressions.rows.sets import extreme
 
     return extreme(_present(values), greatest=True)
 
 
 def array_sum(values: Sequence[Scalar]) -> int | float | None:
     """The sum, NULLs left out."""
-    from sowctl.expressions.sets import total
+    from sowctl.expressions.rows.sets import total
 
     return total(_present(values))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from sowctl.expressions.nodes import Logic, Node
 from sowctl.expressions.rewrites.chains import cut_chain, flatten, merge_equalities, negate_disjunction
 from sowctl.expressions.rewrites.constants import fold, fold_prefix
 from sowctl.expressions.rewrites.predicates import (
@@ -21,7 +20,8 @@ from sowctl.expressions.rewrites.predicates import (
     fold_negation,
     prune_members,
 )
-from sowctl.expressions.trees import replace_children
+from sowctl.expressions.syntax.nodes import Logic, Node
+from sowctl.expressions.syntax.trees import replace_children
 from sowctl.tuples import NamedTuple
 
 Change: TypeAlias = Callable[[Node], Node | None]

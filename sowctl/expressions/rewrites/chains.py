@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sowctl.expressions import nodes as n
 from sowctl.expressions.rewrites.truths import constant_truth, is_constant, is_truth
+from sowctl.expressions.syntax import nodes as n
 
 
 def flatten(node: n.Node) -> n.Node | None:

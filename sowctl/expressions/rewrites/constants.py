@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from sowctl.expressions import nodes as n
-from sowctl.expressions.arithmetic import OPERATORS
-from sowctl.expressions.code import Operand, finish
 from sowctl.expressions.compile import Value
-from sowctl.expressions.emit import Emitter
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions import FUNCTIONS
 from sowctl.expressions.rewrites.truths import constant_value, is_constant
+from sowctl.expressions.rows.arithmetic import OPERATORS
+from sowctl.expressions.rows.code import Operand, finish
+from sowctl.expressions.rows.emit import Emitter
+from sowctl.expressions.syntax import nodes as n
 from sowctl.values.fields import Number, SlotValue, Values
 
 _LONGEST = 4096

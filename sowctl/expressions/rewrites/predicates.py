@@ -6,8 +6,8 @@ the first.
 
 from __future__ import annotations
 
-from sowctl.expressions import nodes as n
 from sowctl.expressions.rewrites.truths import constant_truth, constant_value, is_constant, is_truth
+from sowctl.expressions.syntax import nodes as n
 
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sowctl.expressions import nodes as n
-from sowctl.expressions.arithmetic import negate
 from sowctl.expressions.functions import FUNCTIONS
+from sowctl.expressions.rows.arithmetic import negate
+from sowctl.expressions.syntax import nodes as n
 from sowctl.values.compare import truth_of
 from sowctl.values.fields import SlotValue
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 from sowctl.engine.instance import Instance
 from sowctl.engine.records import batch_of
 from sowctl.output.ndjson import json_values
+from sowctl.spark.decode.inference import Inference, misfit_error
+from sowctl.spark.decode.jsoncolumns import Misfit
 from sowctl.spark.errors import translated
-from sowctl.spark.inference import Inference, misfit_error
 from sowctl.spark.jobs.outputs import Output, Part, Written
 from sowctl.spark.jobs.tasks import describe, frame_of, run
-from sowctl.spark.jsoncolumns import Misfit
 from sowctl.spark.schema import check_fields
 from sowctl.store.codec import HEADER_SIZE, payloads
 from sowctl.values.paths import Path as FieldPath
@@ -213,7 +213,7 @@ class _Columns:
 
         self._decoder: Any = None
         if t.is_struct(schema.field("payload").type):
-            from sowctl.spark.decoding import StructDecoder
+            from sowctl.spark.decode.decoding import StructDecoder
 
             self._decoder = StructDecoder(schema.field("payload").type, strict=shape.inferred)
 
@@ -223,7 +223,7 @@ class _Columns:
         import numpy as np
         import pyarrow as pa
 
-        from sowctl.spark import arrays
+        from sowctl.spark.decode import arrays
 
         heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
         records = batch_of(shape.topic, kind, keys, values).records

@@ -10,8 +10,8 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from sowctl.engine.journals import OPERATIONS, EntryBatch, EntryRecord
-from sowctl.engine.staging import staging
+from sowctl.engine.bulk.staging import staging
+from sowctl.engine.verbs.journal import OPERATIONS, EntryBatch, EntryRecord
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.stretch import Stretch
 from sowctl.output.ndjson import json_values
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Entry
-    from sowctl.spark.journalreader import JournalReader
+    from sowctl.spark.reading.journalreader import JournalReader
     from sowctl.values.paths import Path as FieldPath
 
 STRETCH_BYTES = 16 << 20
@@ -88,7 +88,7 @@ def export(
 
     Raises what reading raises, RefusedError ``SOW-SPK-064`` where the output exists, UsageError.
     """
-    from sowctl.engine.positions import definition_of
+    from sowctl.engine.topics.positions import definition_of
 
     started = monotonic()
     output.check()
@@ -163,7 +163,7 @@ def _escaped(name: str) -> str:
 
 def _lines(spark: SparkSession, origin: Origin, entries: Entries) -> DataFrame:
     """Entries as envelopes, one a line."""
-    from sowctl.engine.positions import open_log
+    from sowctl.engine.topics.positions import open_log
 
     with open_log(origin.instance(), whole=True) as log:
         stretches = list(log.stretches(entries.from_txid - 1, entries.to_txid, STRETCH_BYTES))
@@ -206,9 +206,9 @@ def _columns(spark: SparkSession, origin: Origin, entries: Entries, output: Outp
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
-    from sowctl.spark.bounds import Range
-    from sowctl.spark.journalbatches import JournalQuery
-    from sowctl.spark.journalreader import JournalReader
+    from sowctl.spark.reading.bounds import Range
+    from sowctl.spark.reading.journalbatches import JournalQuery
+    from sowctl.spark.reading.journalreader import JournalReader
     from sowctl.spark.schema import JOURNAL_COLUMNS, ddl
 
     paths = tuple(parse_path(text) for text in output.partition_by if text.startswith("/"))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.reading import Matcher, headers_of
+from sowctl.engine.search.matcher import Matcher, headers_of
 from sowctl.errors import InputError
 from sowctl.expressions.joining import source_of
 from sowctl.expressions.projection import Group, GroupKey
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-    from sowctl.engine.sources import Pairs
+    from sowctl.engine.sources.current import Pairs
     from sowctl.expressions.environment import Header
     from sowctl.spark.jobs.outputs import Part
 

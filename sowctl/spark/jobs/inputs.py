@@ -57,7 +57,7 @@ def cut(files: Sequence[str], size: int) -> Iterator[Split]:
 
 def lines_of(split: Split) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
     """The messages of a split with their offsets, blank lines, and lines that are none."""
-    from sowctl.messages.framing import FrameReader
+    from sowctl.messages.framing.frames import FrameReader
 
     with Path(split.path).open("rb") as file:
         # a piece that is not the first begins with the line break before it, which counts as a blank line

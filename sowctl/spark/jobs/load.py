@@ -16,12 +16,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from sowctl.engine.bulk.commit import commit
+from sowctl.engine.bulk.staging import Plan, Staged, staging
+from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.rejects import reject_line
 from sowctl.engine.reports import CommitReport, Rejected
-from sowctl.engine.staged import commit
-from sowctl.engine.stagetask import StageTask
-from sowctl.engine.staging import Plan, Staged, staging
+from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import UsageError
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.inputs import Split, cut, expanded, lines_of

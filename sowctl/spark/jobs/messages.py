@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
-from sowctl.messages.envelope import Envelope
-from sowctl.spark.encoding import MessageMaker, root_of
+from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.schema import JOURNAL_COLUMNS, PAYLOAD, STORE_COLUMNS
+from sowctl.spark.writing.encoding import MessageMaker, root_of
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from sowctl.engine.staging import Plan
+    from sowctl.engine.bulk.staging import Plan
 
 OWN = {*STORE_COLUMNS, *JOURNAL_COLUMNS} - {PAYLOAD}
 """Columns of our own data sets that are no fields of a message."""

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from struct import Struct
 
-from sowctl.engine.buckets import Pairs
+from sowctl.engine.fold.spill import Pairs
 from sowctl.errors import DamageError, StorageError
 
 PART = 1000

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.folding import Range, append_sorted
+from sowctl.engine.bulk.staging import staging
+from sowctl.engine.fold.folding import Range, append_sorted
+from sowctl.engine.fold.rebuild import Rebuilt, assemble
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.positions import open_log
-from sowctl.engine.rebuild import Rebuilt, assemble
-from sowctl.engine.replay import replay
-from sowctl.engine.staging import staging
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.verbs.replay import replay
 from sowctl.errors import UsageError
 from sowctl.spark.jobs.folding import FoldResult, fold
 from sowctl.spark.jobs.pairfiles import read_pairs
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.engine.presentkeys import KeyCheck
+    from sowctl.engine.keys.presentkeys import KeyCheck
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
-    from sowctl.store.replace import Builder
+    from sowctl.store.opening.replace import Builder
 
 DEFAULTS = ReplayOptions()
 
@@ -93,7 +93,7 @@ def _put(
     writer: JournalWriter | None = None,
     checked: bool = False,
 ) -> list[Rebuilt]:
-    """Put the folded records of topics into new stores: :class:`sowctl.engine.replay.Fold`."""
+    """Put the folded records of topics into new stores: :class:`sowctl.engine.verbs.replay.Fold`."""
     done = []
     for topic in topics:
         place = places[topic.name, topic.message_type]

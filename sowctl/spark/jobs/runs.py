@@ -13,8 +13,8 @@ from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.buckets import Pairs, words
-from sowctl.engine.overlay import tombstone
+from sowctl.engine.fold.overlay import tombstone
+from sowctl.engine.fold.spill import Pairs, words
 from sowctl.journal.format import DELETE, UNKEYED
 from sowctl.spark.jobs.pairfiles import PART
 from sowctl.store.codec import encode, encode_plain

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.positions import definition_of
-from sowctl.engine.staging import staging
+from sowctl.engine.bulk.staging import staging
+from sowctl.engine.topics.positions import definition_of
 from sowctl.spark.jobs.datasets import write_records
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.report import JobReport

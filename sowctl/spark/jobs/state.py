@@ -14,14 +14,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.asof import way_at
-from sowctl.engine.lifetime import expires, is_expired
-from sowctl.engine.logical import chosen
-from sowctl.engine.sources import Pairs, open_current
+from sowctl.engine.sources.current import Pairs, open_current
+from sowctl.engine.sources.logical import chosen
+from sowctl.engine.sources.past import way_at
+from sowctl.engine.topics.expiration import expires, is_expired
 from sowctl.spark.jobs.folding import fold
 from sowctl.spark.jobs.pairfiles import read_pairs
 from sowctl.spark.origin import Origin
-from sowctl.spark.positions import Position, open_planned, plan_position, ranged
+from sowctl.spark.reading.positions import Position, open_planned, plan_position, ranged
 from sowctl.store.codec import expiration_of
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.folding import append_sorted
+from sowctl.engine.fold.folding import append_sorted
 from sowctl.engine.instance import Instance
 from sowctl.spark.jobs.outputs import Output, Part, Written
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, run
 from sowctl.store.codec import stamps
-from sowctl.store.replace import build
+from sowctl.store.opening.replace import build
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sowctl.engine.sources import Pairs
+    from sowctl.engine.sources.current import Pairs
     from sowctl.store.meta import Definition
     from sowctl.store.write import WriteTxn
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.config.derived import View
 from sowctl.config.model import TopicConfig
-from sowctl.engine.staging import staging
+from sowctl.engine.bulk.staging import staging
 from sowctl.errors import MissingError, UsageError
 from sowctl.spark.jobs.datasets import write_records
 from sowctl.spark.jobs.grouping import FilePart, grouped
@@ -77,7 +77,7 @@ def view(
 
 def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
     """A view in one form, its sources found. Raises UsageError ``SOW-SPK-066``, MissingError ``SOW-ENG-012``."""
-    from sowctl.engine.targets import find_topic
+    from sowctl.engine.topics.targets import find_topic
 
     if isinstance(wanted, View):
         return Query(
@@ -122,8 +122,8 @@ def _meant(instance: Instance, message_type: str, name: str) -> tuple[str, str]:
 
 
 def _joined(instance: Instance, wanted: AdHoc) -> tuple[tuple[str, str], ...]:
-    from sowctl.engine.targets import find_topic
-    from sowctl.expressions.joins import parse_join
+    from sowctl.engine.topics.targets import find_topic
+    from sowctl.expressions.syntax.joins import parse_join
 
     sides = [side for text in wanted.joins for side in parse_join(text)]
     found = (find_topic(instance, side.topic, side.message_type or wanted.message_type) for side in sides)

@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.reading import environment_of
+from sowctl.engine.search.matcher import environment_of
 from sowctl.errors import UsageError
 from sowctl.expressions.joining import Step, plan, source_of
-from sowctl.expressions.joins import Join, JoinSide, parse_join
 from sowctl.expressions.projection import Projection
+from sowctl.expressions.syntax.joins import Join, JoinSide, parse_join
 from sowctl.expressions.view import compile_projection
 from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot, SlotValue, Values

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.delete import delete
 from sowctl.engine.options import DeleteOptions
-from sowctl.engine.positions import open_log
-from sowctl.engine.targets import resolve
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.delete import delete
 from sowctl.errors import UsageError
 from sowctl.journal.format import DELETE, PUBLISH
 from tests.support.instances import Lab, config_xml, message, topic_xml

@@ -12,10 +12,10 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.positions import open_log
-from sowctl.engine.publish import publish
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.verbs.publish import publish
 from sowctl.errors import InputError
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sowctl.engine.commit import Acknowledged
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.publish import publish
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.writing.commit import Acknowledged
 from sowctl.errors import ConfigError, InputError
-from sowctl.messages.framing import FrameReader
+from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]

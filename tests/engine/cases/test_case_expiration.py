@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.replay import replay
+from sowctl.engine.verbs.journal import EntryFilter, dump
+from sowctl.engine.verbs.replay import replay
 from sowctl.errors import MissingError
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.query import query
-from sowctl.engine.snapshot import snapshot_file
-from sowctl.engine.targets import Target
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.snapshot import snapshot_file
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]

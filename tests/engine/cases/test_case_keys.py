@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.config.instance import load_instance
-from sowctl.engine.keying import KeyTeller
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.targets import find_topic
+from sowctl.engine.topics.targets import find_topic
+from sowctl.engine.verbs.key import KeyTeller
 from sowctl.errors import ConfigError, InputError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.query import query
-from sowctl.engine.targets import resolve
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.query import query
 from sowctl.errors import MissingError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sowctl.engine.intake import Listed
 from sowctl.engine.options import PublishOptions, QueryOptions
-from sowctl.engine.positions import open_log
-from sowctl.engine.publish import publish
-from sowctl.engine.query import query
-from sowctl.engine.targets import resolve
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.query import query
+from sowctl.engine.writing.batching import Listed
 from sowctl.errors import MissingError, UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sowctl.cli.dispatch import load
 from sowctl.cli.main import main
-from sowctl.cli.table import COMMANDS, PIPELINE
-from sowctl.spark.java import find_java
+from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.table import COMMANDS, PIPELINE
+from sowctl.spark.jvm.java import find_java
 from tests.support.processes import MARK, machines
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def test_submit_args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert words[-5:] == ["pipeline", "rebuild", "orders", "--staging", "/shared"]
     script = words[words.index("--py-files") + 2]
     assert Path(script).is_file()
-    probe = [sys.executable, "-c", "import sowctl.engine.staged, sowctl; print(sowctl.__file__)"]
+    probe = [sys.executable, "-c", "import sowctl.engine.bulk.commit, sowctl; print(sowctl.__file__)"]
     done = subprocess.run(probe, env={"PYTHONPATH": str(tmp_path / "sowctl.zip")}, cwd="/", capture_output=True)
     assert b"sowctl.zip" in done.stdout, done.stderr.decode()
     assert call("sowctl pipeline submit-args nothing")[0] == 2

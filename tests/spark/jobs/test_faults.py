@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sowctl.engine.staging import Plan, Staged
+from sowctl.engine.bulk.staging import Plan, Staged
 from sowctl.errors import InputError
 from sowctl.spark.jobs import folding
 from sowctl.spark.jobs import load as loading

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sowctl.engine.delete import delete
-from sowctl.engine.digest import digest
 from sowctl.engine.instance import Instance
-from sowctl.engine.journals import EntryFilter, dump
 from sowctl.engine.options import DeleteOptions
-from sowctl.engine.snapshot import snapshot_file
-from sowctl.engine.targets import Target
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.hash import digest
+from sowctl.engine.verbs.journal import EntryFilter, dump
+from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import InputError, MissingError, RefusedError, UsageError
 from sowctl.output.ndjson import json_values
 from sowctl.spark.jobs import folding, state

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.delete import delete
 from sowctl.engine.options import DeleteOptions, ReplayOptions
-from sowctl.engine.replay import replay
-from sowctl.engine.snapshot import snapshot_file
-from sowctl.engine.targets import Target
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import RefusedError, SowError, UsageError
 from sowctl.spark.jobs import folding
 from sowctl.spark.jobs.export import export
@@ -158,13 +158,13 @@ def same_messages(spark: SparkSession, lab: Lab, name: str) -> None:
 
 
 def instance_entries(lab: Lab) -> int:
-    from sowctl.engine.journals import EntryFilter, dump
+    from sowctl.engine.verbs.journal import EntryFilter, dump
 
     return sum(len(batch.records) for batch in dump(lab.open(), EntryFilter()))
 
 
 def lab_digest(lab: Lab, path: Path) -> tuple[str, int, int]:
-    from sowctl.engine.digest import digest
+    from sowctl.engine.verbs.hash import digest
 
     found = digest(replace(lab.open(), config=None), Target(path=path))
     return found.digest, found.records, found.txid

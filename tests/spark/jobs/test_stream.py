@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from sowctl.engine.delete import delete
 from sowctl.engine.options import DeleteOptions
-from sowctl.engine.targets import Target
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.delete import delete
 from sowctl.errors import UsageError
 from sowctl.spark.jobs import stream as streaming
 from sowctl.spark.jobs.stream import SEEN, StreamOptions, _Totals, stream

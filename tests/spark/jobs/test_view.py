@@ -11,12 +11,12 @@ import pytest
 from sowctl.config.derived import View
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.query import query
-from sowctl.engine.targets import Target
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.query import query
 from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.joining import left_join
-from sowctl.expressions.joins import parse_join
+from sowctl.expressions.syntax.joins import parse_join
 from sowctl.expressions.view import compile_projection
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.outputs import Output

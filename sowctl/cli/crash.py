@@ -1,0 +1,67 @@
+"""What to say where damaged pages end the process: LMDB maps the file, and some pages that lie are fatal to it.
+
+A signal handler of Python would never run (the faulting instruction would be tried again for ever), so a handler of C
+is set, which says what happened and ends the process with the status for damage. A store that is read without locks
+and was written meanwhile shows such pages, too, and is none: that is asked first. Only ``main.run`` asks for this: in a
+program of somebody else these signals are not ours. ``check`` needs none of it; it reads in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sowctl.errors import SowError
+
+SIGNALS = (signal.SIGBUS, signal.SIGABRT, signal.SIGSEGV)
+STATUS = 5
+WORDS = (
+    b"error[SOW-CLI-061]: a store is damaged so badly that reading it ends the process (signal %d)\n"
+    b"  hint: sowctl check says which store; sowctl replay TOPIC rebuilds it from the journals\n"
+)
+JSON = (
+    b'{"level": "error", "code": "SOW-CLI-061", "exit": 5, "message": "a store is damaged so badly that reading it '
+    b'ends the process (signal %d)", "hint": "sowctl check says which store; sowctl replay TOPIC rebuilds it"}\n'
+)
+_kept: list[Any] = []
+
+
+def _overtaken(error: SowError, as_json: bool) -> bytes:
+    if as_json:
+        import json
+
+        parts = {"code": error.code, "exit": error.exit_status, "message": str(error), "hint": error.hint}
+        return json.dumps({"level": "error"} | parts).encode() + b"\n"
+    return os.fsencode(f"error[{error.code}]: {error}\n  hint: {error.hint}\n")
+
+
+def prepare(*, as_json: bool) -> None:
+    """Set the handlers, once; later calls change nothing."""
+    if _kept:
+        return
+    import ctypes
+
+    words = JSON if as_json else WORDS
+
+    def die(number: int) -> None:
+        status = STATUS
+        try:
+            unlocked = sys.modules.get("sowctl.store.opening.unlocked")
+            error = unlocked.overtaken() if unlocked is not None else None
+            if error is None:
+                os.write(2, words % number)
+            else:
+                status = error.exit_status
+                os.write(2, _overtaken(error, as_json))
+        finally:
+            os._exit(status)
+
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(die)
+    _kept.append(handler)
+    library = ctypes.CDLL(None)
+    library.signal.restype = ctypes.c_void_p
+    for number in SIGNALS:
+        library.signal(ctypes.c_int(number), handler)

@@ -1,0 +1,110 @@
+"""How commands print records: the shared output options checked first, then every batch to its format and place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.io.outfile import refuse_existing, whole_file
+from sowctl.cli.io.streams import is_terminal
+from sowctl.errors import UsageError
+from sowctl.output import formats
+from sowctl.output.display import escaped
+from sowctl.output.options import OutputOptions, Terminal, parse_columns, parse_delimiter
+from sowctl.output.records import Batch, OutputBatch, OutputRecord
+from sowctl.tuples import NamedTuple
+
+
+class Choice(NamedTuple):
+    """The output options of a command as given."""
+
+    format: str | None = None
+    meta: bool = False
+    columns: str | None = None
+    delimiter: str | None = None
+    null: bool = False
+    length_prefix: bool = False
+    template: str | None = None
+    output: str | None = None
+    force: bool = False
+
+
+class Sink:
+    """Where records go. Made before a store is opened, so that a wrong option costs nothing.
+
+    ``front`` names the columns of metadata, if not the usual ones.
+
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` for options that exclude each other and what
+    ``output.options`` and ``output.formats`` raise; :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011``.
+    """
+
+    def __init__(self, invocation: Invocation, choice: Choice, front: tuple[str, ...] | None = None) -> None:
+        self.invocation = invocation
+        self.path = Path(choice.output) if choice.output not in (None, "-") else None
+        self.force = choice.force
+        if self.path is not None:
+            refuse_existing(self.path, force=choice.force)
+        streams = invocation.streams
+        shown = self.path is None and is_terminal(streams.stdout)
+        delimiter = _delimiter(choice)
+        self.format = formats.choose(choice.format, terminal=shown, given=_shaping(choice))
+        terminal = Terminal(streams.columns(), streams.encoding(), streams.colored(streams.stdout)) if shown else None
+        self.options = OutputOptions(
+            meta=choice.meta,
+            columns=parse_columns(choice.columns) if choice.columns is not None else (),
+            delimiter=delimiter,
+            length_prefix=choice.length_prefix,
+            template=choice.template,
+            terminal=terminal,
+        )
+        if front is not None:
+            self.options = self.options._replace(front=front)
+        self.renderer = formats.make(self.format, self.options)
+
+    def write(self, batches: Iterable[Batch]) -> int:
+        """Write all batches; returns the number of records."""
+        if self.path is None:
+            rendered = self.renderer.write(batches, self.invocation.streams.stdout)
+        else:
+            with whole_file(self.path, force=self.force, seam=self.invocation.seam) as stream:
+                rendered = self.renderer.write(batches, stream)
+        for note in rendered.notes:
+            self.invocation.note(note)
+        return rendered.records
+
+    def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> int:
+        """Write facts about the instance - not records of it - in the same formats; returns their number."""
+        self.renderer = formats.make(self.format, self.options._replace(facts=True))
+        return self.write(_row_batches(rows))
+
+
+def _row_batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
+    import json
+
+    for row in rows:
+        payload = escaped(json.dumps(dict(row), ensure_ascii=False, default=str, separators=(",", ":"))).encode()
+        yield OutputBatch("", "json", lambda payload: payload, [OutputRecord(payload)])
+
+
+def _shaping(choice: Choice) -> list[str]:
+    """The options given that only some formats take."""
+    options = (
+        ("--delimiter", choice.delimiter is not None),
+        ("--null", choice.null),
+        ("--length-prefix", choice.length_prefix),
+        ("--template", choice.template is not None),
+        ("--columns", choice.columns is not None),
+    )
+    return [name for name, given in options if given]
+
+
+def _delimiter(choice: Choice) -> bytes:
+    """What ends a record. Raises UsageError ``SOW-CLI-012`` where that is said twice."""
+    chosen = [name for name in _shaping(choice) if name in ("--delimiter", "--null", "--length-prefix")]
+    if len(chosen) > 1:
+        raise UsageError("SOW-CLI-012", f"{' and '.join(chosen)} exclude each other", hint="give one of them")
+    if choice.null:
+        return b"\0"
+    return parse_delimiter(choice.delimiter) if choice.delimiter is not None else b"\n"

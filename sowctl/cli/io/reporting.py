@@ -1,0 +1,155 @@
+"""How commands say what they found or did: findings to standard output with their count, reports to standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.cli.context import Invocation
+from sowctl.errors import UsageError
+from sowctl.findings import Finding, Level
+
+if TYPE_CHECKING:
+    from sowctl.engine.reports import Rejected
+    from sowctl.output.findings import Tally
+
+WARNINGS = 10
+"""Refused messages of a run that are said one by one."""
+
+
+def show_findings(
+    invocation: Invocation,
+    findings: Iterable[Finding],
+    *,
+    as_json: bool,
+    status: int,
+    clean: str,
+    level: Level = Level.ERROR,
+) -> int:
+    """Write ``findings`` as they come, then their count; ``status`` where one is at least as bad as ``level``, else 0.
+
+    ``clean`` is said where there was no finding at all.
+    """
+    tally = write_findings(invocation, findings, "json" if as_json else "text")
+    invocation.note(str(tally) if tally.counts else clean)
+    return status if any(found >= level for found in tally.counts) else 0
+
+
+def write_findings(invocation: Invocation, findings: Iterable[Finding], format: str) -> Tally:
+    """Write ``findings`` to standard output as text, json, github (these as they come) or sarif; their count."""
+    from sowctl.output import findings as rendering
+
+    streams = invocation.streams
+    tally = rendering.Tally()
+    if format == "sarif":
+        from sowctl.output.sarif import as_sarif
+
+        streams.stdout.write(as_sarif(tally.through(findings)).encode() + b"\n")
+    else:
+        show = _renderer(invocation, format)
+        for finding in tally.through(findings):
+            streams.stdout.write(show(finding).encode("utf-8", "backslashreplace") + b"\n")
+    streams.stdout.flush()
+    return tally
+
+
+def _renderer(invocation: Invocation, format: str) -> Callable[[Finding], str]:
+    from sowctl.output import findings as rendering
+
+    if format == "json":
+        return rendering.as_json
+    if format == "github":
+        from sowctl.output.github import as_github
+
+        return as_github
+    streams = invocation.streams
+    colored = streams.colored(streams.stdout)
+    return lambda finding: rendering.as_text(
+        finding, lambda kind, words: streams.paint(kind, words) if colored else words
+    )
+
+
+class RefusedWarnings:
+    """A warning for each refused message, of the first :data:`WARNINGS` of a run, and in the end how many more there
+    were; with --verbose for every one. A context manager. ``kept``: how to keep them all, for the last words."""
+
+    def __init__(self, invocation: Invocation, kept: str = "--verbose shows them all") -> None:
+        self.count = 0
+        self._invocation = invocation
+        self._kept = kept
+
+    def tell(self, refused: Rejected, hint: str | None = None) -> None:
+        """Count it, and say it where it is among the first."""
+        self.count += 1
+        if self.count <= WARNINGS or self._invocation.settings.verbose:
+            place = {"file": refused.source, "line": refused.line, "column": refused.column, "byte": refused.offset}
+            self._invocation.warn(refused.message, code=refused.code, place=refused.place, hint=hint, **place)
+
+    def __enter__(self) -> RefusedWarnings:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        more = self.count - WARNINGS
+        if more > 0 and not self._invocation.settings.verbose:
+            words = "one more message was" if more == 1 else f"{more:,} more messages were"
+            self._invocation.warn(f"{words} refused", hint=self._kept, refused=self.count)
+
+
+def show_report(invocation: Invocation, report: object, summary: str | None) -> None:
+    """Say what was done: one line of JSON on standard output with ``--summary json``, else words on standard error."""
+    from sowctl.output import reports
+
+    if summary == "json":
+        invocation.streams.stdout.write(reports.as_json(report).encode() + b"\n")
+    elif summary == "text":
+        invocation.streams.talk(reports.as_text(report))
+    else:
+        invocation.note(reports.as_text(report))
+
+
+def show_reports(invocation: Invocation, reports: Sequence[object], summary: str | None, format: str | None) -> None:
+    """Say what was done to each of several topics, and in total where they are more than one.
+
+    With ``--format``: rows on standard output, the total in the last one, without a topic. Else as a single report.
+    Raises UsageError ``SOW-CLI-012`` as :func:`check_report_options` does.
+    """
+    from sowctl.output import reports as rendering
+
+    total = rendering.total(reports)
+    rows = [rendering.as_dict(report) for report in reports] + ([total] if total is not None else [])
+    if format is not None:
+        from sowctl.cli.io.emit import Choice, Sink
+
+        Sink(invocation, Choice(format)).write_rows(rows)
+    elif summary == "json":
+        import json
+
+        for row in rows:
+            invocation.streams.stdout.write(json.dumps(row).encode() + b"\n")
+    else:
+        say = invocation.streams.talk if summary == "text" else invocation.note
+        for line in rendering.texts(reports):
+            say(line)
+
+
+def check_report_options(summary: str | None, format: str | None) -> None:
+    """Raises UsageError ``SOW-CLI-012`` for two ways to write one report, before anything is done."""
+    if summary is not None and format is not None:
+        raise UsageError("SOW-CLI-012", "--summary and --format exclude each other", hint="give one of them")
+
+
+def show_statistics(
+    invocation: Invocation, statistics: Sequence[object], format: str | None = None, *, said: bool = True
+) -> None:
+    """Say for each topic how many records were examined, matched and returned; on request, so also with --quiet.
+
+    With ``format`` the same as rows on standard output, the total last; ``said`` false: only these.
+    """
+    from sowctl.output import reports
+
+    if format is not None:
+        show_reports(invocation, statistics, None, format)
+    if not said:
+        return
+    for line in statistics if isinstance(statistics, Iterable) else [statistics]:
+        invocation.streams.talk(reports.as_text(line))

@@ -1,0 +1,47 @@
+"""Facts about an instance as rows for output: what ``info`` and ``journal`` print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from sowctl.output.reports import as_dict, size
+from sowctl.plain import replace
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.engine.reports import TopicInfo
+    from sowctl.engine.verbs.journal import EntryBatch
+    from sowctl.journal.block import FileInfo
+
+
+def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
+    """All facts of a topic; ``brief``: those that fit a line, for people."""
+    updated = format_time(topic.last_update) if topic.last_update is not None else None
+    if not brief:
+        return as_dict(topic) | {"last_update": updated}
+    return {
+        "topic": topic.topic,
+        "type": topic.message_type,
+        "kind": topic.kind,
+        "state": topic.state,
+        "records": topic.records,
+        "size": size(topic.file_bytes),
+        "txid": topic.applied,
+        "lag": topic.lag,
+        "last update": updated,
+    }
+
+
+def file_row(file: FileInfo) -> dict[str, Any]:
+    """One journal file; ``last_txid`` is null where it has no entry yet, or its end cannot be read."""
+    return as_dict(file) | {"created": format_time(file.created)}
+
+
+def entries_of(batches: Iterable[EntryBatch], *, skip: int) -> Iterator[EntryBatch]:
+    """All entries but the first ``skip``."""
+    for batch in batches:
+        taken = min(skip, len(batch.records))
+        skip -= taken
+        if taken < len(batch.records):
+            yield replace(batch, records=batch.records[taken:]) if taken else batch

@@ -1,0 +1,140 @@
+"""Input named on the command line: files, and ``-`` for standard input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.io.streams import is_terminal
+from sowctl.errors import SowError
+from sowctl.messages.framing.frames import FrameReader, default_framing
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.reports import Rejected
+
+STDIN = "(standard input)"
+
+
+def open_all(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[str, BinaryIO]]:
+    """Name and stream of each input in turn, one open at a time. Raises OSError for what cannot be opened."""
+    for name in names:
+        if name == "-":
+            if is_terminal(invocation.streams.stdin):
+                invocation.note("reading messages from the terminal; end with Ctrl-D")
+            yield STDIN, invocation.streams.stdin
+        else:
+            with closing(Path(name).open("rb")) as stream:
+                yield name, stream
+
+
+def frames(invocation: Invocation, names: Sequence[str], framing: str) -> Iterator[tuple[str, FrameReader]]:
+    """Name and reader of each input in turn. A real file is read by its descriptor, which can be waited for."""
+    for name, stream in open_all(invocation, names):
+        yield name, FrameReader(_descriptor(stream), framing)
+
+
+def read_messages(invocation: Invocation, name: str, framing: str) -> tuple[bytes, ...]:
+    """All messages of one input. Raises InputError as the framing does."""
+    return tuple(
+        payload for _, reader in frames(invocation, [name], framing) for chunk in reader for payload in chunk.payloads
+    )
+
+
+def refuse_unreadable(names: Sequence[str]) -> None:
+    """Open each input once: of several, the last is not missed when the first are published already. Raises OSError.
+
+    A pipe is not opened, for its writer would take our leaving for the end.
+    """
+    for name in names:
+        if name != "-" and not Path(name).is_fifo():
+            with Path(name).open("rb"):
+                pass
+
+
+def kind_of(instance: Instance, topic: str | None, message_type: str | None) -> str | None:
+    """The kind of the message type of a topic that somebody publishes to; None where that cannot be told yet."""
+    from sowctl.engine.topics.targets import find_publishable
+
+    if topic is None:
+        return None
+    try:
+        return instance.type_of(find_publishable(instance, topic, message_type).message_type).kind
+    except SowError:
+        # Whoever publishes says what is wrong with the topic, after what is wrong with the options.
+        return None
+
+
+def framing_of(instance: Instance, topic: str | None, message_type: str | None) -> str:
+    """How messages for a topic are told apart where nobody says: as its type has it; lines where there is none yet."""
+    kind = kind_of(instance, topic, message_type)
+    return default_framing(kind) if kind is not None else "lines"
+
+
+def explain_refusal(error: SowError, rejected: Sequence[Rejected], kind: str | None, command: str) -> None:
+    """Show in ``error`` the line of the refused message that it is about, the last of ``rejected``, and say what to do
+    where the input is something else than messages of ``kind``; ``command`` is what reads them, such as publish."""
+    from sowctl.output.display import excerpt
+
+    if not rejected or error.place != rejected[-1].place:
+        return
+    refused = rejected[-1]
+    if refused.payload and b"\n" not in refused.payload:
+        error.excerpt = error.excerpt or excerpt(refused.payload, refused.column)
+    error.hint = foreign(refused, kind, command) or error.hint
+
+
+_PACKED = (
+    (b"\x1f\x8b", "gzip", "zcat"),
+    (b"\x28\xb5\x2f\xfd", "Zstandard", "zstdcat"),
+    (b"BZh", "bzip2", "bzcat"),
+    (b"\xfd7zXZ", "xz", "xzcat"),
+)
+_FILES = ((b"PAR1", "Parquet"), (b"ORC", "ORC"))
+_BOM = 3
+
+
+def foreign(refused: Rejected, kind: str | None, command: str) -> str | None:
+    """The next step where the first message of an input was refused because the input is packed, or is a file of
+    another kind; None where it does not look so. ``kind`` is that of the message type, None for envelopes."""
+    data = refused.payload
+    if not data or refused.offset > _BOM:
+        return None
+    for magic, name, tool in _PACKED:
+        if data.startswith(magic):
+            return f"this looks like {name}: {_through(refused, tool, command)}"
+    for magic, name in _FILES:
+        if data.startswith(magic):
+            return f"this looks like {name}, which sowctl pipeline load reads"
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return f"this looks like UTF-16: {_through(refused, 'iconv -f UTF-16 -t UTF-8', command)}"
+    if kind not in ("json", None):
+        return None
+    text = data.lstrip()
+    if text.startswith(b"["):
+        array = _through(refused, "jq -c '.[]'", command)
+        return f"if this is a JSON array of messages: {array}"
+    if text.startswith(b"{") and refused.column is not None and refused.column > len(data.decode(errors="replace")):
+        return f"if messages go over several lines: {_through(refused, 'jq -c .', command)}"
+    if b"," in text and text[:1] not in b'{"':
+        return "if this is CSV: sowctl pipeline load reads it, each row as a message"
+    return None
+
+
+def _through(refused: Rejected, tool: str, command: str) -> str:
+    """The input on its way through a tool."""
+    from shlex import quote
+
+    if refused.source == STDIN:
+        return f"... | {tool} | sowctl {command} ..."
+    return f"{tool} {quote(refused.source)} | sowctl {command} ..."
+
+
+def _descriptor(stream: BinaryIO) -> int | BinaryIO:
+    try:
+        return stream.fileno()
+    except OSError:
+        return stream

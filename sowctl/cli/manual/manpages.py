@@ -1,0 +1,160 @@
+"""The section 1 manual pages, made from the table of commands and their declarations.
+
+``python -m sowctl.cli.manual.manpages man/`` writes them; a test compares the committed files with a fresh run.
+"""
+
+from __future__ import annotations
+
+import sys
+from inspect import cleandoc
+from pathlib import Path
+
+from sowctl.cli.manual.exits import EXITS
+from sowctl.cli.manual.page import Items, Literal, Page, Paragraph, Section, Subheading, roff
+from sowctl.cli.words.declare import Argument, Option, Parameter
+from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.helptext import by_panel, usage
+from sowctl.cli.words.options import FORMATS, GLOBALS, VARIABLES
+from sowctl.cli.words.overview import EXAMPLES, SUMMARY
+from sowctl.cli.words.table import COMMANDS, GROUPS, Command
+from sowctl.version import RELEASED, VERSION
+
+SOURCE = f"sowctl {VERSION}"
+ENVIRONMENT = (
+    *(
+        (name, f"The value of --{option.replace('_', '-')}, where it is not given.")
+        for option, name in VARIABLES.items()
+    ),
+    ("NO_COLOR", "If not empty: no colours. TERM=dumb does the same."),
+    ("CLICOLOR_FORCE, FORCE_COLOR", "If neither empty nor 0: colours also where there is no terminal."),
+    ("COLUMNS", "The width of tables on a terminal."),
+    ("LC_ALL, LC_CTYPE, LANG", "The encoding of the terminal. Output that goes elsewhere never depends on them."),
+)
+FILES = (
+    ("sowctl.xml, amps.xml, config.xml", "The configuration, where one of them alone is in the working directory."),
+    ("NAME.sow", "A store: the last message per key of one topic; see sow-store(5)."),
+    ("INSTANCE.NNNNNNNNNN.journal", "A file of the transaction log; see sow-journal(5)."),
+)
+RELATED = (
+    "sow-config(5), sow-store(5), sow-journal(5), sowctl-expressions(7), sowctl-lint(7), sowctl-messages(7), "
+    "sowctl-plugins(7), sowctl-spark(7)"
+)
+
+
+def main_page() -> Page:
+    """``sowctl(1)``."""
+    commands: list[Subheading | Items] = []
+    for group in GROUPS:
+        members = [command for command in COMMANDS if command.group == group]
+        commands += [Subheading(group), Items(tuple((c.name, _sentence(c.summary)) for c in members))]
+    statuses = Items(tuple((str(status), words) for status, words in EXITS))
+    sections = (
+        Section("NAME", (Paragraph(f"sowctl - {SUMMARY}"),)),
+        Section("SYNOPSIS", (Paragraph("sowctl [OPTIONS] COMMAND [ARGUMENTS]..."),)),
+        Section(
+            "DESCRIPTION",
+            (
+                Paragraph(
+                    "sowctl works on State-of-the-World stores: for each topic the last message per key, in one file, "
+                    "beside an append-only transaction log. There is no server; every command works on the files, "
+                    "many processes at once. The configuration says which topics and journals exist."
+                ),
+                Paragraph(
+                    "Standard output is data, standard error is talk. Records are printed as a table on a terminal "
+                    "and as one JSON value a line elsewhere, unless --format says otherwise."
+                ),
+            ),
+        ),
+        Section("EXAMPLES", (Literal(EXAMPLES),)),
+        Section("COMMANDS", tuple(commands)),
+        Section("OPTIONS", (Paragraph("Before or after the command alike:"), _options(GLOBALS), _HELP)),
+        Section("EXIT STATUS", (statuses, Paragraph("Take any other status for a failure."))),
+        Section("ENVIRONMENT", (Items(ENVIRONMENT),)),
+        Section("FILES", (Items(FILES),)),
+        Section("SEE ALSO", (Paragraph(", ".join(f"{c.page}(1)" for c in COMMANDS) + ", " + RELATED),)),
+    )
+    return Page("sowctl", 1, RELEASED, SOURCE, sections)
+
+
+_HELP = Items(
+    (("--help, -h", "Show help."), ("--version, -V", "Show the version; with --json also the libraries' versions."))
+)
+
+
+def command_page(command: Command) -> Page:
+    """The page of one command."""
+    loaded = load(command)
+    own = [parameter for parameter in loaded.parameters if parameter not in GLOBALS]
+    arguments = [parameter for parameter in own if isinstance(parameter.declared, Argument)]
+    options = [parameter for parameter in own if isinstance(parameter.declared, Option)]
+    text = cleandoc(loaded.run.__doc__ or "").split("\n\n")
+    sections = [
+        Section("NAME", (Paragraph(f"{command.page} - {command.summary}"),)),
+        Section("SYNOPSIS", (Paragraph(usage(loaded)),)),
+        Section("DESCRIPTION", tuple(Paragraph(" ".join(part.split())) for part in text)),
+        Section("EXAMPLES", (Literal(loaded.examples),)),
+    ]
+    if arguments:
+        items = tuple((p.declared.metavar, _sentence(p.declared.help)) for p in arguments)
+        sections.append(Section("ARGUMENTS", (Items(items),)))
+    for panel, members in by_panel(loaded.parameters).items():
+        sections.append(Section(panel.upper(), (_options(tuple(members)),)))
+    if any(p.declared.choices == FORMATS for p in options):
+        sections += _formats()
+    sections += [
+        Section("EXIT STATUS", (Paragraph("See sowctl(1)."),)),
+        Section("SEE ALSO", (Paragraph("sowctl(1), " + RELATED),)),
+    ]
+    return Page(command.page, 1, RELEASED, SOURCE, tuple(sections))
+
+
+def pages() -> tuple[Page, ...]:
+    """All pages of section 1."""
+    return (main_page(), *map(command_page, COMMANDS))
+
+
+def write(directory: Path) -> None:
+    """Write ``NAME.1`` for every page. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for page in pages():
+        (directory / f"{page.name}.{page.number}").write_text(roff(page), encoding="utf-8")
+
+
+def _options(parameters: tuple[Parameter, ...]) -> Items:
+    return Items(tuple(_option(parameter) for parameter in parameters))
+
+
+def _option(parameter: Parameter) -> tuple[str, str]:
+    declared = parameter.declared
+    assert isinstance(declared, Option)
+    value = ""
+    if parameter.takes_value:
+        value = " " + ("|".join(declared.choices) if declared.choices else declared.metavar)
+    text = _sentence(declared.help)
+    if parameter.takes_value and parameter.default not in (None, []):
+        text += f" The default is {parameter.default}."
+    if parameter.required:
+        text += " Required."
+    return ", ".join(declared.names) + value, text
+
+
+def _formats() -> list[Section]:
+    from sowctl.output.formats import FORMATS as TABLE
+    from sowctl.output.options import NAMES
+
+    names = ", ".join(NAMES)
+    items = Items(tuple((line.name, _sentence(line.summary)) for line in TABLE))
+    text = f"Columns and templates know paths such as /price and these names: {names}."
+    halves = (
+        "Half a surrogate pair in a JSON text has no bytes: csv, tsv, template and msgpack write its escape as a text, "
+        "such as \\ud800, as the other formats do."
+    )
+    return [Section("OUTPUT FORMATS", (items, Paragraph(text), Paragraph(halves)))]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else "man"))

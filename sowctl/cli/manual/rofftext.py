@@ -1,0 +1,191 @@
+"""The source of a manual page as plain text, for where neither man(1), mandoc(1) nor groff(1) is installed.
+
+It knows the requests, macros and escapes that the pages in ``man/`` use, and a test holds it to that: a page with
+another one fails there. Called by :mod:`sowctl.cli.manual.viewer` alone.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+
+_CHARACTERS = {
+    "aq": "'", "ga": "`", "ha": "^", "ti": "~", "bu": "*", "em": "--", "en": "-", "lq": '"', "rq": '"', "dq": '"',
+    "rs": "\\", "<=": "<=", ">=": ">=", "->": "->", "mu": "x",
+}  # fmt: skip
+"""Special characters by their two letters."""
+_ESCAPE = re.compile(
+    r"\\(?:f(?:\[[^\]]*\]|\(..|.)|\((?P<two>..)|\[(?P<long>[^\]]*)\]|s[+-]?\d|(?P<one>.)|$)", re.DOTALL
+)
+_ARGUMENT = re.compile(r'"([^"]*)"|((?:\\.|[^\s\\])+)')
+_SIGNS = {"-": "-", "e": "\\", "&": "", ":": "", "~": " ", " ": " ", "0": " ", "%": "", "/": "", ",": "", "|": ""}
+_SILENT = frozenset({"nh", "hy", "ad", "na", "PD", "YS"})
+_PLAIN_FONTS = frozenset({"B", "I", "SM", "SB"})
+_MIXED_FONTS = frozenset({"BR", "RB", "IR", "RI", "BI", "IB"})
+_TEXT = 7
+"""Column of running text."""
+_TAGGED = 7
+"""How far the text of a tag stands in from the tag."""
+
+
+class UnknownMacroError(ValueError):
+    """A line of a page that this module cannot show."""
+
+
+def to_text(source: str, columns: int = 80) -> str:
+    """The page as text of ``columns``. Raises :class:`UnknownMacroError` for a macro that it does not know."""
+    return "\n".join(_Page(columns).lines(source)) + "\n"
+
+
+def characters(text: str) -> str:
+    """A text line without escapes: fonts are dropped, special characters become themselves."""
+
+    def plain(match: re.Match[str]) -> str:
+        name = match["two"] or match["long"]
+        if name is not None:
+            if name not in _CHARACTERS:
+                raise UnknownMacroError(f"\\({name}")
+            return _CHARACTERS[name]
+        one = match["one"]
+        if one is None:
+            return ""
+        if one not in _SIGNS:
+            raise UnknownMacroError(f"\\{one}")
+        return _SIGNS[one]
+
+    return _ESCAPE.sub(plain, text.partition('\\"')[0] if '\\"' in text else text)
+
+
+class _Page:
+    """One page while it is read: the words that wait for the end of their paragraph, and how far it stands in."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.words: list[str] = []
+        self.tag: str | None = None
+        self.awaits_tag = False
+        self.nested = 0
+        self.hanging = 0
+        self.verbatim = False
+
+    def lines(self, source: str) -> Iterator[str]:
+        rows = iter(source.splitlines())
+        for row in rows:
+            if row.startswith((".", "'")) and not row.startswith("\\&"):
+                yield from self.request(row[1:], rows)
+            elif self.verbatim:
+                yield (" " * (self.indent + 4) + characters(row)).rstrip()
+            else:
+                yield from self.text(characters(row))
+        yield from self.flush()
+
+    @property
+    def indent(self) -> int:
+        """Where running text stands now."""
+        return _TEXT + 4 * self.nested + self.hanging
+
+    def text(self, words: str) -> Iterator[str]:
+        """A line of running text, or the line that a tag is made of."""
+        if self.awaits_tag:
+            self.awaits_tag, self.tag = False, words
+        elif words.strip():
+            self.words.append(words)
+        else:
+            yield from self.flush()
+            yield ""
+
+    def flush(self) -> Iterator[str]:
+        """What ends here: a paragraph, with its tag before it, beside it where that is short."""
+        rows = textwrap.wrap(
+            " ".join(self.words), max(20, self.columns - self.indent), break_on_hyphens=False, break_long_words=False
+        )
+        self.words.clear()
+        if self.tag is not None:
+            front = " " * (self.indent - self.hanging) + self.tag
+            self.tag = None
+            if rows and len(front) < self.indent:
+                yield front.ljust(self.indent) + rows.pop(0)
+            else:
+                yield front
+        yield from (" " * self.indent + row for row in rows)
+
+    def request(self, line: str, rows: Iterator[str]) -> Iterator[str]:
+        """A macro or request, with the lines that belong to it."""
+        name, _, rest = line.strip().partition(" ")
+        if name.startswith('\\"') or name in _SILENT or not name:
+            return
+        if name in _PLAIN_FONTS or name in _MIXED_FONTS:
+            yield from self.text(characters(_words(line.strip(), mark="")))
+        elif name == "br":
+            yield from self.flush()
+        elif name == "TS":
+            yield from self.flush()
+            yield from self.table(rows)
+        else:
+            yield from self.paragraph(name, [characters(word) for word in _arguments(rest)])
+
+    def paragraph(self, name: str, words: list[str]) -> Iterator[str]:
+        """A macro that ends the paragraph before it."""
+        yield from self.flush()
+        if name == "TH":
+            head = f"{words[0].upper()}({words[1]})"
+            yield f"{head}{'sowctl manual':^{max(0, self.columns - 2 * len(head))}}{head}"
+        elif name in ("SH", "SS"):
+            self.nested = self.hanging = 0
+            yield from ("", (" " * 3 if name == "SS" else "") + " ".join(words))
+        elif name in ("PP", "P", "LP", "SY"):
+            self.hanging = 0
+            yield ""
+            if name == "SY":
+                self.words += words
+        elif name == "TP":
+            self.hanging, self.awaits_tag = _TAGGED, True
+            yield ""
+        elif name == "IP":
+            self.hanging, self.tag = (4 if words and len(words[0]) < 3 else _TAGGED), words[0] if words else None
+            yield ""
+        elif name in ("RS", "RE"):
+            self.nested = max(0, self.nested + (1 if name == "RS" else -1))
+            self.hanging = 0
+        elif name in ("nf", "EX", "fi", "EE"):
+            self.verbatim = name in ("nf", "EX")
+        else:
+            raise UnknownMacroError(f".{name}")
+
+    def table(self, rows: Iterator[str]) -> Iterator[str]:
+        """The lines of a tbl(1) table up to ``.TE``, its columns as wide as their longest cell."""
+        cells: list[list[str]] = []
+        formats = True
+        for row in rows:
+            if row.startswith(".TE"):
+                break
+            if formats or row in ("_", "="):
+                formats = formats and not row.rstrip().endswith(".")
+                continue
+            while row.count("T{") > row.count("T}"):
+                row = f"{row} {_words(next(rows))}"
+            bare = (cell.strip().removeprefix("T{").removesuffix("T}").strip() for cell in row.split("\t"))
+            cells.append([characters(cell) for cell in bare])
+        count = max(map(len, cells), default=0)
+        widths = [max(len(row[at]) for row in cells if at < len(row)) for at in range(count)]
+        yield ""
+        for texts in cells:
+            front = " " * _TEXT + "".join(cell.ljust(widths[at] + 2) for at, cell in enumerate(texts[:-1]))
+            room = max(20, self.columns - len(front))
+            last = textwrap.wrap(texts[-1], room, break_on_hyphens=False, break_long_words=False) or [""]
+            yield (front + last[0]).rstrip()
+            yield from (" " * len(front) + more for more in last[1:])
+
+
+def _words(line: str, mark: str = ".") -> str:
+    """A line of text as it is, a font macro as the words that it prints."""
+    name, _, rest = line.removeprefix(mark).partition(" ")
+    if not line.startswith(mark) or name not in _PLAIN_FONTS | _MIXED_FONTS:
+        return line
+    return (" " if name in _PLAIN_FONTS else "").join(_arguments(rest))
+
+
+def _arguments(rest: str) -> list[str]:
+    """The arguments of a macro: texts in double quotes, or words, in which a space behind a backslash is no end."""
+    return [quoted or word for quoted, word in _ARGUMENT.findall(rest)]

@@ -1,0 +1,106 @@
+"""Finds a manual page and formats it.
+
+With man(1) on a terminal, with groff(1) or mandoc(1) elsewhere, and by itself where there is none of them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sowctl.cli.manual import page as pages
+from sowctl.cli.words import table
+from sowctl.errors import MissingError
+
+SECTIONS = (5, 7, 1)
+WRITTEN = (
+    "sow-config",
+    "sow-journal",
+    "sow-memo",
+    "sow-store",
+    "sowctl-expressions",
+    "sowctl-messages",
+    "sowctl-pipeline",
+    "sowctl-plugins",
+    "sowctl-spark",
+)
+"""The pages that are about no single command; sowctl-lint(7) is found by the name of its command."""
+_SUFFIXES = (".5", ".7", ".1")
+"""With one of these a name means the page of that section, as in ``sowctl-lint.7``."""
+_FORMATTERS = (
+    ("groff", "-t", "-man", "-Tutf8", "-P-c", "-P-b", "-P-u"),
+    ("mandoc", "-Tutf8", "-Owidth=80"),
+)
+"""Commands that make text of a page, the best first."""
+_OVERSTRUCK = re.compile(b"[^\\n]\x08")
+"""Bold and underlined letters as mandoc writes them: a letter, a step back, and the letter that stays."""
+_NUMBERS = tuple(map(str, SECTIONS))
+
+
+def find(words: Sequence[str]) -> pages.Page | Path:
+    """The page of a command (made here and now), or the file of a hand-written one.
+
+    Raises :class:`~sowctl.errors.MissingError` ``SOW-CLI-020``.
+    """
+    from sowctl.cli.manual.manpages import command_page, main_page
+
+    if not words or tuple(words) == ("sowctl",):
+        return main_page()
+    for command in table.COMMANDS:
+        if tuple(words) == command.words or " ".join(words) == command.page:
+            return command_page(command)
+    if len(words) == 2 and words[0] in _NUMBERS:
+        words = (f"{words[1]}.{words[0]}",)
+    name = re.sub(r"\(([157])\)$", r".\1", "-".join(words))
+    sections: tuple[int, ...] = SECTIONS
+    if name[-2:] in _SUFFIXES:
+        name, sections = name[:-2], (int(name[-1]),)
+    # "expressions" means sowctl-expressions(7) and "store" sow-store(5): that is what they are about.
+    for full in (name, f"sowctl-{name}", f"sow-{name}"):
+        for section in sections:
+            if (path := _installed(f"{full}.{section}")) is not None:
+                return path
+    raise MissingError("SOW-CLI-020", f"there is no page {' '.join(words)!r}", hint="sowctl man lists the commands")
+
+
+def formatted(source: pages.Page | Path, *, pager: bool, environ: Mapping[str, str]) -> bytes | None:
+    """The page as text; None where ``pager`` was wanted and man(1) has shown it."""
+    if pager and shutil.which("man"):
+        with tempfile.TemporaryDirectory() as place:
+            path = source if isinstance(source, Path) else Path(place) / f"{source.name}.{source.number}"
+            if isinstance(source, pages.Page):
+                path.write_text(pages.roff(source), encoding="utf-8")
+            if subprocess.run(["man", "-l", str(path)], env=dict(environ), check=False).returncode == 0:
+                return None
+    if isinstance(source, pages.Page):
+        return pages.plain(source).encode()
+    for command in _FORMATTERS:
+        if shutil.which(command[0], path=environ.get("PATH")):
+            done = subprocess.run([*command, str(source)], env=dict(environ), capture_output=True, check=False)
+            if done.returncode == 0:
+                return _OVERSTRUCK.sub(b"", done.stdout)
+    from sowctl.cli.manual.rofftext import to_text
+
+    return to_text(source.read_text(encoding="utf-8")).encode()
+
+
+def _installed(file: str) -> Path | None:
+    """Where a page lies: beside the package (a checkout), or where this distribution says that it was installed."""
+    package = Path(__file__).parents[2]
+    section = f"man{file[-1]}"
+    # pip --target puts data beside the packages, whatever the list of installed files says
+    for directory in (package.parent / "man", package.parent / "share" / "man" / section):
+        if (directory / file).is_file():
+            return directory / file
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        listed = files("sowctl") or ()
+    except PackageNotFoundError:
+        return None
+    found = (Path(str(entry.locate())) for entry in listed if entry.name == file)
+    return next((path.resolve() for path in found if path.is_file()), None)

@@ -1,0 +1,1 @@
+"""words: TODO map."""

@@ -1,0 +1,131 @@
+"""The Typer application of one command: error messages, and every command line that is not plain.
+
+The only importer of Typer. An application holds exactly one command, built from that command's declarations, and is
+run with ``standalone_mode=False``: it answers with values or raises; it never ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import re
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+
+from sowctl.cli.words.declare import Argument, Option, Parameter
+from sowctl.cli.words.foreign import OPTIONS, near
+from sowctl.errors import UsageError
+
+_EXTRA = re.compile(r"got unexpected extra argument", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+_UNKNOWN = re.compile(r"no such option: (?P<name>[^ ]+)", re.IGNORECASE)
+
+
+def read(name: str, parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:
+    """The values of all ``parameters`` by name, or None where help is asked for.
+
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-003`` for what Typer refuses.
+    """
+    answer: dict[str, Any] = {}
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(context_settings={"help_option_names": ["-h", "--help"]})(_collector(parameters, answer))
+    hook = sys.excepthook
+    try:
+        # Typer's own help text is not shown; helptext.py writes it from the same declarations.
+        with contextlib.redirect_stdout(io.StringIO()):
+            app(list(words), prog_name=name, standalone_mode=False)
+    except typer.TyperException as error:
+        raise _usage(name, error.format_message(), parameters) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    finally:
+        sys.excepthook = hook
+    return answer or None
+
+
+def _collector(parameters: Sequence[Parameter], answer: dict[str, Any]) -> Any:
+    def collect(**values: Any) -> None:
+        answer.update(values)
+
+    signature = [
+        inspect.Parameter(
+            parameter.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if parameter.required else parameter.default,
+            annotation=Annotated[_type(parameter), _declaration(parameter)],
+        )
+        for parameter in parameters
+    ]
+    collect.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    collect.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
+    return collect
+
+
+def _type(parameter: Parameter) -> Any:
+    return {"flag": bool, "count": int, "number": int, "text": str, "texts": list[str]}[parameter.shape]
+
+
+def _declaration(parameter: Parameter) -> Any:
+    declared, parser = parameter.declared, _parser(parameter)
+    if isinstance(declared, Argument):
+        return typer.Argument(help=declared.help, metavar=declared.metavar, parser=parser)
+    return typer.Option(
+        *declared.names,
+        help=declared.help,
+        metavar=declared.metavar if parameter.takes_value else None,
+        count=declared.counted,
+        parser=parser,
+    )
+
+
+def _parser(parameter: Parameter) -> Callable[[str], Any] | None:
+    """What reads one value, so that the words about a wrong one are this program's; None where every text will do."""
+    declared = parameter.declared
+    if declared.choices:
+        choices = declared.choices
+
+        def choose(text: str) -> str:
+            if text in choices:
+                return text
+            near = get_close_matches(text, choices, n=1)
+            known = f"did you mean {near[0]}?" if near else f"it takes {', '.join(choices)}"
+            raise typer.BadParameter(f"'{text}'; {known}")
+
+        return choose
+    if parameter.shape != "number":
+        return None
+    least, most = (declared.minimum, declared.maximum) if isinstance(declared, Option) else (None, None)
+
+    def number(text: str | int) -> int:
+        # Typer hands a default over as it is, and texts as they stand on the command line.
+        if isinstance(text, int):
+            return text
+        if not _NUMBER.fullmatch(text):
+            raise typer.BadParameter(f"'{text}' is not a whole number")
+        if (least is not None and int(text) < least) or (most is not None and int(text) > most):
+            bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise typer.BadParameter(f"{text}; it must be {bounds}")
+        return int(text)
+
+    return number
+
+
+def _usage(name: str, text: str, parameters: Sequence[Parameter]) -> UsageError:
+    hint = f"{name} --help lists what it takes"
+    declared = [parameter.declared for parameter in parameters]
+    places = {one.metavar for one in declared if isinstance(one, Argument)}
+    words = [word for one in declared if isinstance(one, Option) for word in one.names]
+    if _EXTRA.match(text) and "--filter" in words and "FILTER" not in places:
+        hint = f"a filter follows the word --filter; {hint}"
+    if match := _UNKNOWN.match(text):
+        # Typer's own guesses reach too far ('--limit': '--delimiter' or '--meta'); these come from this program.
+        text = text[: match.end("name")]
+        if meant := near(match["name"], words, OPTIONS):
+            hint = f"did you mean {' or '.join(meant)}?"
+    text = text.strip().rstrip(".")
+    return UsageError("SOW-CLI-003", text[:1].lower() + text[1:], hint=hint)

@@ -1,0 +1,154 @@
+"""From argv to a command's function: finds the word, imports that one module, reads its options, calls it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sowctl.cli.context import Invocation, Settings
+from sowctl.cli.words import arguments, declare, table
+from sowctl.cli.words.options import GLOBALS, LEADING_VALUES, VARIABLES, from_environment
+from sowctl.errors import UsageError
+from sowctl.tuples import NamedTuple
+
+
+class Split(NamedTuple):
+    """argv taken apart: the global options before the command's word, that word and what follows it."""
+
+    leading: list[str]
+    word: str | None
+    rest: list[str]
+
+
+class Loaded(NamedTuple):
+    """A command with its function, its examples and its declared parameters, the global ones last."""
+
+    command: table.Command
+    run: Callable[..., int | None]
+    examples: tuple[str, ...]
+    parameters: tuple[declare.Parameter, ...]
+
+
+def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
+    """Run the command that ``argv`` names and return its exit status."""
+    leading, word, rest = split(argv)
+    if word is None or word == "help":
+        return _overview(invocation, leading, rest, asked=word == "help")
+    if word in table.PREFIXES and rest[:1] in (["--help"], ["-h"]):
+        from sowctl.cli.words import helptext, overview
+
+        streams = invocation.streams
+        colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
+        streams.stdout.write(overview.of_prefix(word, colored=colored, columns=columns).encode())
+        return 0
+    command, rest = _find(word, rest)
+    loaded = load(command)
+    values = _read(loaded, [*leading, *rest], invocation)
+    if values is None:
+        return 0
+    values = {parameter.name: _text(parameter, values[parameter.name]) for parameter in loaded.parameters}
+    chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBALS}
+    invocation.command = command.name
+    invocation.settle(Settings(**chosen))
+    return loaded.run(invocation, **values) or 0
+
+
+def _text(parameter: declare.Parameter, value: Any) -> Any:
+    """Texts are UTF-8 also where the locale knows ASCII alone and has left other bytes as surrogates; paths stay."""
+    if isinstance(value, list):
+        return [_text(parameter, item) for item in value]
+    if not isinstance(value, str) or value.isascii() or parameter.declared.complete in ("file", "directory"):
+        return value
+    if not any("\udc80" <= character <= "\udcff" for character in value):
+        return value
+    return os.fsencode(value).decode("utf-8", "surrogateescape")
+
+
+def split(argv: Sequence[str]) -> Split:
+    """Find the command's word behind the global options."""
+    leading: list[str] = []
+    rest = list(argv)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        option = rest.pop(0)
+        leading.append(option)
+        name = option[:2] if option[1:2] != "-" and option[:2] in LEADING_VALUES and len(option) > 2 else option
+        if option in LEADING_VALUES and name == option and rest:
+            leading.append(rest.pop(0))
+    if rest and rest[0] == "--":
+        rest.pop(0)
+    return Split(leading, rest[0] if rest else None, rest[1:])
+
+
+def load(command: table.Command) -> Loaded:
+    """Import the command's module and read its declarations."""
+    module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
+    return Loaded(command, module.run, module.EXAMPLES, declare.parameters(module.run, GLOBALS))
+
+
+def _read(loaded: Loaded, words: list[str], invocation: Invocation) -> dict[str, Any] | None:
+    parameters = loaded.parameters
+    if any(name in invocation.environ for name in VARIABLES.values()):
+        # what the environment says stands in the place of the defaults, so both readers know nothing of it
+        parameters = (*parameters[: -len(GLOBALS)], *from_environment(invocation.environ))
+    values = arguments.read(parameters, words)
+    if values is not None:
+        return values
+    from sowctl.cli.words import application, helptext
+
+    values = application.read(f"sowctl {loaded.command.name}", parameters, words)
+    if values is None:
+        streams = invocation.streams
+        colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
+        streams.stdout.write(helptext.text(loaded, colored=colored, columns=columns).encode())
+    return values
+
+
+def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
+    if word in table.PREFIXES:
+        names = [command.words[1] for command in table.members(word)]
+        if not rest or rest[0].startswith("-"):
+            raise UsageError("SOW-CLI-002", f"{word} needs one of: {', '.join(names)}", hint=f"sowctl {word} --help")
+        second, rest = rest[0], rest[1:]
+        found = table.find((word, second))
+        if found is None:
+            raise _unknown(second, names, front=f"{word} ")
+        return found, rest
+    found = table.find((word,))
+    if found is None:
+        raise _unknown(word, ["--version", *(command.words[0] for command in table.COMMANDS)])
+    return found, rest
+
+
+def _unknown(word: str, known: Sequence[str], front: str = "") -> UsageError:
+    from sowctl.cli.words.foreign import COMMANDS, near
+
+    meant = [front + name for name in near(word, tuple(dict.fromkeys(known)), {} if front else COMMANDS)]
+    if meant:
+        hint = f"did you mean {' or '.join(meant)}?"
+    elif front:
+        hint = f"sowctl {front}--help lists its commands"
+    else:
+        # Topics are operands, not commands: somebody who types a topic's name alone wants to see its records.
+        hint = f"sowctl --help lists the commands; the records of a topic of this name: sowctl query {word}"
+    return UsageError("SOW-CLI-001", f"there is no command '{front}{word}'", hint=hint)
+
+
+def _overview(invocation: Invocation, leading: list[str], rest: list[str], *, asked: bool) -> int:
+    from sowctl.cli.words import helptext, overview
+
+    streams = invocation.streams
+    if rest:
+        return dispatch(invocation, [*rest, "--help"])
+    if "--version" in leading or "-V" in leading:
+        streams.stdout.write(overview.versions(as_json="--json" in leading))
+        return 0
+    unknown = [o for o in leading if o.startswith("-") and o.partition("=")[0] not in overview.known_options()]
+    if unknown:
+        raise UsageError("SOW-CLI-003", f"no such option: {unknown[0]}", hint="sowctl --help lists the global options")
+    if asked or "--help" in leading or "-h" in leading:
+        colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
+        streams.stdout.write(overview.text(colored=colored, columns=columns).encode())
+        return 0
+    raise UsageError("SOW-CLI-002", "no command given", hint="sowctl --help lists the commands")

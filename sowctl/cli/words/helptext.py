@@ -1,0 +1,103 @@
+"""What ``sowctl COMMAND --help`` prints: usage, examples, description, operands, options by panel."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from inspect import cleandoc
+
+from sowctl.cli.io.streams import Streams, is_terminal
+from sowctl.cli.words.declare import Argument, Option, Parameter
+from sowctl.cli.words.dispatch import Loaded
+
+COLUMNS = 80
+"""The width where no terminal says another one."""
+_LEAST, _MOST = 40, 100
+_INDENT = 26
+HELP = ("-h, --help", "show this text")
+
+
+def columns_of(streams: Streams) -> int:
+    """The width of help: that of the terminal it goes to, within what is read well; 80 columns elsewhere."""
+    return max(_LEAST, min(streams.columns(), _MOST)) if is_terminal(streams.stdout) else COLUMNS
+
+
+def text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS) -> str:
+    """The help of one command, in lines of ``columns`` where no single word is longer."""
+    parts = [title("Usage:", colored) + " " + usage(loaded), "", title("Examples:", colored)]
+    parts += [f"  {example}" for example in loaded.examples]
+    for paragraph in cleandoc(loaded.run.__doc__ or "").split("\n\n"):
+        parts += ["", *wrapped(paragraph, columns)]
+    operands = [p for p in loaded.parameters if isinstance(p.declared, Argument)]
+    if operands:
+        parts += ["", title("Arguments:", colored)]
+        parts += [line for p in operands for line in entry(p.declared.metavar, p.declared.help + _choices(p), columns)]
+    for panel, members in by_panel(loaded.parameters).items():
+        parts += ["", title(f"{panel}:", colored)]
+        parts += [line for parameter in members for line in option_entry(parameter, columns)]
+    parts += entry(*HELP, columns)
+    return "\n".join([*parts, "", f"More: sowctl man {loaded.command.name}"]) + "\n"
+
+
+def usage(loaded: Loaded) -> str:
+    """``sowctl get [OPTIONS] TARGET KEY...``."""
+    words = ["sowctl", loaded.command.name, "[OPTIONS]"]
+    for parameter in loaded.parameters:
+        if isinstance(parameter.declared, Argument):
+            word = parameter.declared.metavar if parameter.required else f"[{parameter.declared.metavar}]"
+            words.append(word + ("..." if parameter.shape == "texts" else ""))
+    return " ".join(words)
+
+
+def by_panel(parameters: Iterable[Parameter]) -> dict[str, list[Parameter]]:
+    """The options by the heading under which they stand, in the order in which they are declared."""
+    panels: dict[str, list[Parameter]] = {}
+    for parameter in parameters:
+        if isinstance(parameter.declared, Option):
+            panels.setdefault(parameter.declared.panel, []).append(parameter)
+    return panels
+
+
+def spelling(parameter: Parameter) -> str:
+    """``-o, --order-by LIST``: the short name first."""
+    declared = parameter.declared
+    assert isinstance(declared, Option)
+    value = f" {'WORD' if declared.choices else declared.metavar}" if parameter.takes_value else ""
+    return ", ".join(sorted(declared.names, key=len)) + value
+
+
+def option_entry(parameter: Parameter, columns: int = COLUMNS) -> list[str]:
+    """The lines of one option."""
+    words = parameter.declared.help + _choices(parameter) + _default(parameter)
+    return entry(spelling(parameter), words, columns)
+
+
+def entry(names: str, help: str, columns: int = COLUMNS, indent: int = _INDENT) -> list[str]:
+    """Names on the left, help on the right from column ``indent``, in as many lines as it takes.
+
+    On a terminal too narrow for two columns the help stands below the names.
+    """
+    if columns < 2 * indent:
+        return [f"  {names}", *(" " * 6 + row for row in wrapped(help, columns - 6))]
+    rows = wrapped(help, columns - indent)
+    first = f"  {names:<{indent - 3}} "
+    head = [first + rows[0]] if len(first) == indent else [first.rstrip(), " " * indent + rows[0]]
+    return head + [" " * indent + row for row in rows[1:]]
+
+
+def wrapped(words: str, columns: int) -> list[str]:
+    """``words`` in lines of at most ``columns``; a longer word has a line of its own and is never broken."""
+    return textwrap.wrap(words, columns, break_on_hyphens=False, break_long_words=False)
+
+
+def title(words: str, colored: bool) -> str:
+    """A heading, bold where there are colours."""
+    return f"\x1b[1m{words}\x1b[0m" if colored else words
+
+
+def _choices(parameter: Parameter) -> str:
+    return f" ({', '.join(parameter.declared.choices)})" if parameter.declared.choices else ""
+
+
+def _default(parameter: Parameter) -> str:
+    return f" [{parameter.default}]" if parameter.takes_value and parameter.default is not None else ""

@@ -1,0 +1,83 @@
+"""What ``sowctl --help`` and ``sowctl --version`` print, from the table alone: no command is imported for it."""
+
+from __future__ import annotations
+
+from sowctl.cli.words.declare import Option
+from sowctl.cli.words.helptext import COLUMNS, entry, option_entry, title
+from sowctl.cli.words.options import GLOBALS
+from sowctl.cli.words.table import COMMANDS, GROUPS, members
+from sowctl.version import VERSION
+
+SUMMARY = "toolkit for file-based State-of-the-World stores"
+EXAMPLES = (
+    "sowctl demo demo && cd demo",
+    "sowctl publish orders new-orders.ndjson",
+    "sowctl query orders \"/symbol = 'IBM'\" --order-by '/price DESC' --top-n 3",
+    "sowctl get orders 10417 --at -15m",
+)
+ROOT_OPTIONS = (
+    ("-h, --help", "show this text; COMMAND --help shows a command's"),
+    ("-V, --version", "show the version; with --json also the libraries'"),
+)
+
+
+def known_options() -> frozenset[str]:
+    """Every spelling that may stand before a command."""
+    names = {name for parameter in GLOBALS for name in spellings(parameter.declared)}
+    return frozenset(names | {"--help", "-h", "--version", "-V", "--json", "--format", "-F"})
+
+
+def spellings(declared: object) -> tuple[str, ...]:
+    """The names of an option, none for an operand."""
+    return declared.names if isinstance(declared, Option) else ()
+
+
+def text(*, colored: bool = False, columns: int = COLUMNS) -> str:
+    """The overview in lines of ``columns``."""
+    indent = max(len(command.name) for command in COMMANDS) + 4
+    lines = [f"sowctl - {SUMMARY}", "", title("Usage:", colored) + " sowctl [OPTIONS] COMMAND [ARGUMENTS]...", ""]
+    lines += [title("Examples:", colored), *(f"  {example}" for example in EXAMPLES), ""]
+    for group in GROUPS:
+        lines.append(title(f"{group}:", colored))
+        commands = [command for command in COMMANDS if command.group == group]
+        lines += [line for command in commands for line in entry(command.name, command.summary, columns, indent)]
+        lines.append("")
+    lines.append(title("Options of every command, before or after its name:", colored))
+    lines += [line for parameter in GLOBALS for line in option_entry(parameter, columns)]
+    lines += [line for names, words in ROOT_OPTIONS for line in entry(names, words, columns)]
+    lines += ["", "Exit statuses, environment and files: sowctl man"]
+    return "\n".join(lines) + "\n"
+
+
+def of_prefix(word: str, *, colored: bool = False, columns: int = COLUMNS) -> str:
+    """The commands that begin with a word which is none by itself."""
+    lines = [f"{title('Usage:', colored)} sowctl {word} COMMAND [ARGUMENTS]...", "", title("Commands:", colored)]
+    indent = max(len(command.words[1]) for command in members(word)) + 4
+    lines += [line for one in members(word) for line in entry(one.words[1], one.summary, columns, indent)]
+    return "\n".join([*lines, "", f"What one takes: sowctl {word} COMMAND --help"]) + "\n"
+
+
+def versions(*, as_json: bool) -> bytes:
+    """Name and version; as JSON with the versions of Python and of the libraries that touch data."""
+    if not as_json:
+        return f"sowctl {VERSION}\n".encode()
+    import json
+    import platform
+    from importlib.metadata import version
+
+    libraries = (
+        "typer",
+        "rich",
+        "lmdb",
+        "msgpack",
+        "lark",
+        "lxml",
+        "msgspec",
+        "xxhash",
+        "isal",
+        "numpy",
+        "pcre2",
+        "zstandard",
+    )
+    row = {"name": "sowctl", "version": VERSION, "python": platform.python_version()}
+    return json.dumps(row | {"libraries": {name: version(name) for name in libraries}}).encode() + b"\n"

@@ -1,0 +1,77 @@
+"""Texts of options to the values that the engine takes: instants, txids, lifetimes, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from sowctl.cli.context import Invocation
+from sowctl.errors import UsageError
+from sowctl.tuples import NamedTuple
+from sowctl.values.times import Micros, parse_time
+from sowctl.values.units import parse_seconds, parse_size
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.topics.logplaces import Moment
+
+T = TypeVar("T")
+
+
+class Position(NamedTuple):
+    """A place in the log: a txid or an instant; the other is None, or both are. ``bookmark`` is yet to be looked up."""
+
+    txid: int | None = None
+    time: Micros | None = None
+    bookmark: str | None = None
+
+    def found(self, instance: Instance, directory: str | None = None) -> Position:
+        """With the txid of the bookmark's entry, in the journals of the instance or in ``directory``.
+
+        Nothing for NOW. Raises MissingError ``SOW-ENG-070``.
+        """
+        if self.bookmark is None:
+            return self
+        from sowctl.engine.topics.logplaces import find_place
+
+        place = find_place(instance, self.bookmark, Path(directory) if directory is not None else None)
+        return Position() if place is None else Position(txid=place.txid)
+
+
+def moment(invocation: Invocation, text: str | None) -> Moment:
+    """What ``--at`` means. Raises UsageError."""
+    from sowctl.engine.topics.logplaces import read_moment
+
+    return read_moment(text, invocation.clock)
+
+
+def position(invocation: Invocation, text: str | None) -> Position:
+    """A txid (a bare number), a bookmark or an instant. Raises UsageError."""
+    if text is None:
+        return Position()
+    if "|" in text:
+        from sowctl.identity.bookmarks import parse_bookmark
+
+        parse_bookmark(text)
+        return Position(bookmark=text)
+    if text.strip().isdecimal():
+        return Position(txid=int(text))
+    return Position(time=parse_time(text, invocation.clock))
+
+
+def seconds(name: str, text: str | None) -> float | None:
+    """An interval such as ``5m`` in seconds. Raises UsageError ``SOW-CLI-022``."""
+    return _number(name, text, parse_seconds)
+
+
+def size(name: str, text: str | None) -> int | None:
+    """A size such as ``64MB`` in bytes. Raises UsageError ``SOW-CLI-022``."""
+    return _number(name, text, parse_size)
+
+
+def _number(name: str, text: str | None, parse: Callable[[str], T]) -> T | None:
+    try:
+        return None if text is None else parse(text)
+    except ValueError as error:
+        raise UsageError("SOW-CLI-022", f"{name}: {error}") from None

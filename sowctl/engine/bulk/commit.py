@@ -1,0 +1,283 @@
+"""The commit of a staged run: segments of the winning attempts into journal and store, as one group (README, 2).
+
+Only the driver of a run calls this, once. Before the group's last block is on disk nothing of it can be seen; then all
+of it can. Memory holds a bucket of the key space or a block, never the whole run. What is written of a block is made
+by :mod:`sowctl.engine.bulk.entries`. Ruled by ``sowctl-pipeline(1)``, STAGING.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sowctl.engine.bulk import outcomes as fate
+from sowctl.engine.bulk.entries import Chunk, chunks, fold, group_of
+from sowctl.engine.bulk.merge import deletions_of_rest, in_order
+from sowctl.engine.bulk.segmentblock import Columns
+from sowctl.engine.bulk.segments import SegmentInfo, SegmentReader
+from sowctl.engine.fold.apply import into_store, remove_expired
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.reports import CommitReport, Rejected
+from sowctl.engine.topics.expiration import count_expired
+from sowctl.engine.writing.outcome import ahead, is_ahead
+from sowctl.engine.writing.prepare import Preparer
+from sowctl.engine.writing.session import WriteSession
+from sowctl.errors import InputError, LimitError
+from sowctl.identity.hashes import client_hash
+from sowctl.store.meta import NO_LINEAGE
+from sowctl.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from sowctl.engine.bulk.staging import Area, Plan, Staged
+    from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.store.write import WriteTxn
+
+BUCKET_BYTES = 128 << 20
+"""Payload bytes of one bucket of a topic without a journal, which are held to be put into the store in key order."""
+
+
+class RefusalWords(NamedTuple):
+    """How the error of a run that stops names a refused message: where it stood, an excerpt or None, and what to do."""
+
+    place: Callable[[Rejected], str]
+    excerpt: Callable[[Rejected], str | None]
+    hint: str
+    in_bytes: bool
+    """Whether places in the input are offsets of bytes."""
+
+
+OF_FILES = RefusalWords(
+    lambda one: f"{one.source}:{one.line or f'byte {one.offset}'}",
+    lambda one: None,
+    "--on-error skip --rejects FILE goes on past bad messages and keeps them",
+    in_bytes=True,
+)
+"""For runs that commands start: their input is files."""
+
+
+def commit(
+    area: Area,
+    plan: Plan,
+    staged: Sequence[Staged],
+    *,
+    publisher: tuple[str, int] | None = None,
+    overwrite: bool = False,
+    sources: Sequence[str] = (),
+    on_reject: Callable[[Rejected], None] | None = None,
+    words: RefusalWords = OF_FILES,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> CommitReport:
+    """Publish what the attempts in ``staged`` have left, all or nothing, and say what it was.
+
+    ``publisher`` is client name and sequence number: the group's; if that client has got so far already, nothing is
+    written. ``overwrite``: records for whose keys the run has no message are deleted. ``sources`` are the names of the
+    input files by number, for refused messages, and ``words`` how an error names one. Raises InputError where a message
+    was refused and the run does not skip, LimitError ``SOW-PUB-020`` beyond ``max_errors``, and what journals and
+    stores raise; then nothing was published.
+    """
+    started = monotonic()
+    run = _Commit(area, plan, publisher, overwrite, sources, on_reject, words)
+    try:
+        run.go(staged)
+    finally:
+        run.report.seconds = monotonic() - started
+    return run.report
+
+
+class _Commit:
+    def __init__(
+        self,
+        area: Area,
+        plan: Plan,
+        publisher: tuple[str, int] | None,
+        overwrite: bool,
+        sources: Sequence[str],
+        on_reject: Callable[[Rejected], None] | None,
+        words: RefusalWords,
+    ) -> None:
+        self.area, self.plan, self.overwrite, self.sources = area, plan, overwrite, sources
+        self.instance = area.instance
+        self.identity = (client_hash(publisher[0]), publisher[0]) if publisher is not None else None
+        self.sequence = publisher[1] if publisher is not None else 0
+        self.on_reject = on_reject
+        self.words = words
+        self.report = CommitReport(area.topic.name, area.topic.message_type)
+        self.preparer = Preparer(area.instance, area.topic, plan.options)
+        self.segments: list[SegmentInfo] = []
+        self.deltas = False
+        self.fates = fate.none()
+        self.now = area.instance.now
+
+    @property
+    def directory(self) -> Path:
+        return self.area.directory
+
+    def go(self, staged: Sequence[Staged]) -> None:
+        report = self.report
+        staged = sorted(staged, key=lambda one: one.first)
+        report.messages = sum(one.messages for one in staged)
+        report.blank = sum(one.blank for one in staged)
+        report.rejected = sum(one.refused for one in staged)
+        report.samples = [sample for one in staged for sample in one.samples]
+        self.deltas = any(one.deltas for one in staged)
+        self._judge_refused()
+        self.segments = in_order(self.directory, [info for one in staged for info in one.segments])
+        report.segments = len(self.segments)
+        if not self.segments and not self.overwrite:
+            return
+        with ExitStack() as held:
+            session = held.enter_context(WriteSession(self.instance, volatile=self.plan.options.allow_volatile))
+            writer = session.topic(self.area.topic)
+            held.enter_context(session.batch([writer]))
+            if self.identity and session.highest_sequence(self.identity[0], [writer]) >= self.sequence:
+                report.duplicates = sum(info.entries for info in self.segments)
+                return
+            self._decide(writer)
+            if not self.segments:
+                return
+            if writer.journalled:
+                self._into_journal(session, writer)
+            else:
+                self._into_store(writer)
+            if report.ahead is not None:
+                self.instance.notify(ahead(report.topic, report.ahead))
+
+    def _decide(self, writer: TopicWriter) -> None:
+        if self.deltas or self.preparer.enrichment is not None:
+            from sowctl.engine.bulk.finish import Finishing
+
+            finishing = Finishing(self.directory, writer, self.preparer, self.now, self.sources)
+            self.segments = finishing.finish(self.segments)
+            for rejected in finishing.refused:
+                self._refused(rejected)
+        if self.overwrite:
+            rest = deletions_of_rest(self.directory, self.segments, writer, self.now)
+            self.segments += [rest] if rest is not None else []
+        self.fates = fate.decide(self._columns, sum(info.entries for info in self.segments), writer, self.now)
+        if self.fates.reasons:
+            for rejected in self._late():
+                self._refused(rejected)
+        self._judge_refused()
+
+    def _judge_refused(self) -> None:
+        """Raise where the run is to stop at what was refused so far."""
+        report, options = self.report, self.plan.options
+        if report.rejected and options.on_error != "skip":
+            one = report.samples[0]
+            raise InputError(
+                one.code,
+                f"{one.message}. Nothing was published.",
+                place=self.words.place(one),
+                excerpt=self.words.excerpt(one),
+                hint=self.words.hint,
+                byte=one.offset if self.words.in_bytes else None,
+                rejected=report.rejected,
+            )
+        if options.max_errors is not None and report.rejected > options.max_errors:
+            raise LimitError(
+                "SOW-PUB-020",
+                f"{report.rejected} messages were refused, more than {options.max_errors}. Nothing was published.",
+                place=report.samples[0].source,
+            )
+
+    def _refused(self, rejected: Rejected) -> None:
+        self.report.rejected += 1
+        self.report.samples.append(rejected)
+        if self.on_reject is not None:
+            self.on_reject(rejected)
+
+    def _late(self) -> Iterator[Rejected]:
+        """The messages that were refused only now, because of what the topic holds."""
+        at = 0
+        for columns, texts in self._blocks():
+            for place in (self.fates.codes[at : at + len(columns)] == fate.REFUSED).nonzero()[0].tolist():
+                code, message = self.fates.reasons[at + place]
+                source = self._source(int(columns.files[place]))
+                yield Rejected(source, 0, int(columns.positions[place]), code, message, texts[place])
+            at += len(columns)
+
+    def _source(self, number: int) -> str:
+        return self.sources[number] if number < len(self.sources) else "messages"
+
+    def _columns(self) -> Iterator[Columns]:
+        for info in self.segments:
+            with SegmentReader(self.directory, info) as reader:
+                yield from reader.columns()
+
+    def _blocks(self) -> Iterator[tuple[Columns, list[bytes]]]:
+        for info in self.segments:
+            with SegmentReader(self.directory, info) as reader:
+                yield from reader.blocks()
+
+    def _chunks(self, last_time: int) -> Iterator[Chunk]:
+        """What is to be written, block by block; each pass counts anew what is expired and looks how far time got."""
+        report, rule = self.report, self.area.topic.expiration
+        report.already_expired = 0
+        for chunk in chunks(self._blocks(), self.fates, self.preparer, self.now, last_time):
+            report.already_expired += count_expired(rule, chunk.expirations, self.now)
+            if is_ahead(chunk.times[-1], self.now):
+                report.ahead = chunk.times[-1]
+            yield chunk
+
+    def _count(self, codes: Any, size: int) -> None:
+        import numpy as np
+
+        found = np.bincount(codes, minlength=8)
+        for code, name in fate.NAMES.items():
+            setattr(self.report, name, int(found[code]))
+        self.report.published = int(found[: fate.MISSING].sum())
+        self.report.bytes = size
+
+    def _into_journal(self, session: WriteSession, writer: TopicWriter) -> None:
+        """One group, however large; then the store catches up from the journal in transactions of bounded size."""
+        session.apply(force=True)
+        journal, size, waiting = session.journal, 0, None
+        first = journal.last_txid + 1
+        for chunk in self._chunks(writer.last_time):
+            if waiting is not None:
+                journal.append(waiting, self.now, last=False)
+            waiting = group_of(chunk, writer.ref, self.identity, self.sequence)
+            size += sum(map(len, chunk.payloads))
+        self._count(self.fates.codes, size)
+        if waiting is None:
+            return
+        with session.noting():
+            journal.append(waiting, self.now, last=True)
+            journal.sync()
+            self.report.first_txid, self.report.last_txid = first, journal.last_txid
+            for block in journal.journal.blocks(after=first - 1, topic=writer.ref):
+                writer.overlay.fold(block, writer.ref, first - 1)
+                if writer.is_full():
+                    writer.apply(journal.lineage, block.last_txid, block=block.identity)
+            writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
+
+    def _into_store(self, writer: TopicWriter) -> None:
+        """One transaction: buckets of the key space one after the other, in key order."""
+        size = sum(info.payload_bytes for info in self.segments)
+        base, last_time, expired_at = writer.last_txid, writer.last_time, writer.remove_expired_at
+        buckets = max(1, -(-size // BUCKET_BYTES))
+
+        def run(txn: WriteTxn) -> tuple[int, int]:
+            last, written, latest = base, 0, last_time
+            for number in range(buckets):
+                overlay = Overlay(history=writer.rule is not None)
+                last, written = fold(overlay, self._chunks(last_time), base, number, buckets)
+                if len(overlay):
+                    into_store(txn, overlay, txn.meta.applied, writer.rule)
+                    latest = max(latest, overlay.last_time)
+            txn.set_applied(NO_LINEAGE, last)
+            txn.raise_last_time(latest)
+            if self.identity is not None:
+                txn.set_sequence(self.identity[0], self.sequence)
+            if expired_at is not None:
+                remove_expired(txn, expired_at)
+            return last, written
+
+        last, written = writer.store.write(run, pending=size)
+        writer.remove_expired_at = None
+        self._count(self.fates.codes, written)
+        if last > base:
+            self.report.first_txid, self.report.last_txid = base + 1, last

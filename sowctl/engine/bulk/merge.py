@@ -1,0 +1,150 @@
+"""Segments made from segments before a commit: merged into one order, and what an overwrite deletes.
+
+Called by :mod:`sowctl.engine.bulk.commit` and what it starts, with the topic's locks held. The results are segments in
+the same staging directory. Memory holds one bucket of the key space at a time. Ruled by ``sowctl-pipeline(1)``,
+STAGING.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.bulk.outcomes import BUCKET_ENTRIES, in_bucket
+from sowctl.engine.bulk.segmentblock import DELETE, Columns, Rows
+from sowctl.engine.bulk.segments import Order, SegmentInfo, SegmentReader, SegmentWriter
+from sowctl.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from sowctl.engine.writing.topicwriter import TopicWriter
+
+LAST_FILE = 0xFFFFFFFF
+"""The file number of what an overwrite deletes: behind every file of the input."""
+PART = 1000
+
+
+class Row(NamedTuple):
+    """One staged message; the fields of :class:`Rows` in their order."""
+
+    file: int
+    position: int
+    key: bytes
+    check: bytes
+    time: int
+    lifetime: int
+    flags: int
+    user_key: bytes | None
+    correlation_id: bytes | None
+    payload: bytes
+
+    @property
+    def order(self) -> Order:
+        """Its place in the input."""
+        return self.file, self.position
+
+
+def in_order(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
+    """The same messages in segments that follow one another; those that lie across each other are merged."""
+    done: list[SegmentInfo] = []
+    cluster: list[SegmentInfo] = []
+    for info in sorted(segments, key=lambda one: one.first):
+        if cluster and info.first > max(one.last for one in cluster):
+            done.append(_merged(directory, cluster))
+            cluster = []
+        cluster.append(info)
+    if cluster:
+        done.append(_merged(directory, cluster))
+    return done
+
+
+def _merged(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
+    if len(cluster) == 1:
+        return cluster[0]
+    streams = [rows_of(directory, info) for info in cluster]
+    found = written(directory, f"merged-{cluster[0].name}", heapq.merge(*streams, key=lambda row: row.order))
+    assert found is not None
+    return found
+
+
+def rows_of(directory: Path, info: SegmentInfo) -> Iterator[Row]:
+    """The messages of a segment."""
+    with SegmentReader(directory, info) as reader:
+        for columns, payloads in reader.blocks():
+            yield from block_rows(columns, payloads)
+
+
+def block_rows(columns: Columns, payloads: Sequence[bytes]) -> Iterator[Row]:
+    """The messages of a block."""
+    count = len(columns)
+    keys, checks = columns.keys.tobytes(), columns.checks.tobytes()
+    empty: list[bytes | None] = [None] * count
+    yield from map(
+        Row,
+        columns.files.tolist(),
+        columns.positions.tolist(),
+        [keys[at : at + 8] for at in range(0, 8 * count, 8)],
+        [checks[at : at + 8] for at in range(0, 8 * count, 8)],
+        columns.times.tolist(),
+        columns.lifetimes.tolist(),
+        columns.flags.tolist(),
+        columns.user_keys or empty,
+        columns.correlation_ids or empty,
+        payloads,
+    )
+
+
+def written(directory: Path, name: str, rows: Iterator[Row]) -> SegmentInfo | None:
+    """A segment of ``rows``; None where there are none."""
+    writer = SegmentWriter(directory, name)
+    try:
+        part: list[Row] = []
+        for row in rows:
+            part.append(row)
+            if len(part) == PART:
+                writer.add(Rows(*map(list, zip(*part, strict=True))))
+                part = []
+        if part:
+            writer.add(Rows(*map(list, zip(*part, strict=True))))
+        if writer.last == (-1, -1):
+            writer.discard()
+            return None
+        return writer.finish()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def deletions_of_rest(
+    directory: Path, segments: Sequence[SegmentInfo], writer: TopicWriter, now: int
+) -> SegmentInfo | None:
+    """A segment that deletes every record of the topic for whose key the run has no message; None if there is none."""
+    import numpy as np
+
+    def rest() -> Iterator[Row]:
+        count = writer.store.meta().records + len(writer.overlay)
+        buckets = max(1, -(-(count + sum(info.entries for info in segments)) // BUCKET_ENTRIES))
+        for number in range(buckets):
+            kept = np.concatenate([np.zeros(0, dtype=np.uint64), *_keys(directory, segments, number, buckets)])
+            kept.sort()
+            for keys, _ in writer.scan(PART, now):
+                numbers = np.frombuffer(b"".join(keys), dtype=">u8").astype(np.uint64)
+                mine = in_bucket(numbers, number, buckets)
+                gone = mine & ~np.isin(numbers, kept)
+                for place in gone.nonzero()[0].tolist():
+                    yield Row(LAST_FILE, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
+
+    numbered = (row._replace(position=place) for place, row in enumerate(rest()))
+    return written(directory, "rest.segment", numbered)
+
+
+def _keys(directory: Path, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[object]:
+    """The keys of one bucket that the run has messages for, as numpy arrays."""
+    import numpy as np
+
+    for info in segments:
+        with SegmentReader(directory, info) as reader:
+            for columns in reader.columns():
+                keys = columns.keys.astype(np.uint64)
+                yield keys[in_bucket(keys, number, buckets)]

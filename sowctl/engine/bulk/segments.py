@@ -1,0 +1,191 @@
+"""Segment files: prepared messages of one task attempt, staged for a commit (``sowctl-pipeline(1)``, STAGING).
+
+A segment is temporary: written once by a task, read by the commit of the run it belongs to, removed with it. It is a
+row of blocks like a journal's (:mod:`sowctl.engine.bulk.segmentblock`), so that a commit reads columns without
+payloads. Messages stand in the order of the input: ascending by file and position. Written by
+:mod:`sowctl.engine.bulk.task` and :mod:`sowctl.engine.bulk.merge`, read by :mod:`sowctl.engine.bulk.commit`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from sowctl.checksum import crc32
+from sowctl.engine.bulk.segmentblock import HEADER, MAGIC, Columns, Rows, pack, unpack
+from sowctl.errors import DamageError, StorageError
+from sowctl.journal import columns as codec
+from sowctl.journal.blockcodec import CODEC_ZSTD
+
+BLOCK_ENTRIES = 4096
+BLOCK_BYTES = 4 << 20
+MAX_ENTRIES = 1 << 20
+
+Order = tuple[int, int]
+"""File number and position in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """A finished segment: file name, entries, payload bytes, and the orders of its first and last message."""
+
+    name: str
+    entries: int
+    payload_bytes: int
+    first: Order
+    last: Order
+
+
+class SegmentWriter:
+    """Writes one segment under a temporary name; :meth:`finish` gives it its own. Not for several threads."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._final = directory / name
+        self._path = directory / f"{name}.tmp"
+        self._rows = Rows()
+        self._size = 0
+        self._entries = 0
+        self._bytes = 0
+        self._first: Order | None = None
+        self.last: Order = (-1, -1)
+        try:
+            self._file: IO[bytes] = self._path.open("xb")
+        except OSError as problem:
+            raise _unwritable(problem, self._path) from problem
+
+    def add(self, rows: Rows) -> None:
+        """Add messages, in their order; ValueError where the order does not ascend."""
+        orders = list(zip(rows.files, rows.positions, strict=True))
+        if not orders:
+            return
+        if orders[0] <= self.last or any(a >= b for a, b in pairwise(orders)):
+            raise ValueError("messages of a segment must ascend by file and position")
+        self._first = self._first or orders[0]
+        self.last = orders[-1]
+        self._rows.extend(rows)
+        self._size += sum(map(len, rows.payloads))
+        if len(self._rows) >= BLOCK_ENTRIES or self._size >= BLOCK_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        rows, self._rows, self._size = self._rows, Rows(), 0
+        try:
+            for start, stop in _bounds(rows.payloads):
+                part = rows.part(start, stop)
+                self._entries += len(part)
+                self._bytes += sum(map(len, part.payloads))
+                self._file.write(pack(part))
+        except OSError as problem:
+            raise _unwritable(problem, self._path) from problem
+
+    def finish(self) -> SegmentInfo:
+        """Write what is left, sync, and let the segment have its name."""
+        if len(self._rows):
+            self._flush()
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._path.rename(self._final)
+        except OSError as problem:
+            raise _unwritable(problem, self._path) from problem
+        return SegmentInfo(self._final.name, self._entries, self._bytes, self._first or (-1, -1), self.last)
+
+    def discard(self) -> None:
+        """Close and remove an unfinished segment."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+class SegmentReader:
+    """Reads a segment block by block. Raises DamageError ``SOW-ENG-041`` where a checksum is wrong."""
+
+    def __init__(self, directory: Path, info: SegmentInfo) -> None:
+        self.info = info
+        self.path = directory / info.name
+        self._file = self.path.open("rb")
+
+    def columns(self) -> Iterator[Columns]:
+        """The columns of every block; payloads are passed over."""
+        for columns, _ in self._blocks(payloads=False):
+            yield columns
+
+    def blocks(self) -> Iterator[tuple[Columns, list[bytes]]]:
+        """Columns and payloads of every block."""
+        yield from self._blocks(payloads=True)
+
+    def _blocks(self, *, payloads: bool) -> Iterator[tuple[Columns, list[bytes]]]:
+        self._file.seek(0)
+        seen = 0
+        while head := self._file.read(HEADER.size):
+            count, raw_columns, columns, raw_payloads, size, crc = self._header(head)
+            stored = self._file.read(columns)
+            texts: list[bytes] = []
+            if crc32(stored) != crc[0] or len(stored) != columns:
+                raise self._damaged()
+            found = unpack(codec.decompress(CODEC_ZSTD, memoryview(stored), raw_columns), count)
+            if payloads:
+                packed = self._file.read(size)
+                if crc32(packed) != crc[1] or len(packed) != size:
+                    raise self._damaged()
+                raw = bytes(codec.decompress(CODEC_ZSTD, memoryview(packed), raw_payloads))
+                texts = [raw[start:end] for start, end in pairwise(accumulate(found.lengths.tolist(), initial=0))]
+            else:
+                self._file.seek(size, os.SEEK_CUR)
+            seen += count
+            yield found, texts
+        if seen != self.info.entries:
+            raise self._damaged()
+
+    def _header(self, head: bytes) -> tuple[int, int, int, int, int, tuple[int, int]]:
+        if len(head) != HEADER.size or crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
+            raise self._damaged()
+        magic, count, raw_columns, columns, raw_payloads, size, crc_columns, crc_payloads, _ = HEADER.unpack(head)
+        if magic != MAGIC or not 0 < count <= MAX_ENTRIES:
+            raise self._damaged()
+        return count, raw_columns, columns, raw_payloads, size, (crc_columns, crc_payloads)
+
+    def _damaged(self) -> DamageError:
+        return DamageError(
+            "SOW-ENG-041",
+            "a staged segment is damaged or incomplete",
+            place=str(self.path),
+            hint="nothing was committed: run the job again",
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> SegmentReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _bounds(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    start = size = 0
+    for place, payload in enumerate(payloads):
+        if place > start and (place - start >= BLOCK_ENTRIES or size + len(payload) > BLOCK_BYTES):
+            yield start, place
+            start, size = place, 0
+        size += len(payload)
+    if start < len(payloads):
+        yield start, len(payloads)
+
+
+def _unwritable(problem: OSError, path: Path) -> StorageError:
+    return StorageError(
+        "SOW-ENG-042",
+        f"a staged segment cannot be written: {problem.strerror or problem}",
+        place=str(path),
+        hint="make room there, or give another --staging directory",
+    )

@@ -1,0 +1,208 @@
+"""Staging: what the tasks of a bulk write leave for the one commit of its driver (``sowctl-pipeline(1)``, STAGING).
+
+A run has a directory of its own, beside the journal or the store, with a lock file that its driver holds. Tasks write
+segments in it, each attempt under its own name (:mod:`sowctl.engine.bulk.task`); the driver commits those of the
+attempts that won (:mod:`sowctl.engine.bulk.commit`) and removes the directory. A directory whose lock is free belongs
+to a driver that died: the next run removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sowctl.engine.bulk.segmentblock import DELETE, DELTA, PUBLISH
+from sowctl.engine.bulk.segments import SegmentInfo
+from sowctl.engine.instance import Instance
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.reports import Rejected
+from sowctl.engine.writing.prepare import Preparer
+from sowctl.errors import MissingError, StorageError, UsageError
+from sowctl.store.opening.unfinished import make_directories
+
+if TYPE_CHECKING:
+    from sowctl.config.model import InstanceConfig, TopicConfig
+
+Operation = Literal["publish", "delta", "delete"]
+OPERATIONS: dict[str, int] = {"publish": PUBLISH, "delete": DELETE, "delta": DELTA}
+_GATE, _LOCK, _RUN = "gate", "lock", "run-"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a task needs to stage messages of one topic; travels to the executors.
+
+    ``directory`` is the run's, which they share with the driver. ``now`` microseconds UTC: one clock for all tasks.
+    ``keep_rejects``: refused messages are written down, all of them. ``stop``: the first refused message ends a task's
+    work, because the run will write nothing then.
+    """
+
+    directory: str
+    config: InstanceConfig
+    topic: TopicConfig
+    options: PublishOptions
+    operation: Operation
+    now: int
+    keep_rejects: bool = False
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What one task attempt has staged. Of the refused messages the first few are in ``samples``.
+
+    ``first`` is the order of its first message, refused or not.
+    """
+
+    attempt: str
+    segments: tuple[SegmentInfo, ...] = ()
+    messages: int = 0
+    blank: int = 0
+    refused: int = 0
+    samples: tuple[Rejected, ...] = ()
+    rejects: str | None = None
+    deltas: bool = False
+    first: tuple[int, int] = (-1, -1)
+
+
+def refuse_pattern(topic: TopicConfig) -> None:
+    """Raises UsageError for a Pattern topic and the topics in it, which are not loaded in bulk."""
+    if topic.pattern is not None:
+        raise UsageError(
+            "SOW-ENG-047",
+            f"topic {topic.name!r} is a Pattern, or one of its topics: bulk loads take topics with stores of their own",
+            hint="sowctl publish takes messages for the topics of a Pattern",
+        )
+
+
+@dataclass(slots=True)
+class Area:
+    """A run's staging directory, held by the driver. Made by :func:`staging`."""
+
+    directory: Path
+    topic: TopicConfig
+    instance: Instance
+
+    def plan(
+        self,
+        options: PublishOptions,
+        *,
+        operation: Operation = "publish",
+        keep_rejects: bool = False,
+        now: int | None = None,
+    ) -> Plan:
+        """What to send to the tasks. Raises UsageError for options that do not fit the topic."""
+        if operation not in OPERATIONS:
+            raise UsageError("SOW-ENG-043", f"there is no operation {operation!r}", hint="publish, delta or delete")
+        refuse_pattern(self.topic)
+        if Preparer(self.instance, self.topic, options).keys.chains is not None:
+            raise UsageError(
+                "SOW-ENG-046",
+                f"topic {self.topic.name!r} makes its keys from chains: each depends on the messages before it",
+                hint="sowctl publish",
+            )
+        config = self.instance.config
+        assert config is not None
+        moment = self.instance.now if now is None else now
+        stop = options.on_error != "skip"
+        where = str(self.directory)
+        return Plan(where, config, self.topic, options, operation, moment, keep_rejects, stop)
+
+
+@contextmanager
+def staging(instance: Instance, topic: TopicConfig, *, directory: Path | None = None) -> Iterator[Area]:
+    """A staging directory for one run; it is removed at the end, and so are those that dead drivers left.
+
+    ``directory`` is where to make it instead of beside the instance's files; executors must be able to write there.
+    Raises StorageError ``SOW-ENG-044``.
+    """
+    root = directory if directory is not None else place_of(instance, topic)
+    try:
+        run, lock = _begin(root, instance)
+    except OSError as problem:
+        raise StorageError(
+            "SOW-ENG-044", f"no staging directory can be made: {problem.strerror or problem}", place=str(root)
+        ) from problem
+    try:
+        yield Area(run, topic, instance)
+    finally:
+        shutil.rmtree(run, ignore_errors=True)
+        os.close(lock)
+        with suppress(OSError), _gate(root) as gate:
+            if all(entry.name == _GATE for entry in root.iterdir()):
+                gate.unlink()
+                root.rmdir()
+
+
+def place_of(instance: Instance, topic: TopicConfig) -> Path:
+    """Where an instance stages: beside its journal, else beside the topic's store."""
+    assert instance.config is not None
+    name = f"{instance.config.name}.staging"
+    if topic.journalled and instance.log is not None:
+        return instance.log.directory / name
+    if topic.file is None:
+        raise MissingError(
+            "SOW-ENG-045",
+            f"topic {topic.name!r} has no file and no journal beside which to stage messages",
+            hint="give a staging directory",
+        )
+    return topic.file.parent / name
+
+
+def _begin(root: Path, instance: Instance) -> tuple[Path, int]:
+    """Under the gate: sweep what is stale, make a directory, hold its lock."""
+    with _gate(root, instance):
+        sweep(root)
+        while True:
+            run = root / f"{_RUN}{instance.random(8).hex()}"
+            try:
+                run.mkdir(mode=0o750)
+                break
+            except FileExistsError:
+                continue
+        lock = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, f"{instance.holder} {os.getpid()}\n".encode())
+        return run, lock
+
+
+@contextmanager
+def _gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
+    """Hold the gate file of a staging root, so that nobody sweeps a directory that is being made."""
+    path = root / _GATE
+    while True:
+        if instance is not None:
+            make_directories(root, instance.seam)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if path.exists() and path.stat().st_ino == os.fstat(fd).st_ino:
+                yield path
+                return
+        finally:
+            os.close(fd)
+
+
+def sweep(root: Path) -> list[Path]:
+    """Remove the runs of drivers that are gone; returns their directories. The gate is held."""
+    gone = []
+    for run in sorted(root.glob(f"{_RUN}*")):
+        try:
+            fd = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(run, ignore_errors=True)
+            gone.append(run)
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+    return gone

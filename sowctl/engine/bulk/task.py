@@ -1,0 +1,227 @@
+"""One attempt of one task of a bulk write: messages in, segments out (``sowctl-pipeline(1)``, STAGING).
+
+Tasks run in processes that hold no lock and see no store: what they need is in their :class:`Plan`, and what they leave
+is in the run's directory and in their :class:`Staged`, which goes back to the driver. Called by the jobs and writers of
+:mod:`sowctl.spark`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.bulk.segmentblock import (
+    DELETE,
+    DELTA,
+    EXPIRES_AT,
+    HAS_CORRELATION_ID,
+    HAS_LIFETIME,
+    HAS_TIME,
+    HAS_USER_KEY,
+    PUBLISH,
+    Rows,
+)
+from sowctl.engine.bulk.segments import SegmentInfo, SegmentWriter
+from sowctl.engine.bulk.staging import OPERATIONS, Plan, Staged
+from sowctl.engine.instance import Instance
+from sowctl.engine.reports import Rejected
+from sowctl.engine.topics.expiration import lifetime_of
+from sowctl.engine.writing.prepare import Prepared, Preparer
+from sowctl.engine.writing.rejects import reject_line
+from sowctl.identity.keys import key_bytes
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.messages.framing.envelope import Envelope
+
+SAMPLES = 20
+"""Refused messages of one task that are handed to the driver whole."""
+
+
+@dataclass(slots=True)
+class _Refused:
+    count: int = 0
+    samples: list[Rejected] = field(default_factory=list)
+
+
+class StageTask:
+    """One attempt of one task: messages in, segments out. Use as a context manager; an error leaves nothing behind.
+
+    ``attempt`` is a name that no other attempt of the run has.
+    """
+
+    def __init__(self, plan: Plan, attempt: str) -> None:
+        self.plan = plan
+        self.attempt = attempt
+        self.stopped = False
+        self._directory = Path(plan.directory)
+        instance = Instance(plan.config, partial(int, plan.now))
+        self._preparer = Preparer(instance, plan.topic, plan.options)
+        self._operation = OPERATIONS[plan.operation]
+        self._writer: SegmentWriter | None = None
+        self._done: list[SegmentInfo] = []
+        self._messages = 0
+        self._deltas = plan.operation == "delta"
+        self._blank = 0
+        self._refused = _Refused()
+        self._first: tuple[int, int] | None = None
+        self._rejects = self._directory / f"{attempt}.rejects" if plan.keep_rejects else None
+
+    def add(
+        self,
+        payloads: Sequence[bytes],
+        file: int,
+        positions: Sequence[int],
+        *,
+        envelopes: Sequence[Envelope] | None = None,
+        source: str = "messages",
+        operations: Sequence[str] | None = None,
+        lines: Sequence[int] | None = None,
+    ) -> None:
+        """Prepare and stage messages. ``file`` and ``positions`` are their order in the input; ``source`` its name.
+
+        ``operations`` are their own ones instead of the plan's. Once the plan says stop, the rest is passed over.
+        """
+        if self.stopped or not payloads:
+            return
+        self._messages += len(payloads)
+        self._saw(file, positions[0])
+        ready, refusals = self._prepared(payloads, envelopes)
+        if refusals:
+            self._refuse(refusals, payloads, positions, source, lines)
+            if self.stopped:
+                return
+        codes = None if operations is None else [OPERATIONS[operations[place]] for place in ready.places]
+        self._deltas = self._deltas or (codes is not None and DELTA in codes)
+        self._stage(self._rows(ready, file, positions, codes))
+
+    def count_blank(self, count: int) -> None:
+        """Count empty lines."""
+        self._blank += count
+
+    def refuse(self, rejected: Rejected, file: int = 0) -> None:
+        """Note a message of a file that was refused before it came here."""
+        self._messages += 1
+        self._saw(file, rejected.offset)
+        self._note([rejected])
+
+    def _saw(self, file: int, position: int) -> None:
+        self._first = min((file, position), self._first or (file, position))
+
+    def _prepared(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None
+    ) -> tuple[Prepared, list[Refusal]]:
+        by_key = self._operation == DELETE and self.plan.topic.key_mode == "fields" and envelopes is not None
+        if not by_key or envelopes is None or any(envelope.sow_key is None for envelope in envelopes):
+            return self._preparer.prepare(payloads, envelopes)
+        places, digests, refused = [], [], []
+        for place, envelope in enumerate(envelopes):
+            text = envelope.sow_key or ""
+            if text.isascii() and text.isdigit() and int(text) < 1 << 64:
+                places.append(place)
+                digests.append(key_bytes(int(text)) + bytes(8))
+            else:
+                refused.append(Refusal(place, "SOW-PUB-003", f"{text!r} is not a SOW key"))
+        return Prepared(places, [b""] * len(places), digests), refused
+
+    def _rows(self, ready: Prepared, file: int, positions: Sequence[int], codes: list[int] | None) -> Rows:
+        count = len(ready.places)
+        flags = [self._operation] * count if codes is None else codes
+        if codes is None and ready.deltas is not None and self._operation == PUBLISH:
+            flags = [DELTA if delta else PUBLISH for delta in ready.deltas]
+            self._deltas = True
+        times, lifetimes = [0] * count, [0] * count
+        for place, time in enumerate(ready.times or ()):
+            if time is not None:
+                flags[place] |= HAS_TIME
+                times[place] = time
+        for place, lifetime in enumerate(ready.lifetimes or ()):
+            if isinstance(lifetime, tuple):
+                flags[place] |= EXPIRES_AT
+                lifetimes[place] = lifetime[1]
+            elif lifetime is not None:
+                flags[place] |= HAS_LIFETIME
+                lifetimes[place] = lifetime_of(lifetime) if lifetime else 0
+        empty: list[bytes | None] = [None] * count
+        for column, bit in ((ready.user_keys, HAS_USER_KEY), (ready.correlation_ids, HAS_CORRELATION_ID)):
+            for place, text in enumerate(column or ()):
+                if text is not None:
+                    flags[place] |= bit
+        return Rows(
+            [file] * count,
+            [positions[place] for place in ready.places],
+            [digest[:8] for digest in ready.digests],
+            [digest[8:] for digest in ready.digests],
+            times,
+            lifetimes,
+            flags,
+            ready.user_keys or empty,
+            ready.correlation_ids or empty,
+            [b""] * count if codes is None and self._operation == DELETE else ready.payloads,
+        )
+
+    def _stage(self, rows: Rows) -> None:
+        if not len(rows):
+            return
+        if self._writer is not None and (rows.files[0], rows.positions[0]) <= self._writer.last:
+            self._close_segment()
+        if self._writer is None:
+            self._writer = SegmentWriter(self._directory, f"{self.attempt}-{len(self._done)}.segment")
+        self._writer.add(rows)
+
+    def _close_segment(self) -> None:
+        if self._writer is not None:
+            self._done.append(self._writer.finish())
+            self._writer = None
+
+    def _refuse(
+        self,
+        refusals: Sequence[Refusal],
+        payloads: Sequence[bytes],
+        positions: Sequence[int],
+        source: str,
+        lines: Sequence[int] | None,
+    ) -> None:
+        self._note(
+            [
+                Rejected(
+                    source,
+                    0 if lines is None else lines[one.index],
+                    positions[one.index],
+                    one.code,
+                    one.message,
+                    payloads[one.index],
+                )
+                for one in refusals
+            ]
+        )
+
+    def _note(self, found: list[Rejected]) -> None:
+        self._refused.count += len(found)
+        self._refused.samples += found[: SAMPLES - len(self._refused.samples)]
+        if self._rejects is not None:
+            with self._rejects.open("ab") as file:
+                file.write(b"".join(map(reject_line, found)))
+        self.stopped = self.plan.stop
+
+    def finish(self) -> Staged:
+        """Complete the segments; what the driver's commit wants to know of this attempt."""
+        self._close_segment()
+        rejects = self._rejects.name if self._rejects is not None and self._refused.count else None
+        samples = tuple(replace(one, payload=(one.payload or b"")[:4096]) for one in self._refused.samples)
+        counts = self._messages, self._blank, self._refused.count
+        return Staged(self.attempt, tuple(self._done), *counts, samples, rejects, self._deltas, self._first or (-1, -1))
+
+    def __enter__(self) -> StageTask:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.discard()
+            self._writer = None
+        if kind is not None:
+            for info in self._done:
+                (self._directory / info.name).unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""extensions: TODO map."""

@@ -1,0 +1,132 @@
+"""VALUE_LOOKUP: a field of another topic's record, found by the values of its fields (``sowctl-plugins(7)``).
+
+A table is declared by an option of its module, ``name;count;type;topic;returnField;lookupField...``. It is the topic as
+a reader sees it at the clock of the run: read when the first message of a batch asks, and kept while the topic stays as
+it is. Where several records have the values, the one that was published last counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from sowctl.errors import ConfigError, MissingError, SowError
+from sowctl.expressions.functions.signature import Function, function
+from sowctl.store.codec import payloads, stamps
+from sowctl.tuples import NamedTuple
+from sowctl.values.paths import Path, parse_path
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.expressions.environment import Environment
+
+_SCAN = 1000
+Texts = tuple[bytes | None, ...]
+
+
+class Declared(NamedTuple):
+    """A table: the topic, the field that is given, the fields that are compared."""
+
+    topic: TopicConfig
+    returned: Path
+    fields: tuple[Path, ...]
+
+
+class _Table:
+    """The contents of one table; ``at`` is the run that they were last seen to be true for."""
+
+    def __init__(self, instance: Instance, declared: Declared) -> None:
+        self._instance = instance
+        self._declared = declared
+        self._found: dict[Texts, bytes | None] = {}
+        self._position: tuple[int, int | None] | None = None
+        self._at: Environment | None = None
+
+    def get(self, environment: Environment, texts: Texts) -> bytes | None:
+        """The text that is found, None for NULL."""
+        if self._at is not environment:
+            self._refresh(environment.reading())
+            self._at = environment
+        return self._found.get(texts)
+
+    def _refresh(self, now: int) -> None:
+        from sowctl.engine.sources.current import open_current
+
+        topic = self._declared.topic
+        writer = self._instance.opened(topic)
+        if writer is not None:
+            self._take(writer.last_txid, now, writer.scan(_SCAN, now))
+            return
+        try:
+            with closing(open_current(self._instance, topic, now=now)) as source:
+                self._take(source.last_txid, now, source.batches(_SCAN))
+        except MissingError:
+            self._found, self._position = {}, None
+
+    def _take(self, last_txid: int, now: int, batches: Iterable[tuple[list[bytes], list[bytes]]]) -> None:
+        """Read the topic unless it is as it was."""
+        position = last_txid, now if self._declared.topic.expiration.kind != "disabled" else None
+        if position != self._position:
+            self._found, self._position = self._read(batches), position
+
+    def _read(self, batches: Iterable[tuple[list[bytes], list[bytes]]]) -> dict[Texts, bytes | None]:
+        paths = (*self._declared.fields, self._declared.returned)
+        texts_of = self._instance.type_of(self._declared.topic.message_type).key_texts(paths)
+        newest: dict[Texts, tuple[int, bytes | None]] = {}
+        for _, values in batches:
+            rows, _ = texts_of(payloads(values))
+            for value, row in zip(values, rows, strict=True):
+                txid = stamps(value)[0]
+                known = newest.get(row[:-1])
+                if known is None or known[0] < txid:
+                    newest[row[:-1]] = txid, row[-1]
+        return {texts: found for texts, (_, found) in newest.items()}
+
+
+def value_lookup(instance: Instance, options: list[str]) -> Function:
+    """The function over the tables that the options declare. Raises ConfigError ``SOW-ENG-062`` for a bad one."""
+    tables = {}
+    for text in options:
+        name, declared = _declared(instance, text)
+        tables[name.encode()] = _Table(instance, declared), len(declared.fields)
+
+    def look(environment: Environment, name: bytes | None, *values: bytes | None) -> bytes | None:
+        table, count = tables.get(name or b"", (None, 0))
+        if table is None or len(values) != count or None in values:
+            return None
+        return table.get(environment, values)
+
+    return function(
+        "VALUE_LOOKUP",
+        look,
+        "text text ...",
+        "text",
+        "the field of another topic's record that a Lookup option names",
+        strict=False,
+        deterministic=False,
+        gets="environment",
+        lookup=True,
+    )
+
+
+def _declared(instance: Instance, text: str) -> tuple[str, Declared]:
+    parts = [part.strip() for part in text.split(";")]
+    if len(parts) < 6:
+        raise _wrong(text, "it is written name;count;type;topic;returnField;lookupField...")
+    name, count, kind, topic, *fields = parts
+    if count != str(len(fields) - 1):
+        raise _wrong(text, f"it says that there are {count} lookup fields, and lists {len(fields) - 1}")
+    found = [entry for entry in instance.topics if (entry.name, entry.message_type) == (topic, kind)]
+    if not found:
+        raise _wrong(text, f"there is no topic {topic!r} of type {kind}")
+    try:
+        paths = [parse_path(field) for field in fields]
+    except SowError as error:
+        raise _wrong(text, error.message) from error
+    return name, Declared(found[0], paths[0], tuple(paths[1:]))
+
+
+def _wrong(text: str, why: str) -> ConfigError:
+    return ConfigError("SOW-ENG-062", f"the Lookup {text!r} cannot be used: {why}")

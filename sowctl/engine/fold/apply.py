@@ -1,0 +1,148 @@
+"""Journalled changes into a store: one transaction moves records, versions and position together (README, principle 2).
+
+Every writer ends here: publish, delete, expire and catch-up. Nothing in this module looks into a payload; whatever
+preprocessing, enrichment or merging was to be done stands in the journal already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.topics.retention import Retention
+from sowctl.engine.topics.timeline import extend, value_of, version_of
+from sowctl.plain import dataclass
+from sowctl.store.codec import expiration_of, stamps
+
+if TYPE_CHECKING:
+    from sowctl.store.env import Store
+    from sowctl.store.meta import AppliedBlock
+    from sowctl.store.write import WriteTxn
+
+
+PART = 2000
+"""Records handed to the store at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one transaction did: changes applied (newest per key), and expired records removed."""
+
+    changes: int
+    expired: int
+
+
+def apply(
+    store: Store,
+    overlay: Overlay,
+    *,
+    lineage: bytes,
+    upto: int,
+    rule: Retention | None,
+    block: AppliedBlock | None = None,
+    remove_expired_at: int | None = None,
+    sequences: dict[int, int] | None = None,
+) -> Applied:
+    """Apply ``overlay`` to ``store`` and set its position to ``upto`` in the log ``lineage``; then empty the overlay.
+
+    ``block`` is the journal's block that ends with ``upto``.
+
+    ``remove_expired_at``: also remove the records that have expired at that clock (microseconds). ``sequences``: the
+    highest numbers of publishers, for a topic without a journal. What the store has applied already is passed over, so
+    two processes may apply the same entries.
+    """
+
+    def run(txn: WriteTxn) -> Applied:
+        applied = txn.meta.applied if txn.meta.lineage == lineage else 0
+        if upto > applied or txn.meta.lineage != lineage:
+            changes = into_store(txn, overlay, applied, rule)
+            txn.set_applied(lineage, max(upto, applied), block)
+            txn.raise_last_time(overlay.last_time)
+            for publisher, sequence in (sequences or {}).items():
+                txn.set_sequence(publisher, sequence)
+        else:
+            changes = 0
+        expired = 0 if remove_expired_at is None else remove_expired(txn, remove_expired_at)
+        return Applied(changes, expired)
+
+    done = store.write(run, pending=overlay.held)
+    overlay.clear(upto)
+    return done
+
+
+def into_store(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention | None) -> int:
+    """The overlay's changes above ``applied`` into a store's transaction; returns how many keys changed."""
+    if rule is None:
+        return _apply_latest(txn, overlay, applied)
+    return _apply_versions(txn, overlay, applied, rule)
+
+
+def remove_expired(txn: WriteTxn, now: int) -> int:
+    """Remove the records whose stamp is not after ``now``; returns how many."""
+    gone = sorted(txn.expired(now))
+    if gone:
+        txn.delete(gone)
+        txn.set_removal_mark(now)
+    return len(gone)
+
+
+def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
+    """In parts: the store passes over what it is given several times, and a part stays in the processor's cache."""
+    ordered = sorted(overlay.current)
+    changes = 0
+    for start in range(0, len(ordered), PART):
+        keys = ordered[start : start + PART]
+        values = [overlay.current[key] for key in keys]
+        if applied > overlay.base:
+            fresh = [place for place, value in enumerate(values) if value is None or stamps(value)[0] > applied]
+            keys, values = [keys[place] for place in fresh], [values[place] for place in fresh]
+        changes += len(keys)
+        if overlay.deletes:
+            txn.delete([key for key, value in zip(keys, values, strict=True) if value is None])
+            keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
+            values = [value for value in values if value is not None]
+        if keys:
+            txn.put(keys, cast("list[bytes]", values))
+    return changes
+
+
+def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention) -> int:
+    from sowctl.store.keys import history_key_of
+
+    updates: dict[bytes, list[bytes]] = {}
+    for key, value in overlay.changes or ():
+        if stamps(value)[0] > applied:
+            updates.setdefault(key, []).append(value)
+    keys = sorted(updates)
+    currents = txn.get_many(keys)
+    puts: list[tuple[bytes, bytes]] = []
+    gone: list[bytes] = []
+    stored: list[tuple[bytes, bytes]] = []
+    dropped: list[bytes] = []
+    for key in keys:
+        before = {value: version_of(value) for _, _, value in txn.versions(key)}
+        old = list(before.values())
+        if key in currents:
+            old.append(version_of(currents[key]))
+        versions = extend(old, updates[key], rule)
+        current = versions[-1] if not versions[-1].tombstone else None
+        if current is not None:
+            puts.append((key, current.value))
+        elif key in currents:
+            gone.append(key)
+        after = {value_of(key, version) for version in (versions if current is None else versions[:-1])}
+        stored.extend((key, value) for value in after if value not in before)
+        dropped.extend(history_key_of(key, value) for value in before if value not in after)
+    # a version whose flags changed is dropped and stored again under the same key: in this order
+    txn.delete_versions(dropped)
+    txn.put_versions(stored)
+    if puts:
+        txn.put([key for key, _ in puts], [value for _, value in puts])
+    if gone:
+        txn.delete(gone)
+    return len(keys)
+
+
+def visible(values: list[bytes], now: int) -> list[int]:
+    """Indexes of the ``values`` that have not expired at ``now``; for topics whose stamps count."""
+    return [place for place, value in enumerate(values) if not 0 < expiration_of(value) <= now]

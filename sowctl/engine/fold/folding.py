@@ -1,0 +1,278 @@
+"""The fold "highest txid per key wins" of a topic's journal entries into a new store, in bounded memory.
+
+Two passes over a topic's blocks. The first reads only columns and finds the entries that count: the last one of every
+key, or all of them where the topic keeps history. The second takes those out and sorts them by key, in buckets of the
+key space that fit into memory, into a new store. Called by :mod:`sowctl.engine.fold.rebuild`; jobs that fold elsewhere
+use :func:`append_sorted` alone. Ruled by ``sow-journal(5)``, From a store's record to its column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sowctl.engine.fold.overlay import values_of
+from sowctl.engine.fold.spill import Buckets, Pairs, words
+from sowctl.engine.keys.presentkeys import SAMPLE, KeyCheck
+from sowctl.engine.topics.retention import Retention
+from sowctl.engine.topics.timeline import extend, value_of
+from sowctl.journal.format import PUBLISH, UNKEYED
+from sowctl.store.codec import encode_plain, stamps
+from sowctl.store.opening.replace import Builder
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.store.write import WriteTxn
+
+BUCKET_BYTES = 144 << 20
+"""Bytes of values sorted at once; what does not fit goes through temporary files beside the new store."""
+KEEP_BYTES = 64 << 20
+"""Blocks of up to this many stored bytes are kept between the passes instead of being read again."""
+PART = 1000
+PARTS = 64
+"""Records appended at once, so that their bytes stay in the processor's cache; such parts in one transaction."""
+NOTED = 4 * SAMPLE
+"""Entries of a block of a topic with History whose keys are compared where they are the last ones of their keys."""
+COMPACT_ENTRIES = 4_000_000
+"""The first pass forgets superseded entries whenever it holds so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The entries to fold: ``after < txid <= until``, and not later than ``at`` (microseconds) where that is given."""
+
+    after: int
+    until: int
+    at: int | None = None
+
+
+class _Blocks:
+    """A topic's blocks, twice: kept in memory if they are few, read again if not."""
+
+    def __init__(self, log: Journal, ref: Topic, span: Range) -> None:
+        self._log, self._ref, self._span = log, ref, span
+        self._kept: list[Block] | None = []
+        self._size = 0
+
+    def first(self) -> Iterator[Block]:
+        for block in self._read():
+            if self._kept is not None:
+                self._kept.append(block)
+                self._size += block.header.size
+                if self._size > KEEP_BYTES:
+                    self._kept = None
+            yield block
+
+    def again(self) -> Iterator[Block]:
+        kept, self._kept = self._kept, []
+        if kept is None:
+            yield from self._read()
+            return
+        kept.reverse()
+        while kept:
+            yield kept.pop()
+
+    def _read(self) -> Iterator[Block]:
+        return self._log.blocks(after=self._span.after, until=self._span.until, topic=self._ref)
+
+
+def fold(
+    builder: Builder,
+    log: Journal,
+    topic: TopicConfig,
+    span: Range,
+    rule: Retention | None,
+    check: KeyCheck | None = None,
+) -> tuple[int, int, int]:
+    """Fold the entries of ``span`` into the new store; returns how many there were, the last one's time and txid.
+
+    ``check`` looks at records of every block that has records left.
+    """
+    ref = topic.name, topic.message_type
+    blocks = _Blocks(log, ref, span)
+    directory = builder.files.directory
+    if rule is not None:
+        return _fill_history(builder, blocks, ref, span, rule, directory, check)
+    last = _LastPerKey()
+    size = 0
+    for block in blocks.first():
+        size += last.add(block, ref, span)
+    winners = last.txids()
+    share = len(winners) / max(last.entries, 1)
+    with Buckets(directory, int(size * share) + 96 * len(winners), BUCKET_BYTES) as buckets:
+        for block in blocks.again():
+            keys, values = taken(block, winners)
+            if check is not None:
+                check.see(keys, values)
+            buckets.add(b"".join(keys), values)
+        append_sorted(builder, buckets.sorted(PART))
+    return last.entries, last.latest, max(last.last_txid, span.after)
+
+
+def append_sorted(builder: Builder, parts: Iterator[Pairs]) -> None:
+    """Records into a new store; ``parts`` are of about :data:`PART` records, in key order."""
+    while several := list(islice(parts, PARTS)):
+        builder.change(partial(_append, several), pending=sum(sum(map(len, values)) for _, values in several))
+
+
+def _append(several: list[Pairs], txn: WriteTxn) -> None:
+    for keys, values in several:
+        txn.bulk_append(keys, values)
+
+
+class _LastPerKey:
+    """The first pass: for every key the txid of its last entry, and whether that is a publish."""
+
+    def __init__(self) -> None:
+        import numpy
+
+        self._np = numpy
+        self._keys: list[Any] = []
+        self._txids: list[Any] = []
+        self._publishes: list[Any] = []
+        self._held = 0
+        self.entries = 0
+        self.latest = 0
+        self.last_txid = 0
+
+    def add(self, block: Block, ref: Topic, span: Range) -> int:
+        """Take a block's entries in; returns the bytes of their payloads."""
+        np, columns, chosen = self._np, block.numpy_columns(), None
+        txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
+        if len(block.topics) > 1:
+            chosen = columns.topics == block.topics.index(ref)
+        if span.after >= block.first_txid or span.until < block.last_txid:
+            within = (txids > span.after) & (txids <= span.until)
+            chosen = within if chosen is None else chosen & within
+        if span.at is not None and block.header.latest > span.at:
+            within = columns.times <= span.at
+            chosen = within if chosen is None else chosen & within
+        if (columns.flags & UNKEYED).any():
+            keyed = (columns.flags & UNKEYED) == 0
+            chosen = keyed if chosen is None else chosen & keyed
+        keys, operations, times, lengths = columns.keys, columns.operations, columns.times, columns.lengths
+        if chosen is not None:
+            txids, keys, operations = txids[chosen], keys[chosen], operations[chosen]
+            times, lengths = times[chosen], lengths[chosen]
+        if not len(txids):
+            return 0
+        self._keys.append(keys.astype(np.uint64))
+        self._txids.append(txids)
+        self._publishes.append(operations == PUBLISH)
+        self.entries += len(txids)
+        self._held += len(txids)
+        self.latest = max(self.latest, int(times[-1]))
+        self.last_txid = int(txids[-1])
+        if self._held > COMPACT_ENTRIES:
+            self._compact()
+        return int(lengths.sum(dtype=np.int64))
+
+    def _compact(self) -> None:
+        np = self._np
+        if len(self._keys) <= 1 and self._held <= COMPACT_ENTRIES:
+            return
+        keys = np.concatenate(self._keys)
+        order = keys.argsort()
+        ordered = keys[order]
+        begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        kept = np.sort(np.maximum.reduceat(order, begins))
+        self._txids = [np.concatenate(self._txids)[kept]]
+        self._publishes = [np.concatenate(self._publishes)[kept]]
+        self._keys = [keys[kept]]
+        self._held = 0
+
+    def txids(self) -> Any:
+        """The txids of the records that are left, ascending, as a numpy array."""
+        if not self._keys:
+            return self._np.zeros(0, dtype=self._np.uint64)
+        self._held = COMPACT_ENTRIES + 1
+        self._compact()
+        return self._txids[0][self._publishes[0]]
+
+
+def taken(block: Block, winners: Any) -> Pairs:
+    """Keys and stored values of the entries of a block whose txids are among ``winners``, an ascending numpy array.
+
+    A deletion is a tombstone.
+    """
+    first, number = block.first_txid, winners.dtype.type
+    low, high = winners.searchsorted(number(first)), winners.searchsorted(number(first + len(block)))
+    if low == high:
+        return [], []
+    txids = winners[low:high].tolist()
+    columns = block.numpy_columns()
+    if columns.user_keys is not None or columns.correlation_ids is not None or columns.logical_topics is not None:
+        return _exactly(block, set(txids))
+    places = (winners[low:high] - number(first)).astype("i8")
+    if (columns.operations[places] != PUBLISH).any():
+        return _exactly(block, set(txids))
+    keys = words(columns.keys[places])
+    ends = columns.lengths.cumsum(dtype="i8")
+    starts = (ends - columns.lengths)[places].tolist()
+    raw = bytes(block.payload_bytes())
+    values = encode_plain(
+        keys,
+        words(columns.checks[places]),
+        txids,
+        columns.times[places].tolist(),
+        columns.expirations[places].tolist(),
+        [raw[start:end] for start, end in zip(starts, ends[places].tolist(), strict=True)],
+    )
+    return keys, values
+
+
+def _exactly(block: Block, wanted: set[int]) -> Pairs:
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for topic in block.topics:
+        for key, value in zip(*values_of(block, topic), strict=True):
+            if int.from_bytes(value[4:12], "little") in wanted:
+                keys.append(key)
+                values.append(value)
+    return keys, values
+
+
+def _fill_history(
+    builder: Builder,
+    blocks: _Blocks,
+    ref: Topic,
+    span: Range,
+    rule: Retention,
+    directory: Path,
+    check: KeyCheck | None,
+) -> tuple[int, int, int]:
+    """Every entry of every key, in txid order, through the retention rule."""
+    size = entries = latest = 0
+    last_txid = span.after
+    # Which entries are records is known only at the end: of every block some are noted, to be looked at if they are.
+    noted: set[int] = set()
+    for block in blocks.first():
+        size += block.header.payloads_raw + 96 * len(block)
+    with Buckets(directory, size, BUCKET_BYTES) as buckets:
+        for block in blocks.again():
+            keys, values = values_of(block, ref, after=span.after, until=span.until, at=span.at)
+            if keys:
+                entries += len(keys)
+                last_txid, latest = stamps(values[-1])
+                buckets.add(b"".join(keys), values)
+                if check is not None:
+                    noted.update(stamps(value)[0] for value in values[:: -(-len(values) // NOTED)])
+        entries_in_order = chain.from_iterable(zip(*part, strict=True) for part in buckets.sorted(PART))
+        for key, rows in groupby(entries_in_order, key=itemgetter(0)):
+            versions = extend([], (value for _, value in rows), rule)
+            current = versions[-1]
+            older = versions if current.tombstone else versions[:-1]
+            if not current.tombstone:
+                builder.append([key], [current.value])
+                if check is not None and current.txid in noted:
+                    check.see([key], [current.value])
+            builder.append_versions([(key, value_of(key, version)) for version in older])
+    return entries, latest, last_txid

@@ -1,0 +1,160 @@
+"""Stores from journals: a new store is filled, made up to date, and put in the place of the old one.
+
+:mod:`sowctl.engine.fold.folding` fills it, or whoever folds elsewhere. Called by ``replay``, and by readers and writers
+that find no store or need one of the past. Ruled by ``sow-store(5)``, Replacing a store, and README, principle 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.apply import into_store
+from sowctl.engine.fold.folding import Range, fold
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.keys.presentkeys import KeyCheck
+from sowctl.engine.reports import ReplayReport
+from sowctl.engine.topics.positions import definition_of
+from sowctl.engine.topics.retention import Retention
+from sowctl.engine.topics.timeline import retention
+from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.store.opening.replace import Builder, build
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
+    from sowctl.store.write import WriteTxn
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What one topic's rebuild did: journal entries folded, records and versions made, position reached."""
+
+    topic: TopicConfig
+    entries: int
+    records: int
+    versions: int
+    applied: int
+    digest: int
+
+    def report(self, action: str, **facts: object) -> ReplayReport:
+        """What a replay says of it; ``facts`` are further fields of the report."""
+        return ReplayReport.of(
+            self.topic,
+            action,
+            entries=self.entries,
+            records=self.records,
+            versions=self.versions,
+            applied=self.applied,
+            digest=f"{self.digest % DIGEST_MODULUS:032x}",
+            **facts,
+        )
+
+
+def rebuild(
+    instance: Instance,
+    log: Journal,
+    topics: list[TopicConfig],
+    *,
+    after: Mapping[Topic, int] | None = None,
+    until: int | None = None,
+    at: int | None = None,
+    writer: JournalWriter | None = None,
+    checked: bool = False,
+) -> list[Rebuilt]:
+    """Build the stores of ``topics`` from ``log`` and put them in place at their configured paths.
+
+    ``after`` leaves out older entries of a topic; ``until`` and ``at`` stop at a txid or an instant. With ``writer``,
+    the end is made up to date and put in place under its lock, so that no write is lost; else the caller sees to it.
+    ``checked``: the store is for writers, who would file new messages beside records under keys of another definition;
+    raises RefusedError ``SOW-RPL-010`` where there are such.
+    """
+    end = min(until if until is not None else log.last_txid(), log.last_txid())
+    done = []
+    for topic in topics:
+        start = (after or {}).get((topic.name, topic.message_type), 0)
+        done.append(assemble(instance, log, topic, Range(start, end, at), writer=writer, checked=checked))
+    return done
+
+
+Fill = Callable[["Builder", "KeyCheck | None"], tuple[int, int, int]]
+"""Puts records, which the check looks at, and versions into a new store; returns how many entries were folded, the last
+one's time and txid."""
+
+
+def assemble(
+    instance: Instance,
+    log: Journal,
+    topic: TopicConfig,
+    span: Range,
+    *,
+    writer: JournalWriter | None = None,
+    fill: Fill | None = None,
+    checked: bool = False,
+) -> Rebuilt:
+    """A new store from the entries of ``span``, put in place; ``fill`` folds them elsewhere than in this process.
+
+    ``writer`` and ``checked`` as in :func:`rebuild`.
+    """
+    assert topic.file is not None
+    assert instance.config is not None
+    rule = retention(topic.history)
+    definition = definition_of(instance.config.name, topic)
+    with build(
+        topic.file,
+        definition,
+        seam=instance.seam,
+        now=instance.now,
+        lineage=log.lineage,
+        applied=span.until,
+        command=instance.holder,
+    ) as builder:
+        check = KeyCheck(instance, topic) if checked else None
+        if fill is not None:
+            entries, last_time, last_txid = fill(builder, check)
+        else:
+            entries, last_time, last_txid = fold(builder, log, topic, span, rule, check)
+        if check is not None:
+            check.finish()
+
+        def position(txn: WriteTxn) -> None:
+            txn.raise_last_time(last_time)
+            if span.at is not None:
+                # Entries of a later time were left out: no position behind the last one that was taken would be true.
+                txn.set_applied(log.lineage, last_txid)
+            else:
+                txn.set_applied(log.lineage, span.until, log.block_ending_with(span.until))
+
+        builder.flush()
+        builder.change(position)
+        if writer is None:
+            builder.put_in_place(wait=instance.lock_wait)
+        else:
+            with writer.lock():
+                _finish_under_lock(builder, log, topic, span.until, rule)
+                builder.put_in_place(wait=instance.lock_wait)
+        meta = builder.meta
+    return Rebuilt(topic, entries, meta.records, meta.versions, meta.applied, meta.digest)
+
+
+def _finish_under_lock(
+    builder: Builder, log: Journal, topic: TopicConfig, reached: int, rule: Retention | None
+) -> None:
+    """Entries that were appended while the store was built."""
+    ref = topic.name, topic.message_type
+    overlay = Overlay(history=rule is not None, base=reached)
+    for block in log.blocks(after=reached, topic=ref):
+        overlay.fold(block, ref, reached)
+    last = log.last_txid()
+
+    def catch_up(txn: WriteTxn) -> None:
+        into_store(txn, overlay, reached, rule)
+        txn.raise_last_time(overlay.last_time)
+        txn.set_applied(log.lineage, last, log.block_ending_with(last))
+
+    if last > reached:
+        builder.change(catch_up, pending=overlay.size)

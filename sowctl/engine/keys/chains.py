@@ -1,0 +1,231 @@
+"""The chaining key generator: messages that name one another are one record (``semantics`` 1.1, C141).
+
+A message belongs to the chain in which its primary value or one of its secondary values is known, and adds its primary
+value to it; where none is known it is the head of a new chain, and the head's value makes the SOW key. A message that
+belongs to two chains gets no key. The order of messages decides, so keys are made under the locks of a batch.
+
+What is known is derived: of a topic in the transaction log every entry holds a message and the key it got, so a file of
+chains (:mod:`~sowctl.engine.keys.chainfile`) only saves reading the journal again. Of a topic without a journal the
+file is written before the store's transaction; what it holds beyond the store's position was never published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.overlay import values_of
+from sowctl.engine.keys.chainfile import Block, append, read
+from sowctl.engine.keys.chainoptions import ChainOptions, file_of_chains
+from sowctl.engine.keys.keymaker import MISSING, Keys
+from sowctl.engine.topics.positions import open_log
+from sowctl.errors import DamageError, MissingError
+from sowctl.identity.keys import key_digest, prefix
+from sowctl.messages.base import KeyTexts
+from sowctl.store.codec import CHECK, TOMBSTONE, payloads
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.messages.base import MessageType
+    from sowctl.messages.framing.envelope import Envelope
+
+TWO_CHAINS = "SOW-PUB-017"
+NO_LINEAGE = bytes(16)
+NOBODY = bytes(16)
+"""Stands for the digest of a message that gets none."""
+_SCAN = 1000
+
+
+class ChainedKeys:
+    """Hands on the texts of primary and secondary fields; the keys follow under the locks."""
+
+    def __init__(self, instance: Instance, topic: TopicConfig, kind: MessageType, options: ChainOptions) -> None:
+        self._texts = kind.key_texts((options.primary, *options.secondary))
+        self.chains: Chains | None = Chains(instance, topic, kind, options)
+
+    def make(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> Keys:
+        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`."""
+        texts, refusals = self._texts(payloads)
+        refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
+        return Keys([b""] * len(payloads), None, texts)
+
+
+class Chains:
+    """What is known of the chains of one topic. ``links`` maps a value to the digest of its chain."""
+
+    def __init__(self, instance: Instance, topic: TopicConfig, kind: MessageType, options: ChainOptions) -> None:
+        self.links: dict[bytes, bytes] = {}
+        self._instance = instance
+        self._topic = topic
+        self._options = options
+        self._prefix = prefix(topic.key_domain)
+        self._texts = kind.key_texts((options.primary,))
+        self._identity = (topic.name, topic.message_type, str(options.primary), *map(str, options.secondary))
+        self.path = file_of_chains(instance, topic, options)
+        self._position = 0
+        self._lineage = NO_LINEAGE
+        self._end = -1
+        self._loaded = False
+        self._pending: dict[int, tuple[bytes, bytes]] = {}
+        self._fresh: dict[bytes, bytes] = {}
+        self._moved = False
+
+    def catch_up(self, writer: TopicWriter) -> None:
+        """Learn what others have published. The locks are held, and ``writer`` is up to date.
+
+        Raises MissingError ``SOW-ENG-053``: records without a journal and without a file. DamageError ``SOW-ENG-054``:
+        with Validation, where file and records disagree.
+        """
+        if self._topic.journalled:
+            first, self._loaded = not self._loaded, True
+            if first:
+                self._load(None)
+            if first or self._position < writer.last_txid:
+                self._from_journal(writer)
+        elif not self._loaded or self._changed():
+            first, self._loaded = not self._loaded, True
+            self._load(writer.last_txid)
+            if self._end < 0 and writer.last_txid:
+                raise self._without_file()
+            if self._end == 0 and writer.last_txid:
+                self._from_records(writer)
+        else:
+            return
+        if first and self._options.validation:
+            self._validate(writer)
+
+    def name(
+        self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
+    ) -> tuple[list[bytes], list[Refusal]]:
+        """The digests of the messages ``keep`` in order (:data:`NOBODY` for the others), and who gets none."""
+        self._pending = {}
+        known, fresh = self.links, dict[bytes, bytes]()
+        digests, refused = [NOBODY] * len(texts), []
+        for index in keep:
+            primary = texts[index][0]
+            found: dict[bytes, bytes] = {}
+            for value in texts[index]:
+                if value is not None:
+                    digest = fresh.get(value) or known.get(value)
+                    if digest is not None:
+                        found.setdefault(digest, value)
+            if len(found) > 1:
+                values = " and ".join(value.decode("utf-8", "replace") for value in found.values())
+                refused.append(Refusal(places[index], TWO_CHAINS, f"it belongs to two chains: those of {values}"))
+                continue
+            if not found and primary is None:
+                text = f"key field {self._options.primary} is missing or empty, and its other keys are in no chain"
+                refused.append(Refusal(places[index], MISSING, text))
+                continue
+            digests[index] = next(iter(found)) if found else key_digest(self._prefix, (primary,))
+            if primary is not None and primary not in known and primary not in fresh:
+                fresh[primary] = digests[index]
+                self._pending[places[index]] = primary, digests[index]
+        return digests, refused
+
+    def linked(self, places: Iterable[int]) -> set[int]:
+        """Those of ``places`` whose messages would be the first of their value in a chain."""
+        return {place for place in places if place in self._pending}
+
+    def learn(self, places: Iterable[int], last_txid: int) -> None:
+        """The messages at these places of the batch are written, up to ``last_txid``."""
+        for place in places:
+            if place in self._pending:
+                self._add(*self._pending[place])
+        self._position, self._moved = last_txid, True
+
+    def save(self) -> None:
+        """Put what is new into the file. Raises StorageError ``SOW-ENG-055``."""
+        if self.path is None or not (self._fresh or self._moved):
+            return
+        block = Block(self._identity, self._lineage, self._position, list(self._fresh.items()))
+        keep, shared = max(self._end, 0), self._topic.journalled
+        self._end = append(self.path, block, keep, self._instance.seam, whole=self.links.items(), shared=shared)
+        self._fresh, self._moved = {}, False
+
+    def _add(self, value: bytes, digest: bytes) -> None:
+        if value not in self.links:
+            self.links[value] = self._fresh[value] = digest
+
+    def _load(self, until: int | None) -> None:
+        """The file's blocks, as far as they are of these chains and not behind ``until``."""
+        self._end, self._position, self.links, self._fresh = -1, 0, {}, {}
+        blocks = read(self.path, self._instance.seam) if self.path is not None else None
+        if blocks is None:
+            return
+        self._end = 0
+        for block in blocks:
+            if block.identity != self._identity:
+                self._end = block.end
+                continue
+            if until is not None and block.applied > until:
+                break
+            if block.lineage != self._lineage:
+                self.links, self._position, self._lineage = {}, 0, block.lineage
+            self.links.update(block.links)
+            self._position, self._end = max(self._position, block.applied), block.end
+
+    def _changed(self) -> bool:
+        """Whether another process has written the file."""
+        try:
+            return self.path is not None and self.path.stat().st_size != max(self._end, 0)
+        except OSError:
+            return True
+
+    def _from_journal(self, writer: TopicWriter) -> None:
+        ref = self._topic.name, self._topic.message_type
+        try:
+            log = open_log(self._instance)
+        except MissingError:
+            return
+        with log:
+            if self._lineage != log.lineage:
+                self.links, self._fresh, self._position, self._lineage = {}, {}, 0, log.lineage
+            if self._position == 0 and not log.covers(ref):
+                self._from_records(writer)
+            for block in log.blocks(after=self._position, topic=ref):
+                keys, values = values_of(block, ref, after=self._position)
+                self._take(keys, values)
+                self._position, self._moved = block.last_txid, True
+        self._position = max(self._position, writer.last_txid)
+
+    def _from_records(self, writer: TopicWriter) -> None:
+        for keys, values in writer.scan(_SCAN, self._instance.now):
+            self._take(keys, values)
+
+    def _take(self, keys: list[bytes], values: list[bytes]) -> None:
+        """Learn from published messages and the keys that they got."""
+        live = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE]
+        texts, _ = self._texts(payloads(values[place] for place in live))
+        for place, (primary,) in zip(live, texts, strict=True):
+            if primary is not None:
+                self._add(primary, keys[place] + values[place][CHECK])
+
+    def _without_file(self) -> MissingError:
+        return MissingError(
+            "SOW-ENG-053",
+            f"topic {self._topic.name!r} has records and no journal, and its file of chains is missing",
+            place=str(self.path),
+            hint="restore the file; an empty file in its place starts over from the records alone",
+        )
+
+    def _validate(self, writer: TopicWriter) -> None:
+        """Compare every record's primary value with its chain."""
+        for keys, values in writer.scan(_SCAN, self._instance.now):
+            texts, _ = self._texts(payloads(values))
+            for key, value, (primary,) in zip(keys, values, texts, strict=True):
+                if primary is not None and self.links.get(primary, b"") != key + value[CHECK]:
+                    raise DamageError(
+                        "SOW-ENG-054",
+                        f"the file of chains does not know record {int.from_bytes(key, 'big')} of topic "
+                        f"{self._topic.name!r} as the chain of {primary.decode('utf-8', 'replace')}",
+                        place=str(self.path),
+                        hint="move the file aside; it is made anew from the journals"
+                        if self._topic.journalled
+                        else "put an empty file in its place: chains start over from the records alone",
+                    )

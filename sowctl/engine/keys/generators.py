@@ -1,0 +1,144 @@
+"""Key generators: the chaining generator that is built in, and those that Python packages register.
+
+A registered one is a factory. Called with the options of the generator, it returns an object with ``fields``, the paths
+whose texts it wants, and ``key(texts, payload)``, the text of one message's identity (``sowctl-plugins(7)``). The SOW
+key is made of that text under the topic's name, as it would be of a single key field. A generator must be a function
+of the message alone: that is what keeps keys the same on every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from sowctl.config.actions import CHAINING, KEY_GENERATORS
+from sowctl.engine.extensions.plugins import Options, entry_point, is_library, modules
+from sowctl.engine.keys.keymaker import KeyMaker, Keys
+from sowctl.errors import ConfigError, SowError, UsageError
+from sowctl.identity.keys import given_text, key_digest, prefix
+from sowctl.values.fields import Refusal
+from sowctl.values.paths import Path, parse_path
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.messages.base import MessageType
+    from sowctl.messages.framing.envelope import Envelope
+
+NO_KEY = "SOW-PUB-016"
+
+
+class Generator(Protocol):
+    """What a registered factory returns. ``fields`` are paths as configurations write them."""
+
+    fields: Sequence[str]
+
+    def key(self, texts: Sequence[bytes | None], payload: bytes) -> str | bytes | None:
+        """The identity of one message, None where it has none; ValueError refuses the message with its words."""
+        ...
+
+
+class GeneratedKeys:
+    """Keys that a registered generator makes."""
+
+    chains = None
+
+    def __init__(self, topic: TopicConfig, kind: MessageType, generator: Generator, paths: Sequence[Path]) -> None:
+        self._prefix = prefix(topic.key_domain)
+        self._generator = generator
+        self._texts = kind.key_texts(paths) if paths else None
+
+    def make(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> Keys:
+        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`; SOW-PUB-016 where the generator gives none."""
+        texts: list[tuple[bytes | None, ...]] = [()] * len(payloads)
+        if self._texts is not None:
+            texts, refusals = self._texts(payloads)
+            refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
+        digests, own = [b""] * len(payloads), list(texts)
+        for index, payload in enumerate(payloads):
+            if index in refused:
+                continue
+            try:
+                identity = self._identity(texts[index], payload)
+            except _NoKeyError as error:
+                refused[index] = Refusal(index, NO_KEY, str(error))
+                continue
+            digests[index], own[index] = key_digest(self._prefix, (identity,)), (identity,)
+        return Keys(digests, None, own)
+
+    def _identity(self, texts: Sequence[bytes | None], payload: bytes) -> bytes:
+        try:
+            identity = self._generator.key(texts, payload)
+            if isinstance(identity, str):
+                identity = given_text(identity)
+        except UsageError as error:
+            raise _NoKeyError(f"the key generator gives it no key: {error.message}") from error
+        except ValueError as error:
+            raise _NoKeyError(f"the key generator gives it no key: {error}") from error
+        except Exception as error:
+            raise _NoKeyError(f"the key generator failed: {type(error).__name__}: {error}") from error
+        if not isinstance(identity, bytes) or not identity:
+            raise _NoKeyError("the key generator gives it no key")
+        return identity
+
+
+class _NoKeyError(Exception):
+    """Why a message has no key."""
+
+
+def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) -> KeyMaker:
+    """The keys of a topic with a KeyGenerator.
+
+    Raises ConfigError: ``SOW-PUB-010`` where nothing stands in for its module, ``SOW-ENG-052`` for options that the
+    generator does not take.
+    """
+    assert topic.key_generator is not None
+    name = topic.key_generator.module
+    module = modules(instance).get(name)
+    options = (*(module.options if module is not None else ()), *topic.key_generator.options)
+    factory = entry_point(KEY_GENERATORS, name)
+    if factory is not None:
+        generator = _made(topic, factory, options)
+        return GeneratedKeys(topic, kind, generator, _paths(topic, generator.fields))
+    if module is not None and is_library(module, CHAINING):
+        from sowctl.engine.keys.chainoptions import chain_options
+        from sowctl.engine.keys.chains import ChainedKeys
+
+        return ChainedKeys(instance, topic, kind, chain_options(topic, options))
+    raise ConfigError(
+        "SOW-PUB-010",
+        f"topic {topic.name!r} has a key generator, and nothing here stands in for its module {name!r}",
+        place=str(topic.key_generator.place),
+        hint=f"install a Python package that registers {name!r} in the group {KEY_GENERATORS}; see sowctl-plugins(7)",
+    )
+
+
+def _made(topic: TopicConfig, factory: object, options: Options) -> Generator:
+    try:
+        generator = cast("Callable[[Options], Any]", factory)(options)
+    except Exception as error:
+        raise option_error(topic, f"{type(error).__name__}: {error}") from error
+    if not hasattr(generator, "fields"):
+        raise option_error(topic, "what its factory returns has no fields")
+    if not callable(getattr(generator, "key", None)):
+        raise option_error(topic, "what its factory returns has no method key(texts, payload)")
+    return cast(Generator, generator)
+
+
+def _paths(topic: TopicConfig, fields: Sequence[str]) -> list[Path]:
+    try:
+        return [parse_path(field) for field in fields]
+    except SowError as error:
+        raise option_error(topic, error.message) from error
+
+
+def option_error(topic: TopicConfig, why: str) -> ConfigError:
+    """A key generator that cannot be made of its options."""
+    assert topic.key_generator is not None
+    return ConfigError(
+        "SOW-ENG-052",
+        f"the key generator of topic {topic.name!r} cannot be used: {why}",
+        place=str(topic.key_generator.place),
+    )

@@ -1,0 +1,165 @@
+"""The keys that stored records would get under the present definition of their topic, and whether they have them.
+
+Journals and stores hold the keys that were made when a message was published. Where the Key fields, the KeyDomain or
+the kind of keys was changed since, a store built from them gets two records for one key: one under the old key, and one
+under the new as soon as a message is published. A rebuild for writers looks at some records of every block, ``check``
+at all, ``replay --rekey`` makes them anew. Ruled by ``sow-store(5)``, SOW key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sowctl.engine.keys.keymaker import KeyMaker, Keys, key_maker
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.sources.logical import logical_keys
+from sowctl.errors import RefusedError
+from sowctl.identity.keys import user_key_digest
+from sowctl.store.codec import CHECK, USER_KEY, decode, logical_topic, payloads
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.store.meta import Definition
+    from sowctl.values.fields import Refusal
+
+SAMPLE = 16
+"""Records of a block that a rebuild compares. A block was written by one run, so all its keys are of one definition;
+several are taken because a message may have the same key under both (1.6 % of the time of the rebuild at most)."""
+GATHERED = 1000
+"""Records whose keys are made at once."""
+OTHER_KEYS = "SOW-RPL-010"
+KEY_PARTS = frozenset(("key_mode", "key_fields", "key_domain"))
+
+
+class PresentKeys:
+    """Makes the keys of stored records of one topic anew; ``known``: whether they follow from the records alone.
+
+    They do not where a generator makes them, and where Enrichment writes a key field after the key was made.
+    """
+
+    def __init__(self, instance: Instance, topic: TopicConfig) -> None:
+        self.topic = topic
+        self._instance = instance
+        self._kind = instance.type_of(topic.message_type)
+        by_fields = topic.key_mode == "fields" and self._kind.filterable and not _enriches_key(topic)
+        self.known = topic.key_mode == "user" or by_fields
+
+    @cached_property
+    def maker(self) -> KeyMaker:
+        """What makes keys of messages; raises what :func:`~sowctl.engine.keys.keymaker.key_maker` raises."""
+        return key_maker(self._instance, self.topic, self._kind, PublishOptions(allow_null_key=True))
+
+    @cached_property
+    def _strict(self) -> KeyMaker:
+        return key_maker(self._instance, self.topic, self._kind, PublishOptions())
+
+    def digests(self, keys: Sequence[bytes], values: Sequence[bytes], *, null: bool = True) -> list[bytes | None]:
+        """The digests of stored values, None where there is no key: the message cannot be read, or has no user key.
+
+        A missing field counts as NULL, or without ``null`` as no key.
+        """
+        without: set[int] = set()
+        if self.topic.key_mode == "user":
+            texts = [decode(key, value).user_key for key, value in zip(keys, values, strict=True)]
+            without = {place for place, text in enumerate(texts) if text is None}
+            made = Keys([user_key_digest(text or b"") for text in texts], [text or b"" for text in texts])
+        else:
+            refused: dict[int, Refusal] = {}
+            made = (self.maker if null else self._strict).make(payloads(values), None, refused)
+            without = set(refused)
+        digests = made.digests
+        if self.topic.pattern is not None:
+            digests = logical_keys(self.topic, made, [logical_topic(value) or b"" for value in values])
+        return [None if place in without else digest for place, digest in enumerate(digests)]
+
+    def others(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+        """Places of the records that stand under another key than theirs; none where that is not known.
+
+        A record without the key that a publisher would have had to choose is one of them.
+        """
+        if not self.known or not keys:
+            return []
+        absent = self.topic.key_mode == "user"
+        return [
+            place
+            for place, (key, value, digest) in enumerate(zip(keys, values, self.digests(keys, values), strict=True))
+            if (absent and not value[0] & USER_KEY if digest is None else digest != key + value[CHECK])
+        ]
+
+
+class KeyCheck:
+    """Looks at records that go into a new store. Raises RefusedError ``SOW-RPL-010`` at the first under another key."""
+
+    def __init__(self, instance: Instance, topic: TopicConfig) -> None:
+        self._present = PresentKeys(instance, topic)
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
+
+    def see(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Look at some of the records that come from one place, spread over them."""
+        step = -(-len(keys) // SAMPLE) or 1
+        self._keys += keys[::step]
+        self._values += values[::step]
+        if len(self._keys) >= GATHERED:
+            self.finish()
+
+    def watching(self, parts: Iterable[tuple[list[bytes], list[bytes]]]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """``parts`` as they come, looked at."""
+        for keys, values in parts:
+            self.see(keys, values)
+            yield keys, values
+
+    def finish(self) -> None:
+        """Compare what was gathered."""
+        keys, values = self._keys, self._values
+        self._keys, self._values = [], []
+        for place in self._present.others(keys, values):
+            raise other_keys(self._present.topic, int.from_bytes(keys[place], "big"))
+
+
+def other_keys(topic: TopicConfig, sow_key: int | None = None, found: Definition | None = None) -> RefusedError:
+    """The error for a topic whose records stand under keys of another definition: of a store, or of one record."""
+    made = {
+        "fields": f"of {', '.join(map(str, topic.keys))}",
+        "user": "by its publishers",
+        "module": "by its generator",
+    }
+    what = (
+        f"the journal holds a record under SOW key {sow_key}"
+        if found is None
+        else f"the store was made for {found}, and the journal has its records under those keys"
+    )
+    return RefusedError(
+        OTHER_KEYS,
+        f"topic {topic.name!r} makes its keys {made.get(topic.key_mode, 'otherwise')} now: {what}; "
+        "new messages for these records would become records of their own",
+        place=str(topic.file) if topic.file is not None else None,
+        hint=f"sowctl replay --rekey {topic.name} gives all records their new keys; "
+        "or put the former Key back into the configuration",
+        topic=topic.name,
+    )
+
+
+def refuse_other_keys(topic: TopicConfig, expected: Definition, found: Definition) -> None:
+    """Refuse a store whose definition makes other keys. Raises RefusedError ``SOW-RPL-010``."""
+    if KEY_PARTS.intersection(expected.differences(found)):
+        raise other_keys(topic, found=found)
+
+
+def _enriches_key(topic: TopicConfig) -> bool:
+    """Whether Enrichment writes a key field, or something that a key field lies in."""
+    if not topic.enrichment:
+        return False
+    from sowctl.config.texts import definition
+
+    keys = [str(key) for key in topic.keys]
+    for section in topic.node.all("Enrichment"):
+        for field in section.all("Field"):
+            found = definition(field, projection=False)
+            written = str(found.destination) if found is not None else ""
+            if written and any(key == written or key.startswith(written + "/") for key in keys):
+                return True
+    return False

@@ -1,0 +1,266 @@
+"""What reading verbs share: opening the source of a target, keys from texts, the filter over a batch of records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.targets import Target
+from sowctl.errors import InputError, SowError, UsageError
+from sowctl.identity.keys import batch_digester, given_text, key_bytes, user_key_digest
+from sowctl.store.codec import OPTIONAL_PARTS, Uncut, decode, payloads, stamps
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.search.prefilter import Traces
+    from sowctl.engine.sources.current import CurrentSource, Source
+    from sowctl.expressions.compile import Filter
+    from sowctl.expressions.environment import Environment, Header
+    from sowctl.expressions.functions.signature import Function
+    from sowctl.messages.base import MessageType
+    from sowctl.store.marks import Marks
+    from sowctl.values.fields import Refusal, Row
+
+_NUMBER = re.compile(r"\d{1,20}")
+U64 = 1 << 64
+LOOKING = 4_000
+"""Records from which on looking for traces before decoding spares more time than it takes to load what looks."""
+
+
+def open_source(instance: Instance, target: Target, at: int | None) -> Source:
+    """The state of a target now, or as of ``at`` (microseconds UTC); of a Pattern topic, the logical topics meant."""
+    if target.topic is not None and target.topic.logical is not None:
+        from sowctl.engine.sources.logical import narrowed
+
+        return narrowed(open_source(instance, Target(topic=target.topic.whole), at), target.topic)
+    if at is None:
+        return open_now(instance, target)
+    from sowctl.engine.sources.past import open_at, open_file_at
+
+    if target.topic is not None:
+        return open_at(instance, target.topic, at)
+    assert target.path is not None
+    return open_file_at(instance, target.path, at)
+
+
+def open_now(instance: Instance, target: Target) -> CurrentSource:
+    """The present state of a target; of a Pattern topic, all logical topics."""
+    from sowctl.engine.sources.current import open_current, open_file
+
+    if target.topic is not None:
+        return open_current(instance, target.topic)
+    assert target.path is not None
+    return open_file(instance, target.path)
+
+
+def key_of(text: str, key_mode: str) -> bytes:
+    """The 8-byte key that a client's text names: an unsigned decimal, or the publisher's own key.
+
+    Raises UsageError ``SOW-QRY-001`` for a text that is no decimal below 2**64 where keys are generated.
+    """
+    if key_mode == "user":
+        return user_key_digest(given_text(text))[:8]
+    if _NUMBER.fullmatch(text) and int(text) < U64:
+        return key_bytes(int(text))
+    raise UsageError(
+        "SOW-QRY-001",
+        f"{text!r} is not a SOW key",
+        hint="SOW keys are whole numbers from 0 to 18446744073709551615, as query --meta shows them",
+    )
+
+
+def keys_of(texts: Sequence[str], topic: TopicConfig) -> list[bytes]:
+    """The 8-byte keys that clients' texts name in a topic. Raises as :func:`key_of`.
+
+    UsageError ``SOW-ENG-032`` where publishers choose the keys and no logical topic is named.
+    """
+    if topic.pattern is not None and topic.key_mode == "user":
+        from sowctl.engine.sources.logical import domain_of, user_key_of
+
+        name = domain_of(topic)
+        return [user_key_of(name, text) for text in texts]
+    return [key_of(text, topic.key_mode) for text in texts]
+
+
+def key_of_fields(texts: Sequence[str], key_domain: str, fields: int) -> bytes:
+    """The 8-byte key of a record with these key field texts. Raises UsageError ``SOW-QRY-002`` for another number."""
+    if len(texts) != fields:
+        raise UsageError("SOW-QRY-002", f"the key has {fields} fields, {len(texts)} values were given")
+    return batch_digester(key_domain, fields)([list(map(given_text, texts))])[0][:8]
+
+
+class Matcher:
+    """A compiled filter over stored values of one message type.
+
+    ``seen``: every message was read when it was published, so that none of them can turn out to be unreadable.
+    ``functions`` are those that the configuration's modules add.
+    """
+
+    def __init__(
+        self,
+        text: str | None,
+        kind: MessageType,
+        topic: str,
+        environment: Environment | None,
+        *,
+        seen: bool = False,
+        functions: Mapping[str, Function] | None = None,
+    ) -> None:
+        self.type = kind
+        self.topic = topic
+        self.filter: Filter | None = None
+        self.environment = environment
+        self.functions = functions or {}
+        self._traces: Traces | None = None
+        self._expected = 0
+        self._shows = False
+        self._read: Callable[[Sequence[bytes]], tuple[Iterable[Row], list[Refusal]]] | None = None
+        if text is not None and text.strip():
+            from sowctl.expressions.compile import compile_filter
+
+            self.filter = compile_filter(text, extra=self.functions)
+            if self.filter.slots and not self.type.filterable:
+                raise UsageError(
+                    "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"
+                )
+            self._shows = seen and kind.kind == "json"
+
+    def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
+        """Indexes of the records for which the filter is true. Raises as :meth:`decided`."""
+        uncut = isinstance(values, Uncut)
+        places = self.possible(payloads(values) if uncut else values, None)
+        if len(places) == len(values):
+            return self.decided(keys, values)
+        chosen = values.chosen(places) if isinstance(values, Uncut) else [values[place] for place in places]
+        found = self.decided([keys[place] for place in places], chosen)
+        return [places[place] for place in found]
+
+    def possible(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
+        """Indexes of the records for which it may be true, as far as that shows without decoding them.
+
+        ``run``: bytes in which all values stand, with :meth:`marks` between them, if there are such.
+        """
+        traces = self._looking(len(values))
+        return range(len(values)) if traces is None else traces.shown(values, run)
+
+    def marks(self, records: int) -> Marks | None:
+        """What has to stand in runs of a scan of so many ``records`` that is to be filtered; None where nothing has."""
+        traces = self._looking(records)
+        return None if traces is None else traces.marks
+
+    def _looking(self, records: int) -> Traces | None:
+        """The traces to be looked for in so many ``records`` more, if that pays."""
+        if self._shows and self._traces is None:
+            self._expected += records
+            if self._expected < LOOKING:
+                return None
+            from sowctl.engine.search.needed import looked_for
+
+            assert self.filter is not None
+            assert self.environment is not None
+            self._traces = looked_for(self.filter.conjuncts, self.environment.random)
+        self._shows = self._shows and self._traces is not None and self._traces.pays
+        return self._traces if self._shows else None
+
+    def conditions(self) -> tuple[str, ...]:
+        """The conditions that a record must satisfy."""
+        return () if self.filter is None else tuple(map(str, self.filter.conjuncts))
+
+    @property
+    def selective(self) -> bool:
+        """Whether there is a filter at all."""
+        return self.filter is not None
+
+    def decided(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
+        """Indexes of the records for which the filter is true, by decoding all of them.
+
+        Raises InputError ``SOW-QRY-004`` for a stored payload that cannot be read, LimitError for a runaway pattern.
+        """
+        if self.filter is None or not values:
+            return range(len(values))
+        assert self.environment is not None
+        rows = self._rows(keys, values)
+        headers = headers_of(keys, values, self.topic) if self.filter.uses_header else None
+        try:
+            return self.filter.matches(rows, self.environment, headers)
+        except SowError as error:
+            for place in self._failing(keys, values, headers, error):
+                number = int.from_bytes(keys[place], "big")
+                error.message = f"record {number}: {error.message}"
+                error.place, error.facts["sow_key"] = self.topic, str(number)
+            raise
+
+    def _failing(
+        self, keys: Sequence[bytes], values: Sequence[bytes], headers: Sequence[Header] | None, error: SowError
+    ) -> Iterator[int]:
+        """The first row that an error is about; user functions do not know theirs."""
+        assert self.filter is not None
+        assert self.environment is not None
+        if "index" in error.facts:
+            yield error.facts["index"]
+            return
+        for place, row in enumerate(self._rows(keys, values)):
+            try:
+                self.filter.matches([row], self.environment, headers and headers[place : place + 1])
+            except SowError:
+                yield place
+                return
+
+    def _rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterable[Row]:
+        """The filter's slots of every record, to be read once."""
+        assert self.filter is not None
+        if not self.filter.slots:
+            return [()] * len(values)
+        if self._read is None:
+            extract = self.type.extractor(self.filter.slots)
+            self._read = getattr(extract, "once", extract)
+        rows, refused = self._read(payloads(values))
+        if refused:
+            first = refused[0]
+            number = int.from_bytes(keys[first.index], "big")
+            raise InputError(
+                "SOW-QRY-004",
+                f"the message of record {number} cannot be read: {first.message}",
+                place=self.topic,
+                hint="its topic takes messages unseen; query it by key, or without a filter",
+                sow_key=str(number),
+            )
+        return rows
+
+
+def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[Header]:
+    """What message functions ask of stored records."""
+    from sowctl.expressions.environment import Header
+
+    headers = []
+    for key, value in zip(keys, values, strict=True):
+        hashed = str(int.from_bytes(key, "big"))
+        record = decode(key, value) if value[0] & OPTIONAL_PARTS else None
+        logical = record.logical_topic if record is not None else None
+        chosen = record.user_key.decode() if record is not None and record.user_key is not None else hashed
+        headers.append(
+            Header(
+                topic=topic if logical is None else logical.decode("utf-8", "replace"),
+                sow_key=chosen,
+                sow_key_hash=hashed,
+                correlation_id=record.correlation_id if record is not None else None,
+                last_updated=stamps(value)[1],
+                payload_size=len(payloads((value,))[0]),
+            )
+        )
+    return headers
+
+
+def environment_of(instance: Instance) -> Environment:
+    """What expressions may know of the run: clock and instance."""
+    from sowctl.expressions.environment import Environment
+
+    config = instance.config
+    return Environment(
+        now=instance.clock,
+        instance_name=config.name if config is not None else None,
+        group_name=config.group if config is not None else None,
+        random=instance.random,
+    )

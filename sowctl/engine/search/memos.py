@@ -1,0 +1,212 @@
+"""The memo indexes of a source: opened, built where they are missing, and what has changed since (``sow-memo(5)``).
+
+Nobody depends on them. What cannot be read, or written, is done without.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from struct import unpack
+from typing import TYPE_CHECKING, Any
+
+from sowctl.memo import places as p
+from sowctl.memo.column import Column
+from sowctl.memo.directory import MemoDirectory
+from sowctl.store.codec import KEY_SIZE, payloads, raw_stamps
+from sowctl.values.fields import Slot
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.current import CurrentSource
+    from sowctl.memo.format import MemoFile
+    from sowctl.store.raw.offsets import Spots
+
+_SHARE = 16
+"""Where more than one record in so many has changed, indexes are built anew."""
+_LEAST_CHANGED = 4096
+_READ = 1000
+_FEW = 256
+"""Below so many records, what is faster for many is not worth it."""
+_BLOCK = 32
+"""Stretches of places whose keys and spots are looked up at once."""
+
+
+class Memos:
+    """Columns of one state of a store. ``changed``: keys whose records may differ now, or are in the overlay."""
+
+    def __init__(
+        self,
+        file: MemoFile,
+        keys: memoryview,
+        columns: dict[Slot, Column],
+        changed: set[bytes],
+        spots: tuple[memoryview, memoryview, memoryview] | None = None,
+    ) -> None:
+        self._file = file
+        self._spots = spots
+        self._keys = keys
+        self.columns = columns
+        self.changed = changed
+        self.records = len(keys) // KEY_SIZE
+
+    def keys(self, places: p.Places) -> list[bytes]:
+        """The keys at some places."""
+        if len(places) < _FEW:
+            keys = self._keys
+            return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
+        return list(unpack(f"{KEY_SIZE}s" * len(places), p.packed(self._keys.cast("Q"), places)))
+
+    def spots(self, places: p.Places) -> Spots | None:
+        """Where the records at some places lie in the store's file; None where that is not known, or they are few."""
+        if self._spots is None or len(places) < _FEW:
+            return None
+        from sowctl.store.raw.offsets import Spots
+
+        starts, sizes, sums = self._spots
+        return Spots(p.picked(starts, places), p.picked(sizes, places), p.packed(sums, places))
+
+    def located(self, places: p.Places, size: int) -> Iterator[tuple[list[bytes], Spots | None]]:
+        """Keys and spots of those of ``places`` that did not change, ``size`` at a time.
+
+        Of an array, many are looked up at once.
+        """
+        changed = self.changed
+        block = size if isinstance(places, (list, range)) else size * _BLOCK
+        for start in range(0, len(places), block):
+            part = places[start : start + block]
+            keys = self.keys(part)
+            if changed and (gone := changed.intersection(keys)):
+                kept = [at for at, key in enumerate(keys) if key not in gone]
+                part, keys = p.chosen(part, kept), [keys[at] for at in kept]
+            spots = self.spots(part)
+            for at in range(0, len(keys), size):
+                stop = at + size
+                yield keys[at:stop], None if spots is None else spots.part(at, stop)
+
+    def stamps(self) -> list[tuple[int, int]]:
+        """Txid and time of every record. Raises BadMemo."""
+        return list(
+            zip(self._file.section(2).cast("Q").tolist(), self._file.section(3).cast("q").tolist(), strict=True)
+        )
+
+    def stamp_columns(self, numpy: Any) -> tuple[Any, Any]:
+        """The same as two arrays. Raises BadMemo."""
+        return numpy.frombuffer(self._file.section(2), "<u8"), numpy.frombuffer(self._file.section(3), "<i8")
+
+    def rank(self, key: bytes) -> int:
+        """The place of a key, or of the first one after it."""
+        keys = self._keys
+        return bisect_left(
+            range(self.records), key, key=lambda at: bytes(keys[KEY_SIZE * at : KEY_SIZE * at + KEY_SIZE])
+        )
+
+    def changed_places(self) -> set[int]:
+        """The places of those changed keys that there were."""
+        ranks = {key: self.rank(key) for key in self.changed}
+        return {place for key, place in ranks.items() if place < self.records and self.keys((place,)) == [key]}
+
+
+def open_memos(instance: Instance, source: CurrentSource, slots: Sequence[Slot]) -> Memos | None:
+    """The columns of ``slots``, built if need be; a slot that cannot be indexed has none. None: do without."""
+    assert source.path is not None
+    directory = MemoDirectory(source.path, instance.seam)
+    names = names_of(instance, source, slots)
+    return _opened(directory, source, names) or _built(instance, directory, source, names)
+
+
+def names_of(instance: Instance, source: CurrentSource, slots: Iterable[Slot]) -> dict[Slot, str]:
+    """The names of the columns of some fields."""
+    prefix = _reading(instance, source)
+    return {slot: _name(slot, prefix) for slot in slots}
+
+
+def existing(instance: Instance, directory: MemoDirectory, source: CurrentSource) -> dict[Slot, str]:
+    """The fields for which there are columns, of whatever state, and their names."""
+    prefix = _reading(instance, source)
+    found = {name: _slot(name, prefix) for name in directory.names()}
+    return {slot: name for name, slot in found.items() if slot is not None}
+
+
+def _reading(instance: Instance, source: CurrentSource) -> str:
+    """What a value depends on besides the record: how the configuration defines the message type."""
+    definition = instance.config.types.get(source.message_type) if instance.config is not None else None
+    return f"{source.message_type} {definition!r}"
+
+
+def _name(slot: Slot, prefix: str) -> str:
+    wanted = "".join(mark for mark, asked in ((" text", slot.text), (" listed", slot.listed)) if asked)
+    return f"{prefix}\n{slot.path}\n{wanted}"
+
+
+def _slot(name: str, prefix: str) -> Slot | None:
+    """The slot of a column, if it was read as values are read now."""
+    from sowctl.values.paths import parse_path
+
+    reading, _, rest = name.partition("\n")
+    path, _, wanted = rest.rpartition("\n")
+    return Slot(parse_path(path), " text" in wanted, " listed" in wanted) if reading == prefix else None
+
+
+def _opened(directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> Memos | None:
+    known = directory.keys()
+    if known is None:
+        return None
+    file, keys = known
+    changed = source.snapshot.changed_since(file.head.digest)
+    if changed is None:
+        return None
+    if source.overlay is not None:
+        changed = changed | source.overlay.current.keys()
+    if len(changed) > max(source.meta.records // _SHARE, _LEAST_CHANGED):
+        return None
+    columns = {}
+    for slot, name in names.items():
+        found = directory.column(name, file.head.digest)
+        if found is None:
+            return None
+        if found[0] is not None:
+            columns[slot] = found[0]
+    return Memos(file, keys, columns, changed, directory.spots(file.head.digest))
+
+
+def _built(instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> Memos | None:
+    try:
+        with directory.building() as mine:
+            if mine:
+                build_memos(instance, directory, source, names)
+    except (OSError, ImportError):
+        return None
+    return _opened(directory, source, names)
+
+
+def build_memos(instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> None:
+    """Build the columns ``names``, and with them all that there are for another state. Raises OSError, ImportError.
+
+    Records that cannot be read leave their columns unfit; whoever needs them finds out by reading the records.
+    """
+    from sowctl.memo.build import ColumnBuilder, key_parts, spot_parts
+
+    digest = source.meta.digest
+    known = directory.keys()
+    fresh = known is None or known[0].head.digest != digest
+    wanted = existing(instance, directory, source) | names if fresh else names
+    slots = [slot for slot, name in wanted.items() if directory.column(name, digest) is None]
+    extract = instance.type_of(source.message_type).extractor(slots)
+    builders = [ColumnBuilder(wanted[slot]) for slot in slots]
+    keys, stamped = bytearray(), bytearray()
+    for batch, values in source.snapshot.scan(batch=_READ):
+        keys += b"".join(batch)
+        stamped += raw_stamps(values)
+        rows, refused = extract(payloads(values))
+        for builder, column in zip(builders, zip(*rows, strict=True), strict=True):
+            builder.add(column)
+        if refused:
+            for builder in builders:
+                builder.spoil()
+    if fresh:
+        spots = source.snapshot.located(bytes(keys))
+        directory.put_spots(None if spots is None else spot_parts(spots, digest))
+        directory.put_keys(key_parts(bytes(keys), bytes(stamped), digest))
+    for slot, builder in zip(slots, builders, strict=True):
+        directory.put_column(wanted[slot], builder.parts(digest))

@@ -1,0 +1,72 @@
+"""What a query was asked for, checked and compiled before any store is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.search.matcher import key_of, keys_of
+from sowctl.engine.topics.targets import Target
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.expressions.syntax.actions import OrderKey
+
+MAX_BATCH = 10_000
+
+
+def check_options(options: QueryOptions, targets: Sequence[Target]) -> None:
+    """Raise UsageError ``SOW-QRY-010`` to ``SOW-QRY-012`` and ``SOW-QRY-015`` for options that do not go together."""
+    if options.skip_n is not None and options.top_n is None:
+        raise UsageError("SOW-QRY-010", "skip_n needs top_n", hint="add --top-n")  # C61
+    if not 1 <= options.batch_size <= MAX_BATCH:
+        raise UsageError("SOW-QRY-011", f"a batch size is 1 to {MAX_BATCH}, not {options.batch_size}")  # C62
+    if (options.top_n or 0) < 0 or (options.skip_n or 0) < 0:
+        raise UsageError("SOW-QRY-012", "top_n and skip_n are not negative")
+    _check_aggregated(options.projection, options.grouping, options.select, targets)
+
+
+def _check_aggregated(
+    projection: str | None, grouping: str | None, select: str | None, targets: Sequence[object]
+) -> None:
+    if (projection is None) != (grouping is None):  # C71
+        missing = "projection" if projection is None else "grouping"
+        more = "; an empty one, --grouping '', makes one group of all records" if grouping is None else ""
+        raise UsageError("SOW-QRY-015", f"an aggregated query needs a {missing} as well", hint=f"add --{missing}{more}")
+    if projection is not None and select is not None:
+        hint = "name the fields that are wanted in --projection"
+        raise UsageError("SOW-QRY-015", "an aggregated query takes no select list", hint=hint)
+    if projection is not None and len(targets) != 1:
+        hint = "name the topic itself, not a pattern"
+        raise UsageError("SOW-QRY-015", "an aggregated query reads one topic", hint=hint)
+
+
+def order_of(text: str | None) -> tuple[OrderKey, ...]:
+    """The keys of an order. Raises ExpressionError."""
+    if text is None:
+        return ()
+    from sowctl.expressions.syntax.parse import parse_order_by
+
+    return parse_order_by(text)
+
+
+def select_of(text: str | None) -> list[tuple[bool, tuple[str, ...]]] | None:
+    """The directives of a select list. Raises ExpressionError."""
+    if text is None:
+        return None
+    from sowctl.expressions.syntax.select import parse_select
+
+    return [(include, path.names if path is not None else ()) for include, path in parse_select(text).directives]
+
+
+def after_of(options: QueryOptions, targets: Sequence[Target]) -> bytes | None:
+    """The key after which the result begins. Raises UsageError ``SOW-QRY-016`` where there is no order of keys."""
+    if options.after_key is None:
+        return None
+    if options.order_by is not None or options.by_time or len(targets) != 1:
+        reason = "one topic in the order of its keys"
+        hint = "leave out --order-by, or page with --top-n and --skip-n"
+        raise UsageError("SOW-QRY-016", f"going on after a key needs {reason}", hint=hint)
+    topic = targets[0].topic
+    return key_of(options.after_key, "fields") if topic is None else keys_of((options.after_key,), topic)[0]

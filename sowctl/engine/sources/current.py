@@ -1,0 +1,273 @@
+"""Where reads come from: one topic's state at one instant, whatever it is made of (README, principles 2, 5).
+
+Now: store plus overlay. Then: history versions, or a fold of the journal. A bare ``.sow`` file: its records as they
+are. All of them hand out stored values in key order, without what has expired; a source holds one consistent snapshot
+for as long as it is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from sowctl.engine.topics.damage import naming_replay
+from sowctl.engine.topics.expiration import expires
+from sowctl.engine.topics.positions import (
+    check_position,
+    has_log,
+    note_other_definition,
+    open_log,
+    open_store,
+    refuse_other_history,
+    refuse_other_topic,
+)
+from sowctl.store.integrity import refuse_short
+from sowctl.store.meta import StoreMeta
+from sowctl.store.read import Run
+from sowctl.store.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.fold.overlay import Overlay
+    from sowctl.engine.instance import Instance
+    from sowctl.store.marks import Marks
+    from sowctl.store.raw.offsets import Spots
+
+Pairs = tuple[list[bytes], list[bytes]]
+"""Keys and stored values, in parallel."""
+Matched = tuple[list[bytes], Sequence[bytes]]
+"""The same, of records that nobody may have to look into."""
+
+
+class Source(Protocol):
+    """A readable state of one topic. Use as a context manager."""
+
+    topic: str
+    message_type: str
+
+    def batches(self, size: int) -> Iterator[Pairs]:
+        """All visible records in key order."""
+        ...
+
+    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+        """The visible records of ``keys``, in key order."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        ...
+
+
+class CurrentSource:
+    """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store.
+
+    ``path`` is that of the store, None if it lives only as long as this source. ``scanned`` counts the store's records
+    that :meth:`part` has passed.
+    """
+
+    def __init__(
+        self,
+        held: ExitStack,
+        snapshot: Snapshot,
+        overlay: Overlay | None,
+        config: TopicConfig | None,
+        now: int,
+        path: Path | None = None,
+    ) -> None:
+        self.config = config
+        self.path = path
+        definition = snapshot.meta.definition
+        self.topic = definition.topic
+        self.message_type = definition.message_type
+        self.meta: StoreMeta = snapshot.meta
+        self.overlay = overlay
+        self.scanned = 0
+        self._held = held
+        self._snapshot = snapshot
+        self._now = now
+        self.hides = config is not None and expires(config.expiration)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The store's snapshot, for what needs more than records."""
+        return self._snapshot
+
+    @property
+    def last_txid(self) -> int:
+        """The highest txid that this state contains."""
+        return max(self.meta.applied, self.overlay.last_txid if self.overlay is not None else 0)
+
+    def batches(self, size: int) -> Iterator[Pairs]:
+        """See :class:`Source`."""
+        return self.part(size)
+
+    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        for keys, values, _ in self.runs(size, start, stop):
+            refuse_short(keys, values)
+            yield keys, values
+
+    def runs(
+        self, size: int, start: bytes | None = None, stop: bytes | None = None, marks: Marks | None = None
+    ) -> Iterator[Run]:
+        """What :meth:`part` yields, with the marked bytes in which all values of a batch stand, where there are such.
+
+        The caller asks :func:`~sowctl.store.integrity.refuse_short` of the values that it takes apart.
+        """
+        runs = self._counted(self._snapshot.runs(start, stop, size, marks))
+        if self.overlay is not None and self.overlay.current:
+            low, high = start or b"", stop or bytes((255,)) * 9
+            fresh = {k: v for k, v in self.overlay.current.items() if low <= k < high}
+            from sowctl.engine.sources.merge import merged
+
+            runs = alone(merged(((keys, values) for keys, values, _ in runs), fresh, size))
+        with naming_replay(self.config):
+            for keys, values, run in runs:
+                seen, shown = self._visible(keys, values)
+                yield seen, shown, run if len(seen) == len(keys) else None
+
+    def _counted(self, runs: Iterator[Run]) -> Iterator[Run]:
+        for keys, values, run in runs:
+            self.scanned += len(keys)
+            yield keys, values, run
+
+    def visible_records(self) -> int:
+        """How many records there are to see."""
+        return self.records_by_lifetime()[0]
+
+    def records_by_lifetime(self) -> tuple[int, int]:
+        """How many records there are to see, and how many there are whose lifetime is over; no payload is read."""
+        current = self.overlay.current if self.overlay is not None else {}
+        count = self.meta.records
+        if current:
+            stored = self._snapshot.get_many(sorted(current))
+            count += sum(value is not None for value in current.values()) - len(stored)
+        if not self.hides:
+            return count, 0
+        # A record of the overlay stands for the one of the store with its key, whose stamp no longer counts.
+        expired = sum(key not in current for key in self._snapshot.expired(self._now))
+        from sowctl.engine.fold.apply import visible
+
+        fresh = [value for value in current.values() if value is not None]
+        expired += len(fresh) - len(visible(fresh, self._now))
+        return count - expired, expired
+
+    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+        """See :class:`Source`."""
+        return self._lookup(sorted(set(keys)))
+
+    def _lookup(self, wanted: Sequence[bytes]) -> Pairs:
+        current = self.overlay.current if self.overlay is not None else {}
+        with naming_replay(self.config):
+            if not current:
+                found = self._snapshot.get_many(wanted)
+                return self._visible(list(found), list(found.values()))
+            found = self._snapshot.get_many([key for key in wanted if key not in current])
+        found.update((key, value) for key in wanted if (value := current.get(key)) is not None)
+        chosen = [key for key in wanted if key in found]
+        return self._visible(chosen, [found[key] for key in chosen])
+
+    def lookups(self, keys: Sequence[bytes], size: int) -> Iterator[Matched]:
+        """As :meth:`lookup`, for many keys in order, each of them once; ``size`` at a time."""
+        known = self._snapshot.search(keys) if self.overlay is None else None
+        if known is not None:
+            keys = known[0]
+        for start in range(0, len(keys), size):
+            part = keys[start : start + size]
+            if known is None:
+                yield self._lookup(part)
+            else:
+                yield self.at_spots(part, known[1].part(start, start + size))
+
+    def at_spots(self, keys: Sequence[bytes], spots: Spots) -> Matched:
+        """As :meth:`lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
+        with naming_replay(self.config):
+            present, values = self._snapshot.get_at(keys, spots)
+        return self._visible(present, list(values)) if self.hides else (present, values)
+
+    def _visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
+        if not self.hides:
+            return keys, values
+        from sowctl.engine.fold.apply import visible
+
+        places = visible(values, self._now)
+        if len(places) == len(values):
+            return keys, values
+        return [keys[place] for place in places], [values[place] for place in places]
+
+    def close(self) -> None:
+        """See :class:`Source`."""
+        self._held.close()
+
+    def __enter__(self) -> CurrentSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def alone(pairs: Iterable[Pairs]) -> Iterator[Run]:
+    """Batches whose values stand in no run of bytes."""
+    return ((keys, values, None) for keys, values in pairs)
+
+
+def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = None) -> CurrentSource:
+    """A configured topic as it is now, without any lock.
+
+    A missing store is rebuilt in a temporary place where the journals cover it. Raises MissingError ``SOW-ENG-010``
+    (nothing was ever published), ``SOW-ENG-011`` (the journals do not reach back), DamageError with the replay command
+    as its hint.
+    """
+    at = instance.now if now is None else now
+    with ExitStack() as stack:
+        path = topic.file
+        if path is None or not path.exists():
+            from sowctl.engine.sources.recovery import rebuilt_aside
+
+            path = rebuilt_aside(instance, topic, stack)
+        with naming_replay(topic):
+            store = open_store(instance, path)
+            stack.callback(store.close)
+            snapshot = store.snapshot()
+            stack.callback(snapshot.close)
+        refuse_other_topic(topic, snapshot.meta)
+        note_other_definition(instance, topic, snapshot.meta)
+        overlay = read_overlay(instance, topic, snapshot.meta, path)
+        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, path if path == topic.file else None)
+
+
+def open_file(instance: Instance, path: Path) -> CurrentSource:
+    """A bare store file: its records as they are, whatever a journal may know besides; no stamp hides a record."""
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(instance, path))
+        snapshot = stack.enter_context(store.snapshot())
+        return CurrentSource(stack.pop_all(), snapshot, None, None, 0, path)
+
+
+def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: Path) -> Overlay | None:
+    """What the journal holds behind a store's position; None where that is nothing."""
+    if not topic.journalled or not has_log(instance):
+        return None
+    from sowctl.journal.state import NO_TOPIC
+
+    ref = topic.name, topic.message_type
+    with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
+        state = log.state()
+        last = state.topics.get(ref, NO_TOPIC).last_txid
+        if meta.lineage == log.lineage and last <= meta.applied <= state.end.txid:
+            refuse_other_history(meta, log, path)
+            return None
+        after = check_position(meta, log, ref, path)
+        if last <= after:
+            return None
+        from sowctl.engine.fold.overlay import Overlay
+
+        overlay = Overlay(history=topic.history is not None)
+        for block in log.blocks(after=after, topic=ref):
+            overlay.fold(block, ref, after)
+        return overlay

@@ -1,0 +1,129 @@
+"""Logical topics: the names under which the records of a Pattern topic are published (``semantics`` 1.8).
+
+They share one store and one definition. The name belongs to the record, and to its key: equal key values of two logical
+topics are two records. Called by publishing (names, keys) and by reading (which records are meant). Ruled by
+``sow-store(5)``, SOW key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.config.matching import search_of
+from sowctl.engine.topics.targets import MAX_LOGICAL, unnamed_logical
+from sowctl.identity.keys import given_text, key_digest, prefix
+from sowctl.store.codec import logical_topic
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.config.model import Logical, TopicConfig
+    from sowctl.engine.keys.keymaker import Keys
+    from sowctl.engine.sources.current import Pairs, Source
+    from sowctl.messages.framing.envelope import Envelope
+
+NOT_OURS = "SOW-PUB-022"
+
+
+def names_for(
+    topic: TopicConfig, count: int, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+) -> list[bytes]:
+    """The logical topics of ``count`` messages: the one that is meant, else what each envelope says.
+
+    An envelope without a name that the Pattern matches is added to ``refused``. Raises UsageError ``SOW-ENG-032`` where
+    nothing names a logical topic.
+    """
+    if topic.logical_name is not None:
+        return [topic.logical_name.encode()] * count
+    if envelopes is None:
+        raise unnamed_logical(topic)
+    assert topic.pattern is not None
+    matches = search_of(topic.pattern)
+    names: list[bytes] = []
+    for index, envelope in enumerate(envelopes):
+        name = (envelope.topic or "").encode()
+        if envelope.topic is None:
+            refused.setdefault(index, Refusal(index, NOT_OURS, "it names no logical topic"))
+        elif not 0 < len(name) <= MAX_LOGICAL or not matches(envelope.topic):
+            text = f"{envelope.topic[:80]!r} is no logical topic of {topic.name!r}"
+            refused.setdefault(index, Refusal(index, NOT_OURS, text))
+        names.append(name)
+    return names
+
+
+def logical_keys(topic: TopicConfig, keys: Keys, names: Sequence[bytes]) -> list[bytes]:
+    """The digests of messages whose keys are made, under the domains of their logical topics.
+
+    Where a KeyDomain is set it makes the keys; the check word is the logical topic's all the same, so that a message
+    for a key that another logical topic holds is refused as a collision.
+    """
+    prefixes = {name: prefix(name.decode()) for name in set(names)}
+    texts = keys.texts if keys.texts is not None else [(key,) for key in keys.user_keys or ()]
+    own = [key_digest(prefixes[name], row) for name, row in zip(names, texts, strict=True)]
+    if not topic.shares_domain:
+        return own
+    return [shared[:8] + digest[8:] for shared, digest in zip(keys.digests, own, strict=True)]
+
+
+def domain_of(topic: TopicConfig) -> str:
+    """The domain of a topic's keys. Raises UsageError ``SOW-ENG-032`` where it is that of a logical topic not named."""
+    if topic.pattern is None or topic.shares_domain:
+        return topic.key_domain
+    if topic.logical_name is None:
+        raise unnamed_logical(topic)
+    return topic.logical_name
+
+
+def user_key_of(name: str, key: str) -> bytes:
+    """The 8-byte key of a record that its publisher filed under ``key`` in a logical topic."""
+    return key_digest(prefix(name), (given_text(key),))[:8]
+
+
+def chosen(logical: Logical) -> Callable[[Pairs], Pairs]:
+    """What takes the records of some logical topics out of others."""
+    known: dict[bytes | None, bool] = {None: False}
+
+    def takes(value: bytes) -> bool:
+        name = logical_topic(value)
+        if name not in known:
+            assert name is not None
+            known[name] = logical.takes(name.decode("utf-8", "replace"))
+        return known[name]
+
+    def choose(pairs: Pairs) -> Pairs:
+        keys, values = pairs
+        places = [place for place, value in enumerate(values) if takes(value)]
+        return [keys[place] for place in places], [values[place] for place in places]
+
+    return choose
+
+
+class LogicalSource:
+    """Some logical topics of a source. It is read by scans alone: no index knows which record is whose."""
+
+    def __init__(self, base: Source, topic: TopicConfig) -> None:
+        assert topic.logical is not None
+        self.topic = topic.label
+        self.message_type = base.message_type
+        self.base = base
+        self._choose = chosen(topic.logical)
+
+    def batches(self, size: int) -> Iterator[Pairs]:
+        """See :class:`~sowctl.engine.sources.current.Source`."""
+        for pairs in self.base.batches(size):
+            found = self._choose(pairs)
+            if found[0]:
+                yield found
+
+    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+        """See :class:`~sowctl.engine.sources.current.Source`."""
+        return self._choose(self.base.lookup(keys))
+
+    def close(self) -> None:
+        """See :class:`~sowctl.engine.sources.current.Source`."""
+        self.base.close()
+
+
+def narrowed(source: Source, topic: TopicConfig | None) -> Source:
+    """What is meant of a topic's records."""
+    return source if topic is None or topic.logical is None else LogicalSource(source, topic)

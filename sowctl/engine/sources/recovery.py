@@ -1,0 +1,98 @@
+"""Recovery of a topic whose store is missing, or that has none: where it begins, and a store in its place for readers.
+
+Where it begins is the topic's RecoveryPoint (``semantics`` 1.6). Readers and writers ask alike, so that both see the
+same records. ``replay`` begins at the log's beginning instead.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.logplaces import last_of
+from sowctl.engine.topics.positions import has_log, no_store, not_covered, open_log, tell_tail
+from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
+from sowctl.plain import replace
+from sowctl.values.times import parse_time
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+
+
+def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
+    """The txid behind which the store of a topic begins: 0 for all of the log, its last for nothing.
+
+    A bookmark begins behind its entry, the last one if a group has several; an unknown one at the log's end
+    (``semantics`` 4.6), and somebody is told so. A timestamp begins with the first entry that is not older.
+    """
+    point = topic.recovery_point.strip()
+    if point.lower() == "epoch":
+        return 0
+    if point.lower() == "now":
+        return log.last_txid()
+    if "|" in point or point == "0":
+        return _behind(parse_bookmark(point), topic, log, instance)
+    return _since(parse_time(point, instance.clock), topic, log)
+
+
+def reaches(topic: TopicConfig, log: Journal, start: int) -> bool:
+    """Whether the journals hold all entries of a topic behind ``start``."""
+    return log.before((topic.name, topic.message_type)).last_txid <= start
+
+
+def _behind(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instance) -> int:
+    if wanted == EPOCH:
+        return 0
+    if wanted == NOW:
+        return log.last_txid()
+    found = last_of(log, wanted, instance)
+    if found is not None:
+        return found.txid
+    instance.notify(f"the RecoveryPoint {wanted} of topic {topic.name!r} is not in the journals: it recovers nothing")
+    return log.last_txid()
+
+
+def _since(since: int, topic: TopicConfig, log: Journal) -> int:
+    ref = topic.name, topic.message_type
+    gone = log.before(ref)
+    last = gone.last_txid if gone.last_time < since else 0
+    for block in log.blocks(topic=ref):
+        if block.header.latest < since:
+            last = block.last_txid
+            continue
+        before = [entry.txid for entry in block.entries() if entry.topic == ref and entry.time < since]
+        return max([last, *before])
+    return last
+
+
+def rebuilt_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
+    """The path of a store for a topic that has none: built in a temporary directory, which goes when reading ends.
+
+    Raises MissingError ``SOW-ENG-010`` where nothing was ever published, ``SOW-ENG-011`` where the journals do not
+    reach back.
+    """
+    import tempfile
+
+    from sowctl.engine.fold.rebuild import rebuild
+
+    ref = topic.name, topic.message_type
+    if not topic.journalled or not has_log(instance):
+        raise no_store(topic)
+    with open_log(instance, whole=True) as log:
+        if log.topic_state(ref).last_txid == 0:
+            raise no_store(topic)
+        start = recovery_start(topic, log, instance)
+        if topic.durability == "persistent" and not reaches(topic, log, start):
+            raise not_covered(topic, log)
+        if topic.file is not None:
+            instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
+        place = tempfile.TemporaryDirectory(prefix="sowctl-")
+        stack.callback(place.cleanup)
+        moved = replace(topic, file=Path(place.name) / "rebuilt.sow")
+        rebuild(instance, log, [moved], after={ref: start})
+        tell_tail(instance, log)
+        assert moved.file is not None
+        return moved.file

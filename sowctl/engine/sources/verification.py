@@ -1,0 +1,110 @@
+"""Whether a store says what the journals say: built anew aside, up to where it stands, and digests compared.
+
+Called by :mod:`sowctl.engine.verbs.replay`, which then only compares. Ruled by ``sow-store(5)``, Digest, and
+``sowctl-replay(1)``, --verify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.overlay import values_of
+from sowctl.engine.fold.rebuild import rebuild
+from sowctl.engine.keys.presentkeys import OTHER_KEYS, refuse_other_keys
+from sowctl.engine.reports import ReplayReport
+from sowctl.engine.sources.current import Pairs, open_current, open_file
+from sowctl.engine.topics.positions import OTHER_HISTORY, definition_of, meta_of
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.hash import digest
+from sowctl.errors import DamageError, MissingError, RefusedError, UsageError
+from sowctl.store.codec import TOMBSTONE
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import ReplayOptions
+    from sowctl.journal.reader import Journal
+
+BATCH = 1000
+
+
+def verify(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
+    """Build the store aside, up to where the live one stands, and compare digests at one clock.
+
+    ``verified`` and ``differs`` are said of a whole store. Where the journals begin later than the topic, a store that
+    agrees with what is left of them is ``not verified``: its older records can be neither confirmed nor denied.
+
+    Raises UsageError ``SOW-RPL-005`` for an instant to stop at, and DamageError where the journal is damaged.
+    """
+    import tempfile
+
+    now = instance.now
+    frozen = replace(instance, clock=lambda: now)
+    if options.until_txid is not None or options.until_time is not None:
+        raise UsageError("SOW-RPL-005", "--verify compares the present state; it takes no --until")
+    if topic.file is None:
+        return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file")
+    ref = topic.name, topic.message_type
+    if not topic.file.exists():
+        if log.topic_state(ref).last_txid == 0:
+            return ReplayReport.of(topic, "skipped", note="nothing was ever published")
+        return ReplayReport.of(topic, "differs", note="the store is missing")
+    try:
+        meta = meta_of(topic.file, instance)
+        live = digest(frozen, Target(topic=topic))
+        assert instance.config is not None
+        refuse_other_keys(topic, definition_of(instance.config.name, topic), meta.definition)
+        with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
+            aside = replace(topic, file=Path(place) / "verify.sow")
+            built = rebuild(frozen, log, [aside], until=live.txid, checked=True)[0]
+            report = replace(built, topic=topic).report("verified")
+            report.digest = live.digest
+            if not log.covers(ref):
+                return _partly(frozen, log, topic, live.txid, aside, report)
+            other = digest(frozen, Target(topic=replace(aside, journalled=False)))
+    except (MissingError, DamageError, RefusedError) as error:
+        if not (error.code.startswith("SOW-STO-") or error.code in (OTHER_HISTORY, OTHER_KEYS)):
+            raise  # the journal is damaged, or cannot explain the store: nothing was compared
+        return ReplayReport.of(topic, "differs", note=error.message)
+    if other.digest != live.digest:
+        report.action, report.other_digest, report.note = "differs", other.digest, live.note
+    return report
+
+
+def _partly(
+    instance: Instance, log: Journal, topic: TopicConfig, until: int, aside: TopicConfig, report: ReplayReport
+) -> ReplayReport:
+    """What can be said where older journals are gone: of each key that is left in them, the last entry."""
+    assert aside.file is not None
+    ref = topic.name, topic.message_type
+    begin = f"the journals begin at txid {log.first_txid}"
+    deleted: set[bytes] = set()
+    for block in log.blocks(topic=ref, until=until):
+        for key, value in zip(*values_of(block, ref, until=until), strict=True):
+            (deleted.add if value[0] & TOMBSTONE else deleted.discard)(key)
+    compared = wrong = 0
+    with closing(open_current(instance, topic)) as live, closing(open_file(instance, aside.file)) as then:
+        gone = sorted(deleted)
+        parts: Iterator[Pairs] = ((gone[at : at + BATCH], []) for at in range(0, len(gone), BATCH))
+        for keys, values in chain(then.batches(BATCH), parts):
+            found = dict(zip(*live.lookup(keys), strict=True))
+            expected = dict(zip(keys, values, strict=False))
+            if live.hides:
+                # What has expired is hidden here and was perhaps removed there: neither says anything.
+                from sowctl.engine.fold.apply import visible
+
+                shown = visible(values, instance.now)
+                expected = {keys[place]: values[place] for place in shown}
+            compared += len(keys)
+            wrong += sum(found.get(key) != expected.get(key) for key in keys)
+    if wrong:
+        report.action, report.note = "differs", f"{wrong:,} of the {compared:,} keys in the journals differ; {begin}"
+        return report
+    report.action = "not verified"
+    report.note = f"{begin}: older records cannot be compared; the {compared:,} keys in them agree"
+    return report

@@ -1,0 +1,137 @@
+"""Places in the log as instants: bookmarks and txids that name a moment of a topic's past (``semantics`` 3.6, 4.6).
+
+The command line and the data sources of Spark ask here what a past instant is called; times are read in
+``values.times``. EPOCH is instant 0 and means the oldest state that can be answered for (``engine.asof``); NOW is no
+instant at all but the present state. What a plain time does not need is imported where it is needed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.errors import MissingError
+from sowctl.tuples import NamedTuple
+from sowctl.values.times import parse_time
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.identity.bookmarks import Bookmark
+    from sowctl.journal.reader import Journal
+    from sowctl.values.times import Clock, Micros
+
+
+class Place(NamedTuple):
+    """An entry of the log: its txid, and its time in microseconds UTC."""
+
+    txid: int
+    time: Micros
+
+
+BEGINNING = Place(0, 0)
+"""Before every entry: the bookmark EPOCH."""
+
+
+class Moment(NamedTuple):
+    """What ``at`` says: an instant, or an entry of the log whose time is yet to be looked up, or neither: now."""
+
+    time: Micros | None = None
+    entry: str | None = None
+
+    def of(self, instance: Instance) -> Micros | None:
+        """The instant, None for the present. Raises MissingError ``SOW-ENG-070`` for an entry that is not there."""
+        if self.entry is None:
+            return self.time
+        place = find_place(instance, self.entry)
+        return None if place is None else place.time
+
+
+def read_moment(text: str | None, clock: Clock) -> Moment:
+    """What ``at`` means: a time, a bookmark, or a bare number: the txid of an entry. Raises UsageError."""
+    if text is None:
+        return Moment()
+    if "|" in text:
+        from sowctl.identity.bookmarks import parse_bookmark
+
+        parse_bookmark(text)
+        return Moment(entry=text)
+    if text.strip().isdecimal():
+        return Moment(entry=text)
+    return Moment(parse_time(text, clock))
+
+
+def find_place(instance: Instance, text: str, directory: Path | None = None) -> Place | None:
+    """The entry that a bookmark or a txid names; :data:`BEGINNING` for EPOCH, None for NOW, the present.
+
+    ``directory`` is another place of the journals than the configured one. Of several entries with one bookmark, as
+    a Spark commit makes them, the last. Every bookmark that a dump prints is found. Raises UsageError ``SOW-IDN-001``
+    for what is neither, MissingError ``SOW-ENG-070`` for an entry that the journals do not hold, and what opening them
+    raises.
+    """
+    from sowctl.engine.topics.positions import open_log
+    from sowctl.identity.bookmarks import EPOCH, NOW, parse_bookmark
+
+    word = text.strip()
+    if word.upper() == "EPOCH":
+        return BEGINNING
+    if word.isdecimal():
+        return _of_txid(instance, int(word), directory) if int(word) else BEGINNING
+    bookmark = parse_bookmark(word)
+    if bookmark == NOW:
+        return None
+    if bookmark == EPOCH:
+        return BEGINNING
+    with open_log(instance, directory=directory) as log:
+        found = last_of(log, bookmark, instance)
+    if found is None:
+        raise MissingError(
+            "SOW-ENG-070",
+            f"the journals hold no entry with bookmark {bookmark}",
+            hint="sowctl journal dump shows the bookmarks of all entries",
+        )
+    return found
+
+
+def last_of(log: Journal, bookmark: Bookmark, instance: Instance) -> Place | None:
+    """The last entry with a bookmark; a group that is visible as a whole may have several. None where there is none.
+
+    A bookmark of the instance itself names an entry without a publisher by its txid. A client that has the instance's
+    name, too, comes first: its sequence numbers are its own.
+    """
+    found = None
+    if bookmark.publisher == instance.publisher:
+        if not log.highest_sequence(bookmark.publisher):
+            return _at_txid(log, bookmark.sequence, own=True)
+        found = _at_txid(log, bookmark.sequence, own=True)
+    for block in log.blocks():
+        if all(row.hash != bookmark.publisher for row in block.map.publishers):
+            continue
+        for entry in block.entries():
+            if (entry.publisher, entry.sequence) == (bookmark.publisher, bookmark.sequence):
+                found = Place(entry.txid, entry.time)
+    return found
+
+
+def _at_txid(log: Journal, txid: int, *, own: bool = False) -> Place | None:
+    """The entry with a txid; with ``own`` only one without a publisher."""
+    if not log.first_txid <= txid <= log.last_txid():
+        return None
+    for block in log.blocks(after=txid - 1, until=txid):
+        for entry in block.entries():
+            if entry.txid == txid and not (own and entry.publisher is not None):
+                return Place(txid, entry.time)
+    return None
+
+
+def _of_txid(instance: Instance, txid: int, directory: Path | None) -> Place:
+    from sowctl.engine.topics.positions import open_log
+
+    with open_log(instance, directory=directory) as log:
+        last = log.last_txid()
+        if (found := _at_txid(log, txid)) is not None:
+            return found
+        raise MissingError(
+            "SOW-ENG-070",
+            f"the journals hold no entry with txid {txid}; they go from {log.first_txid} to {last}",
+            hint=f"a time needs a unit: {txid}s or {txid}ms since 1970",
+        )

@@ -1,0 +1,269 @@
+"""What a TARGET means: a configured topic, a file, or a pattern over topic names (``sowctl(1)``).
+
+A name that the Pattern of a topic matches is one of its logical topics: the configuration's first entry that a name
+fits is the one that counts, for reading and for publishing alike (``semantics`` 1.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.config.matching import is_pattern, search_of
+from sowctl.config.model import JournalTopic, Logical, OtherEntry, SowEntry, TopicConfig
+from sowctl.errors import ConfigError, MissingError, UsageError
+from sowctl.patterns import pattern
+from sowctl.plain import dataclass, replace
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+MAX_LOGICAL = 4096
+"""Bytes of the name of a logical topic, at most."""
+WITHOUT_SOW = "SOW-ENG-016"
+"""The code of the error for a topic that only the transaction log names."""
+_TYPED = pattern(r"\[([^\]]+)\]\.\[([^\]]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to read: a configured topic, or the bare path of a store."""
+
+    topic: TopicConfig | None = None
+    path: Path | None = None
+
+
+def resolve(instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False) -> list[Target]:
+    """The targets that ``text`` names, in configuration order.
+
+    An exact name wins; then an existing path with ``/`` or ``.sow``; then the name of a logical topic; then, unless
+    ``literal``, a regular expression over the names. It takes a Pattern topic whole where it matches the topic's own
+    Name, and otherwise those of its records whose logical names it matches. A text with characters of an expression
+    (other than dots) is no logical name unless ``literal``.
+
+    Raises UsageError ``SOW-ENG-030`` (ambiguous), ``SOW-ENG-033`` (no regular expression), ``SOW-ENG-080`` (a file that
+    plainly is no store), MissingError ``SOW-ENG-012`` (nothing of that name).
+    """
+    name, message_type = split_target(text, message_type)
+    exact = _exact(instance, name, message_type, logical=literal or not is_pattern(name.replace(".", "")))
+    path = instance.working / text
+    if exact is None or exact.logical is not None:
+        if ("/" in text or text.endswith(".sow")) and path.is_file():
+            from sowctl.engine.topics.filekinds import refuse_other_kind
+
+            refuse_other_kind(path)
+            return [Target(path=path)]
+        if text.endswith(".sow") and exact is None and not _in_names(instance, name, message_type):
+            raise MissingError("SOW-ENG-013", "there is no such file", place=text)
+    if exact is not None:
+        return [Target(topic=exact)]
+    if not literal and is_pattern(name):
+        found = [Target(topic=topic) for topic in _matching(instance, name, message_type)]
+        if found:
+            return found
+        raise MissingError(
+            "SOW-ENG-014",
+            f"no topic matches the pattern {name!r}",
+            hint="sowctl info lists the topics",
+        )
+    raise _missing(instance, name, message_type)
+
+
+def find_topic(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
+    """The one SOW topic, or logical topic, of this exact name. Raises as :func:`resolve` does."""
+    name, message_type = split_target(text, message_type)
+    found = _exact(instance, name, message_type, logical=True)
+    if found is None:
+        raise _missing(instance, name, message_type)
+    return found
+
+
+def find_publishable(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
+    """The topic that a publish to this name goes to; one that only the transaction log names has no store and no keys.
+
+    Raises as :func:`find_topic` does.
+
+    UsageError ``SOW-ENG-032`` for the Name of a Pattern topic that is none of its logical topics.
+    """
+    name, message_type = split_target(text, message_type)
+    found = _exact(instance, name, message_type, logical=True)
+    if found is None:
+        only = _journal_only(instance, name, message_type)
+        if only is None:
+            raise _missing(instance, name, message_type)
+        return only
+    if found.pattern is None:
+        return found
+    if found.logical is None:
+        if not search_of(found.pattern)(name):
+            raise unnamed_logical(found)
+        found = replace(found, logical=Logical(name))
+    return found
+
+
+def unnamed_logical(topic: TopicConfig) -> UsageError:
+    """The error where one of the logical topics of a Pattern topic must be named."""
+    return UsageError(
+        "SOW-ENG-032",
+        f"{topic.name!r} stands for many logical topics: those that match {topic.pattern!r}",
+        hint="name the logical topic",
+        topic=topic.name,
+    )
+
+
+def split_target(text: str, message_type: str | None = None) -> tuple[str, str | None]:
+    """Name and message type of ``[type].[name]``; any other text is a name, of the type that was given besides."""
+    match = _TYPED.fullmatch(text)
+    return (match[2], match[1]) if match else (text, message_type)
+
+
+def _exact(instance: Instance, name: str, message_type: str | None, *, logical: bool) -> TopicConfig | None:
+    """The topic of this name, narrowed where it is a logical topic's; the latter only with ``logical``."""
+    takers = _takers(instance, name, message_type, logical=logical)
+    if len(takers) > 1:
+        forms = ", ".join(f"[{entry.message_type}].[{name}]" for entry in takers)
+        raise UsageError(
+            "SOW-ENG-030",
+            f"{name!r} exists with several message types",
+            hint=f"write one of {forms}",
+        )
+    if not takers:
+        return None
+    entry = takers[0]
+    if isinstance(entry, OtherEntry):
+        raise UsageError("SOW-ENG-031", f"{name!r} is a {entry.kind}, not a topic with a store of its own")
+    return entry
+
+
+def _takers(instance: Instance, name: str, message_type: str | None, *, logical: bool) -> list[SowEntry]:
+    """Of every message type the first entry that a name belongs to."""
+    found: dict[str, SowEntry] = {}
+    logical = logical and _can_be_stored(name)
+    for entry in instance.config.sow if instance.config is not None else ():
+        kind = entry.message_type
+        if kind in found or message_type not in (None, kind):
+            continue
+        if entry.name == name:
+            found[kind] = entry
+        elif logical and isinstance(entry, TopicConfig) and entry.pattern and search_of(entry.pattern)(name):
+            found[kind] = replace(entry, logical=Logical(name))
+    return list(found.values())
+
+
+def _matching(instance: Instance, pattern: str, message_type: str | None) -> Iterator[TopicConfig]:
+    """The topics that a regular expression stands for. Of a Pattern topic that has no records yet, no part is meant."""
+    matches = _search(pattern)
+    for topic in instance.topics:
+        if message_type not in (None, topic.message_type):
+            continue
+        if matches(topic.name):
+            yield topic
+        elif topic.pattern is not None and _has_records(instance, topic):
+            yield replace(topic, logical=Logical(pattern, regex=True))
+
+
+def _search(pattern: str) -> Callable[[str], bool]:
+    """The search of an expression that was given as a target: what is wrong with it, is no fault of a configuration."""
+    try:
+        return search_of(pattern)
+    except ConfigError as error:
+        raise UsageError("SOW-ENG-033", error.message, hint=error.hint) from None
+
+
+def _in_names(instance: Instance, pattern: str, message_type: str | None) -> bool:
+    """Whether a regular expression matches the name of a topic of its own."""
+    matches = _search(pattern) if is_pattern(pattern) else pattern.__eq__
+    return any(matches(topic.name) for topic in instance.topics if message_type in (None, topic.message_type))
+
+
+def with_records(instance: Instance, targets: Sequence[Target]) -> Sequence[Target]:
+    """Of several targets those that there is something to read of; all where that is none, or where they are one.
+
+    So a topic that nothing was published to yet does not spoil what is asked of all topics of a pattern.
+    """
+    if len(targets) < 2:
+        return targets
+    found = [target for target in targets if target.topic is None or _can_be_read(instance, target.topic)]
+    return found or targets
+
+
+def _can_be_read(instance: Instance, topic: TopicConfig) -> bool:
+    if topic.file is None and not topic.journalled:
+        # What is kept nowhere lives as long as the session that it was published in.
+        return instance.opened(topic) is not None
+    return _has_records(instance, topic)
+
+
+def _has_records(instance: Instance, topic: TopicConfig) -> bool:
+    """Whether there is anything to read a topic from."""
+    if topic.file is not None and topic.file.exists():
+        return True
+    return topic.journalled and in_journal(instance, (topic.name, topic.message_type))
+
+
+def in_journal(instance: Instance, ref: tuple[str, str]) -> bool:
+    """Whether the journal has an entry of a topic."""
+    from sowctl.engine.topics.positions import has_log, open_log
+
+    if not has_log(instance):
+        return False
+    with open_log(instance) as journal:
+        return journal.topic_state(ref).last_txid > 0
+
+
+def _journal_only(instance: Instance, name: str, message_type: str | None) -> TopicConfig | None:
+    """A topic without a SOW that the transaction log records (``semantics`` 11.32)."""
+    log, config = instance.log, instance.config
+    if log is None or config is None or not _can_be_stored(name):
+        return None
+    kinds = {topic.message_type for topic in log.topics if message_type in (None, topic.message_type)}
+    kinds = {kind for kind in kinds if log.covers(name, kind)}
+    if len(kinds) > 1:
+        forms = ", ".join(f"[{kind}].[{name}]" for kind in sorted(kinds))
+        raise UsageError(
+            "SOW-ENG-030",
+            f"the transaction log records {name!r} with several message types",
+            hint=f"write one of {forms}",
+        )
+    if not kinds:
+        return None
+    from sowctl.engine.writing.logonly import topic_of
+
+    return topic_of(log, config.document.top, name, kinds.pop())
+
+
+def _can_be_stored(name: str) -> bool:
+    """Whether a record can carry this name."""
+    try:
+        return 0 < len(name.encode()) <= MAX_LOGICAL
+    except UnicodeEncodeError:
+        return False
+
+
+def _missing(instance: Instance, name: str, message_type: str | None = None) -> MissingError:
+    if instance.config is None:
+        return MissingError(
+            "SOW-ENG-015",
+            f"{name!r} is not a file, and there is no configuration",
+            hint="give -c CONFIG or a .sow file",
+        )
+    log = instance.log
+    kinds = {topic.message_type for topic in log.topics} if log is not None else set()
+    if log is not None and any(
+        message_type in (None, kind)
+        and log.covers(name, kind)
+        and (JournalTopic(name, kind, log.place) in log.topics or in_journal(instance, (name, kind)))
+        for kind in kinds
+    ):
+        return MissingError(
+            WITHOUT_SOW,
+            f"topic {name!r} is only in the transaction log: it has no SOW",
+            hint="sowctl journal dump shows its messages",
+        )
+    from difflib import get_close_matches
+
+    names = [topic.name for topic in instance.topics]
+    near = get_close_matches(name, names, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(near)}?" if near else "sowctl info lists the topics"
+    return MissingError("SOW-ENG-012", f"there is no topic {name!r} in this configuration", hint=hint, topic=name)

@@ -1,0 +1,246 @@
+"""check: every byte of stores and journals, read and compared.
+
+What is wrong comes as findings, and what was not read is said. Stores are read in a process of their own
+(:mod:`sowctl.store.check`), so damage cannot take this one down. A check that could not complete is an error among
+its findings, never a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.keys.presentkeys import KEY_PARTS, PresentKeys
+from sowctl.engine.reports import CheckReport
+from sowctl.engine.sources.current import open_file
+from sowctl.engine.topics.positions import (
+    applied_of,
+    check_position,
+    definition_of,
+    has_log,
+    meta_of,
+    note_unlocked,
+    open_log,
+    standings,
+)
+from sowctl.engine.topics.targets import Target
+from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError
+from sowctl.findings import Finding, Level, Place
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+
+
+SCAN_BATCH = 1000
+
+
+class Examination:
+    """Iterate for findings, once; ``coverage`` says in words, when they have ended, what was read and what was not."""
+
+    def __init__(self, instance: Instance, targets: Sequence[Target] | None) -> None:
+        self._instance = instance
+        self._targets = targets
+        self._lines: list[str] = []
+        self._missed: list[str] = []
+        self._errors = 0
+        self._sound: list[int] = []
+        self._read = CheckReport()
+        self._findings = self._counted()
+
+    def __iter__(self) -> Iterator[Finding]:
+        return self._findings
+
+    def _counted(self) -> Iterator[Finding]:
+        for finding in self._run():
+            self._errors += finding.level is Level.ERROR
+            yield finding
+
+    @property
+    def status(self) -> int:
+        """The exit status when the findings have ended: 5 for damage; where there was none, that of the first store
+        which could not be read (permission: 6, a lock: 11) or is sound and of another definition (8); else 0.
+
+        That a file may not be read, or was made under another Key, says nothing of damage, and must not send anybody to
+        a rebuild.
+        """
+        if self._errors > len(self._sound):
+            return DamageError.exit_status
+        return self._sound[0] if self._sound else 0
+
+    @property
+    def coverage(self) -> str:
+        """One line: what was checked, and what was not."""
+        done = "checked " + ("; ".join(self._lines) if self._lines else "nothing")
+        return done + (f"; not verified: {'; '.join(self._missed)}" if self._missed else "")
+
+    @property
+    def report(self) -> CheckReport:
+        """The same as numbers."""
+        self._read.not_verified = tuple(self._missed)
+        return self._read
+
+    def _run(self) -> Iterator[Finding]:
+        instance = self._instance
+        targets = self._targets
+        if targets is None:
+            targets = [Target(topic=topic) for topic in instance.topics]
+        for target in targets:
+            path = target.topic.file if target.topic is not None else target.path
+            if path is None or not path.exists():
+                yield from self._absent(target)
+                continue
+            sound = yield from self._store(path)
+            if target.topic is not None:
+                yield from self._belongs(target.topic, path, sound)
+        if self._targets is None:
+            yield from self._journal()
+
+    def _absent(self, target: Target) -> Iterator[Finding]:
+        topic = target.topic
+        if topic is not None and topic.durability == "transient":
+            return  # it has no store to miss: every command makes it from the journal
+        name = topic.name if topic is not None else str(target.path)
+        self._missed.append(f"{name}: no store")
+        if topic is not None and topic.journalled and self._has_entries(topic):
+            yield Finding(
+                "SOW-CHK-001",
+                Level.WARNING,
+                Place(str(topic.file or topic.name)),
+                f"topic {topic.name!r} has entries in the journal but no store",
+                hint=f"sowctl replay {topic.name} rebuilds it",
+            )
+
+    def _has_entries(self, topic: TopicConfig) -> bool:
+        instance = self._instance
+        try:
+            if not has_log(instance):
+                return False
+            with open_log(instance) as log:
+                return log.topic_state((topic.name, topic.message_type)).last_txid > 0
+        except SowError:
+            return False
+
+    def _store(self, path: Path) -> Generator[Finding, None, bool]:
+        """The store by itself; returns whether nothing was found, so that it may be read in this process too."""
+        from sowctl.store.check import check_store
+
+        findings = check_store(path, seam=self._instance.seam)
+        sound = True
+        for finding in findings:
+            sound = False
+            yield finding
+        covered = findings.coverage
+        if covered.status:
+            self._sound.append(covered.status)
+        if covered.unlocked:
+            note_unlocked(self._instance, path)
+        versions = f", {covered.versions:,} versions" if covered.versions else ""
+        self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {covered.bytes_read:,} bytes")
+        self._missed.extend(f"{path.name}: {part}" for part in covered.not_verified)
+        read = self._read
+        read.stores += 1
+        read.records += covered.records
+        read.versions += covered.versions
+        read.bytes += covered.bytes_read
+        return sound and covered.complete
+
+    def _belongs(self, topic: TopicConfig, path: Path, sound: bool) -> Iterator[Finding]:
+        """The store against its definition and against the journal's position; if ``sound``, its keys as well."""
+        instance = self._instance
+        assert instance.config is not None
+        try:
+            meta = meta_of(path, instance)
+        except SowError:
+            return
+        expected = definition_of(instance.config.name, topic)
+        if different := expected.differences(meta.definition):
+            self._sound.append(RefusedError.exit_status)
+            yield Finding(
+                "SOW-CHK-002",
+                Level.ERROR,
+                Place(str(path)),
+                f"the store was made for another definition ({', '.join(different)}): {meta.definition}",
+                hint=f"sowctl replay --rekey {topic.name} gives the records their new keys; or put the former Key back"
+                if topic.journalled and KEY_PARTS.issuperset(different)
+                else "the configuration was changed, or the file belongs to another topic",
+            )
+        elif sound:
+            yield from self._keys(topic, path)
+        if not topic.journalled:
+            return
+        try:
+            with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
+                check_position(meta, log, (topic.name, topic.message_type), path)
+        except SowError as error:
+            if error.exit_status in (StorageError.exit_status, LockedError.exit_status):
+                self._sound.append(error.exit_status)
+            if error.exit_status != MissingError.exit_status:
+                yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)
+
+    def _keys(self, topic: TopicConfig, path: Path) -> Iterator[Finding]:
+        """Whether every record stands under the key that its topic makes of it."""
+        others = records = 0
+        example: bytes | None = None
+        try:
+            present = PresentKeys(self._instance, topic)
+            if not present.known:
+                return
+            with closing(open_file(self._instance, path)) as source:
+                for keys, values in source.batches(SCAN_BATCH):
+                    found = present.others(keys, values)
+                    records += len(keys)
+                    others += len(found)
+                    example = keys[found[0]] if found and example is None else example
+        except SowError as error:
+            self._missed.append(f"{path.name}: keys ({error.message})")
+            return
+        if example is not None:
+            self._sound.append(RefusedError.exit_status)
+            how = f"sowctl replay --rekey {topic.name} gives them their keys" if topic.journalled else None
+            yield Finding(
+                "SOW-CHK-003",
+                Level.ERROR,
+                Place(str(path)),
+                f"{others:,} of {records:,} records stand under other keys than topic {topic.name!r} makes of them, "
+                f"the first under SOW key {int.from_bytes(example, 'big')}",
+                hint=how or "they were published under another Key, or written by other means",
+            )
+
+    def _journal(self) -> Iterator[Finding]:
+        from sowctl.journal.check import Coverage, check_journal
+
+        instance = self._instance
+        if instance.log is None or instance.config is None:
+            return
+        try:
+            if not has_log(instance):
+                self._missed.append("journal: no files")
+                return
+        except SowError:
+            pass  # what is missing is among the findings
+        stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
+        coverage = Coverage()
+        try:
+            with open_log(instance) as log:
+                lineage = log.lineage
+        except SowError:
+            lineage = b""
+        yield from check_journal(
+            instance.log.directory,
+            instance.config.name,
+            seam=instance.seam,
+            acknowledged=applied_of(lineage, stores),
+            coverage=coverage,
+            archive=instance.log.archive_directory,
+        )
+        read = self._read
+        read.journal_files, read.journal_entries, read.journal_bytes = coverage.files, coverage.entries, coverage.bytes
+        self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {coverage.bytes:,} bytes")
+
+
+def check(instance: Instance, targets: Sequence[Target] | None = None) -> Examination:
+    """Check ``targets``, or all stores and the journal of the configuration."""
+    return Examination(instance, targets)

@@ -1,0 +1,94 @@
+"""expire: remove from the files what is over at the clock. Reads do not need it; it gives room back.
+
+That is records whose stamp has passed, and versions outside their topic's window. Nothing is journalled: what is over
+follows from stamps and clock, for every replay alike (``semantics`` 1.5, 2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.apply import remove_expired
+from sowctl.engine.reports import ExpireReport
+from sowctl.engine.sources.current import open_current
+from sowctl.engine.topics.expiration import expires, is_expired
+from sowctl.engine.topics.timeline import retention
+from sowctl.engine.writing.session import WriteSession
+from sowctl.errors import MissingError
+from sowctl.store.codec import expiration_of
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.store.write import WriteTxn
+
+
+def expire(instance: Instance, topics: Sequence[TopicConfig], *, dry_run: bool = False) -> list[ExpireReport]:
+    """Remove the expired records of ``topics``, and versions that no query can reach any more.
+
+    Topics of which nothing expires, and those without a store, report 0; of a transient topic nothing stays anyway.
+
+    Raises what opening for writing raises.
+    """
+    now = instance.now
+    reports = []
+    with WriteSession(instance) as session:
+        for topic in topics:
+            count = versions = 0
+            if topic.file is not None and topic.file.exists():
+                if expires(topic.expiration):
+                    count = _count(instance, topic, now) if dry_run else _remove(session, topic, now)
+                elif topic.history is not None:
+                    versions = _count_old(instance, topic, now) if dry_run else _remove_old(session, topic, now)
+            reports.append(ExpireReport(topic.name, topic.message_type, count, now, dry_run, versions))
+    return reports
+
+
+def _remove(session: WriteSession, topic: TopicConfig, now: int) -> int:
+    return _in_store(session, topic, lambda txn: remove_expired(txn, now))
+
+
+def _remove_old(session: WriteSession, topic: TopicConfig, now: int) -> int:
+    from sowctl.engine.fold.pruning import remove_unreachable
+
+    rule = retention(topic.history)
+    assert rule is not None
+    return _in_store(session, topic, lambda txn: remove_unreachable(txn, rule, now))
+
+
+def _in_store(session: WriteSession, topic: TopicConfig, run: Callable[[WriteTxn], int]) -> int:
+    """Run a transaction on a store that has everything from its journal."""
+    writer = session.topic(topic)
+    with session.batch([writer]):
+        writer.remove_expired_at = None
+        if writer.journalled:
+            session.apply(force=True)
+        return writer.store.write(run)
+
+
+def _count(instance: Instance, topic: TopicConfig, now: int) -> int:
+    """How many records are in the files but hidden."""
+    try:
+        source = open_current(instance, topic, now=now)
+    except MissingError:
+        return 0
+    with closing(source):
+        overlay = source.overlay.current if source.overlay is not None else {}
+        hidden = sum(1 for key in source.snapshot.expired(now) if key not in overlay)
+        rule = topic.expiration
+        return hidden + sum(
+            1 for value in overlay.values() if value is not None and is_expired(rule, expiration_of(value), now)
+        )
+
+
+def _count_old(instance: Instance, topic: TopicConfig, now: int) -> int:
+    """How many versions no query can reach."""
+    from sowctl.engine.fold.pruning import BATCH, count_unreachable
+    from sowctl.engine.sources.versions import VersionsSource
+
+    rule = retention(topic.history)
+    assert rule is not None
+    with closing(open_current(instance, topic, now=now)) as source:
+        return count_unreachable(VersionsSource(source, topic, now).timelines(BATCH), rule, now)

@@ -1,0 +1,114 @@
+"""hash: the digest of a topic's state, the same for every store that holds the same records (``sow-store(5)``, digest).
+
+The sum modulo 2**128 over records and retained versions that are visible at a clock. The stored sum is used where
+nothing is behind it and nothing hidden; else it is corrected, or, for a state of the past, made from the records.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sowctl.engine.search.matcher import open_now, open_source
+from sowctl.engine.sources.current import CurrentSource
+from sowctl.engine.sources.versions import VersionsSource
+from sowctl.engine.topics.damage import naming_replay
+from sowctl.engine.topics.expiration import expires, is_expired
+from sowctl.engine.topics.retention import prune
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.topics.timeline import retention, value_of
+from sowctl.store.codec import expiration_of
+from sowctl.store.integrity import DIGEST_MODULUS, digest_sum, digest_term
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+SCAN_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A digest of one topic. ``note`` says where it may differ from another store's though nothing is wrong."""
+
+    topic: str
+    message_type: str
+    digest: str
+    records: int
+    versions: int
+    txid: int
+    note: str | None = None
+
+
+def digest(instance: Instance, target: Target, at: int | None = None) -> Digest:
+    """The digest of a target now, or of the records as of ``at`` (microseconds UTC; versions do not count then).
+
+    A logical topic's is that of its records alone.
+    """
+    if at is not None or (target.topic is not None and target.topic.logical is not None):
+        return _of_records(instance, target, at)
+    source = open_now(instance, target)
+    with closing(source), naming_replay(target.topic):
+        history = target.topic.history if target.topic is not None else None
+        if history is not None:
+            total, records, versions = _with_versions(source, target, instance.now)
+        else:
+            total, records, versions = _current(source, target, instance.now)
+        note = None
+        if target.topic is not None and instance.now < source.meta.removal_mark:
+            note = "the clock stands before the latest removal of expired records: a rebuilt store may hold more"
+        return Digest(source.topic, source.message_type, text_of(total), records, versions, source.last_txid, note)
+
+
+def text_of(total: int) -> str:
+    """32 hexadecimal digits."""
+    return f"{total % DIGEST_MODULUS:032x}"
+
+
+def _current(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
+    """The stored sum, corrected by what the overlay changes and by what has expired."""
+    meta, snapshot = source.meta, source.snapshot
+    total, records = meta.digest, meta.records
+    overlay = source.overlay.current if source.overlay is not None else {}
+    rule = target.topic.expiration if target.topic is not None else None
+    for key, old in snapshot.get_many(sorted(overlay)).items():
+        total -= digest_term(key, old)
+        records -= 1
+    for key, value in overlay.items():
+        if value is not None and not (rule is not None and is_expired(rule, expiration_of(value), now)):
+            total += digest_term(key, value)
+            records += 1
+    if rule is not None and expires(rule):
+        hidden = sorted(key for key in snapshot.expired(now) if key not in overlay)
+        for start in range(0, len(hidden), SCAN_BATCH):
+            found = snapshot.get_many(hidden[start : start + SCAN_BATCH])
+            total -= digest_sum(found, found.values())
+            records -= len(found)
+    return total, records, meta.versions
+
+
+def _with_versions(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
+    """Every retained version that is still within the window, and the current records."""
+    assert target.topic is not None
+    rule = retention(target.topic.history)
+    assert rule is not None
+    total = records = versions = 0
+    view = VersionsSource(source, target.topic, now)
+    for key, timeline in view.timelines(SCAN_BATCH):
+        kept = prune(timeline, now, rule.window)
+        total += sum(digest_term(key, value_of(key, version)) for version in kept)
+        current = bool(kept) and not kept[-1].tombstone
+        records += current
+        versions += len(kept) - current
+    return total, records, versions
+
+
+def _of_records(instance: Instance, target: Target, at: int | None) -> Digest:
+    source = open_source(instance, target, at)
+    total = records = txid = 0
+    with closing(source):
+        for keys, values in source.batches(SCAN_BATCH):
+            total += digest_sum(keys, values)
+            records += len(keys)
+            txid = max([txid, *(int.from_bytes(value[4:12], "little") for value in values)])
+    return Digest(source.topic, source.message_type, text_of(total), records, 0, txid)

@@ -1,0 +1,190 @@
+"""info: what there is, without reading it all: stores, their sizes and positions, and how far they lag behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.config.model import OtherEntry
+from sowctl.engine.reports import TopicInfo
+from sowctl.engine.search.matcher import open_source
+from sowctl.engine.sources.current import CurrentSource, open_current, open_file
+from sowctl.engine.topics.targets import WITHOUT_SOW, Target, resolve, split_target
+from sowctl.errors import DamageError, MissingError, SowError
+from sowctl.memo.directory import MemoDirectory
+from sowctl.store.codec import payloads, stamps
+from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.values.units import INTERVALS, format_interval
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import TopicState
+
+BATCH = 1000
+
+
+def info(
+    instance: Instance, targets: Sequence[Target] | None = None, problems: list[SowError] | None = None
+) -> list[TopicInfo]:
+    """Facts about ``targets``, or about everything that the configuration names, in its order.
+
+    A store that cannot be read is a row with its state; why it cannot be read goes to ``problems``.
+    """
+    problems = [] if problems is None else problems
+    if targets is None:
+        rows = []
+        for entry in instance.config.sow if instance.config is not None else ():
+            if isinstance(entry, OtherEntry):
+                rows.append(TopicInfo(entry.name, entry.message_type, entry.kind, "defined"))
+            else:
+                rows.append(_topic(instance, entry, problems))
+        return rows + _log_only(instance)
+    return [_target(instance, target, problems) for target in targets]
+
+
+def named(instance: Instance, text: str, problems: list[SowError] | None = None) -> list[TopicInfo]:
+    """Facts about what ``text`` names. Raises as ``resolve`` does, but not for a topic without a SOW."""
+    try:
+        return info(instance, resolve(instance, text), problems)
+    except MissingError as error:
+        if error.code != WITHOUT_SOW:
+            raise
+        name, kind = split_target(text)
+        return [row for row in _log_only(instance) if row.topic == name and kind in (None, row.message_type)]
+
+
+def _target(instance: Instance, target: Target, problems: list[SowError]) -> TopicInfo:
+    if target.topic is not None:
+        return _topic(instance, target.topic, problems)
+    assert target.path is not None
+    with closing(open_file(instance, target.path)) as source:
+        meta = source.meta
+        row = TopicInfo(meta.definition.topic, meta.definition.message_type, "file", "ok")
+        row.keys, row.key_mode = meta.definition.key_fields, meta.definition.key_mode
+        row.journalled = meta.has_journal
+        _fill(row, source, target.path)
+        return row
+
+
+def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
+    """Some logical topics of a Pattern topic: their records, read one by one; file and position are everyone's."""
+    from sowctl.engine.verbs.hash import digest
+
+    row = _topic(instance, topic.whole, problems)
+    assert topic.logical is not None
+    row.kind, row.topic = "logical topic", topic.label
+    which = "" if topic.logical_name is not None else f" whose names match {topic.logical.text!r}"
+    row.note = row.note or f"records{which} of {topic.name!r}, whose file, position and lag these are"
+    if row.state != "ok" and not (row.state == "transient" and topic.journalled and row.last_txid):
+        return row
+    target = Target(topic=topic)
+    found = digest(instance, target)
+    row.records, row.digest, row.expired = found.records, found.digest, 0
+    row.payload_bytes, row.last_update = 0, None
+    with closing(open_source(instance, target, None)) as source:
+        for _, values in source.batches(BATCH):
+            row.payload_bytes += sum(map(len, payloads(values)))
+            row.last_update = max(row.last_update or 0, *(stamps(value)[1] for value in values))
+    return row
+
+
+def _interval(microseconds: int) -> str:
+    return format_interval(microseconds * INTERVALS["us"])
+
+
+def _topic(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
+    if topic.logical is not None:
+        return _part(instance, topic, problems)
+    row = TopicInfo(topic.name, topic.message_type, "Topic", "ok")
+    row.path = str(topic.file) if topic.file is not None else None
+    row.keys = tuple(str(path) for path in topic.keys)
+    row.key_mode = topic.key_mode
+    row.journalled = topic.journalled
+    row.expiration = topic.expiration.kind
+    if topic.expiration.kind == "interval":
+        row.expiration = _interval(topic.expiration.interval_us)
+    if topic.history is not None:
+        window, granularity = _interval(topic.history.window_us), _interval(topic.history.granularity_us)
+        row.history = f"window {window}, granularity {granularity}"
+    if topic.file is None or not topic.file.exists():
+        row.state = "transient" if topic.file is None else "no store"
+        state = _journal_topics(instance).get((topic.name, topic.message_type)) if topic.journalled else None
+        if state is not None:
+            row.last_txid, row.last_update = state.last_txid, state.last_time or None
+            _count_in_journals(instance, topic, row)
+        return row
+    try:
+        source = open_current(instance, topic)
+    except SowError as error:
+        states = ((DamageError, "damaged"), (MissingError, "missing"))
+        row.state = next((state for kind, state in states if isinstance(error, kind)), "unreadable")
+        row.note = error.message
+        problems.append(error)
+        return row
+    with closing(source):
+        _fill(row, source, topic.file)
+    return row
+
+
+def _count_in_journals(instance: Instance, topic: TopicConfig, row: TopicInfo) -> None:
+    """The records of a topic without a store, as a query finds them; what is in the way of that becomes the note."""
+    if not row.last_txid:
+        return
+    try:
+        with closing(open_current(instance, topic)) as source:
+            row.records, row.expired = source.records_by_lifetime()
+            row.payload_bytes = source.meta.payload_bytes
+    except SowError as error:
+        row.note = error.message
+
+
+def _fill(row: TopicInfo, source: CurrentSource, path: Path) -> None:
+    meta = source.meta
+    overlay = source.overlay
+    row.path = str(path)
+    row.versions, row.payload_bytes = meta.versions, meta.payload_bytes
+    row.file_bytes = path.stat().st_size
+    row.index_bytes = MemoDirectory(path).size()
+    row.applied, row.last_txid = meta.applied, source.last_txid
+    row.last_update = max(meta.last_time, overlay.last_time if overlay is not None else 0) or None
+    row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
+    row.records, row.expired = source.records_by_lifetime()
+    row.lag = len(overlay) if overlay is not None else 0
+
+
+def _log_only(instance: Instance) -> list[TopicInfo]:
+    """Topics that only the transaction log names: literally, or by a pattern that something was published under."""
+    from sowctl.config.matching import is_pattern
+    from sowctl.journal.state import NO_TOPIC
+
+    log = instance.log
+    if log is None or instance.config is None:
+        return []
+    known = _journal_topics(instance)
+    refs = [(topic.name, topic.message_type) for topic in log.topics if not is_pattern(topic.name)]
+    rows = []
+    for name, kind in dict.fromkeys(refs + sorted(ref for ref in known if log.covers(*ref))):
+        if not instance.config.find(name, kind):
+            state = known.get((name, kind), NO_TOPIC)
+            row = TopicInfo(
+                name, kind, "journal only", "no SOW", key_mode="none", journalled=True, last_txid=state.last_txid
+            )
+            row.last_update = state.last_time or None
+            rows.append(row)
+    return rows
+
+
+def _journal_topics(instance: Instance) -> Mapping[tuple[str, str], TopicState]:
+    """What the journal says of every topic; nothing where it cannot be read: whoever reads it says what is wrong."""
+    from sowctl.engine.topics.positions import has_log, open_log
+
+    try:
+        if not has_log(instance):
+            return {}
+        with open_log(instance) as journal:
+            return journal.topics()
+    except SowError:
+        return {}

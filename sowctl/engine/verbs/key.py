@@ -1,0 +1,86 @@
+"""key: which SOW keys messages would get, without publishing them (``semantics`` 1.1).
+
+Messages are prepared as for a publish, preprocessing included. A chaining generator is asked as in a dry run: with what
+the topic knows, and with the messages before in the input. A verb; nothing is locked and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sowctl.engine.keys.keymaker import without_keys
+from sowctl.engine.writing.dryrun import Rehearsal
+from sowctl.engine.writing.prepare import Prepared, Preparer
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.keys.chains import Chains
+    from sowctl.engine.options import PublishOptions
+    from sowctl.messages.framing.envelope import Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class MessageKey:
+    """The key of one message. ``sow_key`` is the number as clients see it, ``user_key`` what the publisher chose,
+    ``texts`` what the number was made of under ``key_domain`` (None: NULL), ``check_word`` the other half of the digest
+    as 16 hex digits."""
+
+    sow_key: str
+    user_key: str | None
+    key_domain: str | None
+    texts: tuple[str | None, ...]
+    check_word: str
+
+
+class KeyTeller:
+    """Tells the keys of messages of one topic. Raises what :class:`~sowctl.engine.writing.prepare.Preparer` raises, and
+    UsageError ``SOW-PUB-024`` for a topic without a SOW."""
+
+    def __init__(self, instance: Instance, topic: TopicConfig, options: PublishOptions) -> None:
+        if topic.key_mode == "none":
+            raise without_keys(topic)
+        self._preparer = Preparer(instance, topic, options)
+        named = None if topic.shares_domain else topic.logical_name
+        self._domain = named or (None if topic.key_mode == "user" else topic.key_domain)
+        self._instance = instance
+        self._topic = topic
+        self._writer: Rehearsal | None = None
+
+    def keys(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None = None
+    ) -> tuple[list[MessageKey], list[Refusal]]:
+        """The keys of those messages that have one, in order, and the refusals of the others."""
+        ready, refused = self._preparer.prepare(payloads, envelopes)
+        keep: Sequence[int] = range(len(ready.places))
+        chains = self._preparer.keys.chains
+        if chains is not None:
+            gone = self._name(chains, ready)
+            without = {refusal.index for refusal in gone}
+            keep = [index for index in keep if ready.places[index] not in without]
+            refused = sorted(refused + gone, key=lambda refusal: refusal.index)
+        return [self._key(ready, index) for index in keep], refused
+
+    def _name(self, chains: Chains, ready: Prepared) -> list[Refusal]:
+        if self._writer is None:
+            self._writer = Rehearsal(self._instance, self._topic)
+            chains.catch_up(self._writer)
+        assert ready.texts is not None
+        ready.digests, gone = chains.name(ready.texts, ready.places, range(len(ready.places)))
+        chains.learn(ready.places, self._writer.last_txid)
+        return gone
+
+    def _key(self, ready: Prepared, index: int) -> MessageKey:
+        digest = ready.digests[index]
+        user = ready.user_keys[index] if ready.user_keys is not None else None
+        texts = ready.texts[index] if ready.texts is not None else (user,)
+        return MessageKey(
+            str(int.from_bytes(digest[:8], "big")),
+            user.decode() if user is not None else None,
+            self._domain,
+            tuple(text.decode("utf-8", "replace") if text is not None else None for text in texts),
+            digest[8:].hex(),
+        )

@@ -1,0 +1,291 @@
+"""publish: messages into topics, batch by batch; acknowledged when in the journal and synced (README, principle 2).
+
+A topic without a journal acknowledges with its store's synced transaction. What is refused is reported and counted;
+what was acknowledged before an error stays, and the report says where the input stood.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from sowctl.breaks import breakable, unbroken
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
+from sowctl.engine.topics.expiration import count_expired
+from sowctl.engine.writing.batching import Batch, Source, batches, joined
+from sowctl.engine.writing.commit import Acknowledged, Flight, write
+from sowctl.engine.writing.outcome import Entries, ahead, is_ahead, settle
+from sowctl.engine.writing.refusals import Refusals
+from sowctl.engine.writing.routing import Router, Share
+from sowctl.engine.writing.session import WriteSession
+from sowctl.errors import SowError, UsageError
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+DEFAULT_LINGER = 0.1
+DEFAULTS = PublishOptions()
+_COUNTED = ("inserted", "updated", "unchanged", "journalled", "duplicates", "already_expired")
+
+
+def publish(
+    instance: Instance,
+    topic: str | None,
+    sources: Iterable[tuple[str, Source]],
+    options: PublishOptions = DEFAULTS,
+    *,
+    message_type: str | None = None,
+    on_acknowledged: Callable[[Acknowledged], None] | None = None,
+    on_reject: Callable[[Rejected], None] | None = None,
+    on_broken_off: Callable[[Rest], None] | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> PublishReport:
+    """Publish the messages of ``sources`` (name and source each) to ``topic``, or where their envelopes say.
+
+    Raises InputError (exit 3) at the first refused message unless ``on_error`` is skip, LimitError (exit 7) beyond
+    ``max_errors``, and what stores and journals raise. An error carries the report so far in ``facts["report"]``.
+    ``on_broken_off`` is told of a run that an error or an interrupt ends where the rest of the input begins: published
+    from there on, each good message is published once. It is not called where nothing is durable that a second run
+    could repeat: after a dry run, for topics that nothing keeps.
+    """
+    with ExitStack() as stack:
+        run = _Run(instance, topic, message_type, options, on_acknowledged, on_reject)
+        stack.callback(run.close)
+        started = monotonic()
+        try:
+            if options.on_error == "abort":
+                run.all_or_nothing(sources, monotonic)
+            else:
+                run.stream(sources, monotonic)
+        except (SowError, OSError, KeyboardInterrupt) as error:
+            try:
+                run.wind_up(error)
+            finally:
+                if on_broken_off is not None and run.report.durable:
+                    on_broken_off(run.rest())
+            raise
+        finally:
+            run.report.seconds = monotonic() - started
+            run.note_end()
+        return run.report
+
+
+class _Run:
+    """One run of publish: session, router, policy for refused messages, report, and the batch under way."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        topic: str | None,
+        message_type: str | None,
+        options: PublishOptions,
+        on_acknowledged: Callable[[Acknowledged], None] | None,
+        on_reject: Callable[[Rejected], None] | None,
+    ) -> None:
+        if options.sequence is not None and options.client is None:
+            raise UsageError("SOW-PUB-013", "--sequence needs --client: numbers belong to a named publisher")
+        if not 1 <= options.batch <= 1_000_000:
+            raise UsageError("SOW-PUB-014", f"a batch of {options.batch} messages is not possible")
+        self.instance = instance
+        self.options = options
+        self.session = WriteSession(instance, dry_run=options.dry_run, volatile=options.allow_volatile)
+        self.router = Router(self.session, (topic, message_type), options, self.land)
+        self.report = PublishReport(dry_run=options.dry_run, durable=not options.dry_run, torn_tails=self.session.torn)
+        self.refusals = Refusals(options, self.report, on_reject)
+        self.on_acknowledged = on_acknowledged
+        self.counts: dict[tuple[str, str], TopicCounts] = {}
+        self.flight: Flight | None = None
+        self.landed: tuple[Batch, list[Rejected]] | None = None
+        self.input = self.inputs = 0
+        self.of_input: tuple[Batch, list[Rejected]] | None = None
+        """What landed last of the input under way."""
+        self.messages = 0
+        """Messages of all batches that have landed."""
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
+        log = instance.log
+        default = log.flush_interval_us / 1e6 if log is not None else DEFAULT_LINGER
+        self.linger = options.linger if options.linger is not None else default
+        if topic is not None:
+            try:
+                self.count_for(self.router.target(topic, message_type)[0].ref)
+            except BaseException:
+                self.close()
+                raise
+
+    def count_for(self, ref: tuple[str, str]) -> TopicCounts:
+        """The counts of one topic in the report."""
+        if ref not in self.counts:
+            self.counts[ref] = TopicCounts(*ref)
+            self.report.topics.append(self.counts[ref])
+        return self.counts[ref]
+
+    def stream(self, sources: Iterable[tuple[str, Source]], monotonic: Callable[[], float]) -> None:
+        """Batch after batch; every batch is acknowledged by itself."""
+        options = self.options
+        for number, (name, source) in enumerate(sources):
+            for batch in batches(
+                name,
+                source,
+                count=options.batch,
+                size=options.batch_bytes,
+                linger=self.linger,
+                monotonic=monotonic,
+                before_waiting=self.land,
+            ):
+                self.one_batch(batch)
+            self.land()
+            self.input, self.of_input = number + 1, None
+        self.finish()
+
+    def all_or_nothing(self, sources: Iterable[tuple[str, Source]], monotonic: Callable[[], float]) -> None:
+        """Read everything, then write it as one group; holds the whole input in memory."""
+        whole: list[Batch] = []
+        for name, source in sources:
+            self.inputs += 1
+            whole.extend(
+                batches(
+                    name,
+                    source,
+                    count=1 << 20,
+                    size=1 << 30,
+                    linger=3600.0,
+                    monotonic=monotonic,
+                    before_waiting=self.land,
+                )
+            )
+        self.one_batch(joined(whole))
+        self.land()
+        self.finish()
+
+    def finish(self) -> None:
+        """Apply everything that is acknowledged, and keep what is known of chains."""
+        with unbroken():
+            self.session.finish()
+            if not self.session.dry_run:
+                self.router.save_chains()
+
+    def one_batch(self, batch: Batch) -> None:
+        """Prepare, while the batch before is being synced; then settle and append under the locks, and sync."""
+        shares, refusals = self.router.split(batch)
+        self.land()
+        rejected = self.refusals.of(batch, refusals, framing=True)
+        self.refusals.cut(batch, shares, rejected)
+        with unbroken():
+            self.commit(batch, shares, rejected)
+
+    def land(self) -> None:
+        """Wait until the batch under way is on disk, acknowledge it, and let its locks go.
+
+        Raises what the sync raised, and where the run must not go on after a refused message.
+        """
+        if self.flight is None:
+            return
+        stop: KeyboardInterrupt | None = None
+        with unbroken():
+            flight, self.flight = self.flight, None
+            with flight.locks:
+                if flight.synced is not None:
+                    try:
+                        flight.synced.result()
+                    except KeyboardInterrupt as interrupt:
+                        stop = interrupt
+                        flight.synced.result()  # the sync goes on; a batch that it makes durable is counted and told
+                self.account(flight)
+                if not self.session.dry_run and stop is None:
+                    self.session.apply()
+        if stop is not None:
+            raise stop
+        self.refusals.report(flight.rejected)
+
+    def note_end(self) -> None:
+        """Say in the report where the input stands."""
+        if self.landed is not None:
+            line, self.report.end = self.refusals.end_of(*self.landed)
+            self.report.last_line = line - 1
+
+    def rest(self) -> Rest:
+        """Where the part of the input begins that is not dealt with."""
+        if self.options.on_error == "abort":  # all of the input is one group, which is there as a whole or not at all
+            return Rest(self.inputs, 1, 0, self.messages) if self.report.published else Rest(0, 1, 0, 0)
+        if self.of_input is None:
+            return Rest(self.input, 1, 0, self.messages)
+        batch, rejected = self.of_input
+        line, offset = self.refusals.end_of(batch, rejected)
+        return Rest(self.input, line, offset, self.messages - len(batch.payloads) + batch.before(offset))
+
+    def account(self, flight: Flight) -> None:
+        """Count a batch that is durable, and tell who asked."""
+        batch, report = flight.batch, self.report
+        report.blank += batch.blank
+        report.messages += len(batch.payloads) + len(batch.refused)
+        report.published += sum(map(len, flight.parts))
+        for part in flight.parts:
+            report.bytes += sum(map(len, part.payloads))
+            report.durable = report.durable and not part.writer.volatile
+            total = self.count_for(part.writer.ref)
+            for name in _COUNTED:
+                setattr(total, name, getattr(total, name) + getattr(part.counts, name))
+                setattr(report, name, getattr(report, name) + getattr(part.counts, name))
+        self.landed = self.of_input = batch, flight.rejected
+        self.messages += len(batch.payloads)
+        for payloads, first in flight.written:
+            report.first_txid = report.first_txid or first
+            report.last_txid = first + len(payloads) - 1
+            if self.on_acknowledged is not None:
+                with breakable():  # whoever is told may let us wait
+                    self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch, report.durable))
+
+    def commit(self, batch: Batch, shares: list[Share], rejected: list[Rejected]) -> None:
+        """Under the locks: decide what becomes of each message, append one group, and start syncing it."""
+        session = self.session
+        publisher = self.router.publisher(batch)
+        with ExitStack() as locks:
+            locks.enter_context(session.batch([share.writer for share in shares]))
+            now = self.instance.now
+            duplicates = publisher.admit(self.router.logs(shares, publisher)) if publisher is not None else set()
+            parts: list[Entries] = []
+            refusals: list[Refusal] = []
+            for share in shares:
+                entries, refused = settle(share.writer, share.preparer, share.ready, now, duplicates)
+                parts.append(entries)
+                refusals.extend(refused)
+            if late := self.refusals.of(batch, refusals):
+                rejected = sorted(rejected + late, key=lambda one: one.offset) if rejected else late
+                self.refusals.cut(batch, parts, rejected)
+            for part, share in zip(parts, shares, strict=True):
+                part.counts.already_expired = count_expired(share.preparer.topic.expiration, part.expirations, now)
+                self.look_ahead(part, now)
+            synced, written = write(session, self.pool, parts, publisher, now)
+            self.flight = Flight(locks.pop_all(), synced, batch, parts, rejected, written)
+
+    def look_ahead(self, part: Entries, now: int) -> None:
+        """Say, once in a run, that a topic gets times far ahead of the clock; times within a topic never go back."""
+        if part.times and is_ahead(part.times[-1], now):
+            if self.report.ahead is None:
+                self.instance.notify(ahead(part.writer.ref[0], part.times[-1]))
+            self.report.ahead = max(self.report.ahead or 0, part.times[-1])
+
+    def close(self) -> None:
+        """Let go of everything; what was acknowledged is safe."""
+        with unbroken():
+            flight, self.flight = self.flight, None
+            if flight is not None:
+                flight.locks.close()
+            self.pool.shutdown()
+            self.session.close()
+
+    def wind_up(self, error: BaseException) -> None:
+        """Apply what was acknowledged, so that an error leaves no more behind than it must; then pass the error on."""
+        try:
+            self.land()
+            self.finish()
+        except SowError as second:
+            if isinstance(error, SowError):
+                error.facts.setdefault("while_applying", second.message)
+        if isinstance(error, SowError):
+            error.facts["report"] = self.report

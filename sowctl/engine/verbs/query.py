@@ -1,0 +1,270 @@
+"""query: records of topics that match a filter, in the order asked for, as many as asked for (``semantics`` 3).
+
+Texts are compiled before a store is opened. Without an order, records come in key order, topic after topic as the
+configuration has them; with one, order, skip_n and top_n hold over the whole result. Nothing is held but a batch and
+the memory for sorting.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, cast
+
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
+from sowctl.engine.reports import QueryStatistics
+from sowctl.engine.search.filtering import filtered
+from sowctl.engine.search.matcher import Matcher, environment_of, key_of, keys_of, open_source
+from sowctl.engine.search.scan import Scan, scanning
+from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
+from sowctl.engine.sources.current import CurrentSource, Matched, Pairs, Source, alone
+from sowctl.engine.topics.targets import Target, with_records
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.search.aggregate import Aggregation
+    from sowctl.engine.verbs.explain import Plan
+    from sowctl.expressions.syntax.actions import OrderKey
+    from sowctl.values.fields import Slot
+
+FEW = 10_000
+"""So many first records are looked for by an index of their order; for more, everything is sorted."""
+DEFAULTS = QueryOptions()
+
+__all__ = ["QueryOptions", "QueryResult", "query"]
+
+
+class QueryResult:
+    """Iterate for batches of records, once; ``statistics`` are complete when that is done.
+
+    Close it when not; forgetting it does the same.
+    """
+
+    def __init__(self, run: _Run) -> None:
+        self.statistics = run.statistics
+        self._run = run
+        self._batches = run.batches()
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return self._batches
+
+    def count(self) -> int:
+        """How many records there are, without reading them where indexes tell; instead of iterating."""
+        return self._run.count()
+
+    def plans(self) -> list[Plan]:
+        """How each topic would be read; instead of iterating."""
+        return self._run.plans()
+
+    def records(self) -> Iterator[StoredRecord]:
+        """The records one by one."""
+        for batch in self._batches:
+            yield from batch.records
+
+    def close(self) -> None:
+        """End the query early; snapshots and temporary files go."""
+        self._batches.close()  # type: ignore[attr-defined]
+
+
+class _Run:
+    """One query. It knows nothing of its result, so that a forgotten result ends it."""
+
+    def __init__(self, instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
+        check_options(options, targets)
+        self._instance = instance
+        self._targets = targets
+        self._options = options
+        self._order = order_of(options.order_by)
+        self._select = select_of(options.select)
+        asks = bool(options.filter or options.projection)
+        self._environment = environment_of(instance) if asks else None
+        self._functions = instance.functions if asks else None
+        self._after = after_of(options, targets)
+        topic = targets[0].topic if targets and options.projection is not None else None
+        self._aggregation = self._compiled(topic.name, topic.message_type) if topic is not None else None
+        self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
+        self.statistics: list[QueryStatistics] = []
+
+    def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
+        if target.topic is not None:
+            name, message_type, seen = target.topic.name, target.topic.message_type, target.topic.key_mode == "fields"
+        else:
+            assert source is not None
+            name, message_type, seen = source.topic, source.message_type, _mode_of(source) == "fields"
+        kind = self._instance.type_of(message_type)
+        return Matcher(self._options.filter, kind, name, self._environment, seen=seen, functions=self._functions)
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """The result, opened when asked for the first batch."""
+        batches = self._ordered() if self._order or self._options.by_time else self._limited()
+        with closing(batches):  # type: ignore[type-var]
+            for batch in batches:
+                self.statistics[self._place[batch.topic, batch.message_type]].returned += len(batch)
+                yield self._selected(batch) if self._select is not None else batch
+
+    def count(self) -> int:
+        """The number of records of the result."""
+        options = self._options
+        if options.projection is not None or options.sow_keys is not None or self._after is not None:
+            return sum(map(len, self.batches()))
+        skip, left, total = options.skip_n or 0, options.top_n, 0
+        with closing(self._scans()) as scans:  # type: ignore[type-var]
+            for source, matcher, scan, numbers in scans:
+                assert scan is not None
+                counted = scan.count(matcher)
+                if counted is None:
+                    counted = sum(len(keys) for keys, _ in scan.matching(matcher, options.batch_size, numbers))
+                else:
+                    numbers.examined, numbers.matched = cast(CurrentSource, source).visible_records(), counted
+                passed = min(skip, counted)
+                numbers.returned = counted - passed if left is None else min(counted - passed, left)
+                skip -= passed
+                left = None if left is None else left - numbers.returned
+                total += numbers.returned
+        return total
+
+    def plans(self) -> list[Plan]:
+        """How each topic is read."""
+        from sowctl.engine.verbs.explain import plan_of
+
+        with closing(self._scans()) as scans:  # type: ignore[type-var]
+            return [plan_of(source, matcher, scan, self._options, self._wanted()) for source, matcher, scan, _ in scans]
+
+    def _found(self) -> Iterator[tuple[Source, Iterator[Matched]]]:
+        """Every source, opened in turn, with what it gives: records that match, or messages made of them."""
+        targets = iter(self._targets)
+        with closing(self._scans()) as scans:  # type: ignore[type-var]
+            for source, matcher, scan, numbers in scans:
+                target = next(targets)
+                found: Iterator[Matched]
+                if scan is not None and self._options.projection is not None:
+                    aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
+                    found = aggregation.over(source, matcher, scan, self._options.batch_size, numbers)
+                elif scan is not None:
+                    found = self._first(scan, numbers) or scan.matching(matcher, self._options.batch_size, numbers)
+                else:
+                    found = filtered(alone((self._looked_up(source, target),)), matcher, numbers)
+                    if self._options.projection is not None:
+                        found = self._compiled(source.topic, source.message_type).results(found)
+                yield source, found if self._after is None else _later(found, self._after)
+
+    def _compiled(self, topic: str, message_type: str) -> Aggregation:
+        from sowctl.engine.search.aggregate import Aggregation
+
+        projection, grouping = self._options.projection, self._options.grouping
+        assert projection is not None and grouping is not None and self._environment is not None
+        kind = self._instance.type_of(message_type)
+        return Aggregation(projection, grouping, kind, topic, self._environment, self._functions or {})
+
+    def _scans(self) -> Iterator[tuple[Source, Matcher, Scan | None, QueryStatistics]]:
+        """Every target opened, with its matcher and, unless keys were given, the way through its records."""
+        self._place: dict[tuple[str, str], int] = {}
+        compiled = iter(self._matchers)
+        for target in self._targets:
+            known = next(compiled) if target.topic is not None else None
+            with self._opened(target, known) as (source, matcher, scan):
+                numbers = QueryStatistics(source.topic, source.message_type)
+                self._place[source.topic, source.message_type] = len(self.statistics)
+                self.statistics.append(numbers)
+                yield source, matcher, scan, numbers
+
+    @contextmanager
+    def _opened(self, target: Target, known: Matcher | None) -> Iterator[tuple[Source, Matcher, Scan | None]]:
+        def matcher_of(source: Source) -> Matcher:
+            return known if known is not None else self._matcher(target, source)
+
+        instance, options = self._instance, self._options
+        if options.sow_keys is None:
+            size, least = options.batch_size, options.index_from
+            way = scanning(
+                instance, target, options.at, matcher_of, size, least, self._first_by(), options.jobs, self._fields()
+            )
+            with way as (scan, matcher):
+                yield scan.source, matcher, scan
+        else:
+            with closing(open_source(instance, target, options.at)) as source:
+                yield source, matcher_of(source), None
+
+    def _first_by(self) -> OrderKey | None:
+        """The order's first key, where few records of one topic are wanted (others may hold values of another kind)."""
+        wanted = self._wanted()
+        if len(self._targets) != 1 or not self._order or wanted is None or wanted > FEW:
+            return None
+        if self._options.projection is not None:
+            return None
+        return self._order[0]
+
+    def _fields(self) -> tuple[Slot, ...]:
+        """The fields of every record that are wanted, where that is all."""
+        return self._aggregation.slots if self._aggregation is not None else ()
+
+    def _first(self, scan: Scan, numbers: QueryStatistics) -> Iterator[Pairs] | None:
+        key, wanted = self._first_by(), self._wanted()
+        return scan.first(key, wanted, numbers) if key is not None and wanted is not None else None
+
+    def _looked_up(self, source: Source, target: Target) -> Pairs:
+        texts = self._options.sow_keys or ()
+        if target.topic is not None:
+            return source.lookup(keys_of(texts, target.topic))
+        return source.lookup([key_of(text, _mode_of(source)) for text in texts])
+
+    def _limited(self) -> Iterator[RecordBatch]:
+        skip = self._options.skip_n or 0
+        left = self._options.top_n
+        with closing(self._found()) as sources:  # type: ignore[type-var]
+            for source, found in sources:
+                kind = self._instance.type_of(source.message_type)
+                for keys, values in found:
+                    passed = min(skip, len(keys))
+                    skip -= passed
+                    end = len(keys) if left is None else min(passed + left, len(keys))
+                    if left is not None:
+                        left -= end - passed
+                    if end - passed < len(keys):
+                        keys, values = keys[passed:end], values[passed:end]
+                    if keys:
+                        yield batch_of(source.topic, kind, keys, values)
+                    if left == 0 and not self._options.counted:
+                        return
+
+    def _ordered(self) -> Iterator[RecordBatch]:
+        from sowctl.engine.search.ordering import ordered
+
+        return ordered(self._anew, self._instance, self._options, self._order, self._wanted())
+
+    def _anew(self) -> Iterator[tuple[Source, Iterator[Matched]]]:
+        self.statistics.clear()
+        return self._found()
+
+    def _wanted(self) -> int | None:
+        return None if self._options.top_n is None else self._options.top_n + (self._options.skip_n or 0)
+
+    def _selected(self, batch: RecordBatch) -> RecordBatch:
+        assert self._select is not None
+        select, wanted = self._instance.type_of(batch.message_type).select, self._select
+        return batch.selected(lambda payload: select(payload, wanted))
+
+
+def query(instance: Instance, targets: Sequence[Target], options: QueryOptions = DEFAULTS) -> QueryResult:
+    """Start a query over ``targets`` (see :func:`sowctl.engine.topics.targets.resolve`).
+
+    Of several targets those without any record yet are left out. Raises UsageError (exit 2) for texts and options at
+    once; reading raises what sources raise, and InputError ``SOW-QRY-004`` (exit 3) for a payload that a filter cannot
+    read.
+    """
+    return QueryResult(_Run(instance, with_records(instance, targets), options))
+
+
+def _mode_of(source: Source) -> str:
+    meta = getattr(source, "meta", None)
+    return meta.definition.key_mode if meta is not None else "fields"
+
+
+def _later(found: Iterator[Matched], after: bytes) -> Iterator[Matched]:
+    """What comes after a key, of pairs in key order."""
+    for keys, values in found:
+        start = bisect_right(keys, after)
+        if start < len(keys):
+            yield keys[start:], values[start:]

@@ -1,0 +1,349 @@
+"""replay: stores from journals. What is behind is caught up, what is missing or damaged rebuilt.
+
+Or it only compares (:mod:`sowctl.engine.sources.verification`), or builds new stores aside. Only this verb may
+replace a store that cannot be read. The damaged file is moved aside, never deleted (README, principle 5).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from sowctl.engine.fold.rebuild import Rebuilt, rebuild
+from sowctl.engine.keys.presentkeys import PresentKeys, refuse_other_keys
+from sowctl.engine.options import ReplayOptions
+from sowctl.engine.reports import ReplayReport
+from sowctl.engine.sources.current import open_file
+from sowctl.engine.sources.verification import verify
+from sowctl.engine.topics.positions import (
+    OTHER_HISTORY,
+    check_position,
+    definition_of,
+    meta_of,
+    open_log,
+    refuse_other_topic,
+    refuse_unlogged_past,
+)
+from sowctl.engine.topics.storefile import refuse_other_file
+from sowctl.engine.writing.rekey import rekey
+from sowctl.engine.writing.session import open_journal
+from sowctl.engine.writing.topicwriter import TopicWriter, open_writer
+from sowctl.errors import DamageError, RefusedError, SowError, StorageError, UsageError
+from sowctl.store.opening.access import DAMAGED, REPLACED
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
+    from sowctl.store.meta import Definition, StoreMeta
+
+DEFAULTS = ReplayOptions()
+
+
+class Fold(Protocol):
+    """Builds a topic's store from the journals and puts it in place: :func:`~sowctl.engine.fold.rebuild.rebuild`."""
+
+    def __call__(
+        self,
+        instance: Instance,
+        log: Journal,
+        topics: list[TopicConfig],
+        *,
+        until: int | None = None,
+        at: int | None = None,
+        writer: JournalWriter | None = None,
+        checked: bool = False,
+    ) -> list[Rebuilt]: ...
+
+
+def replay(
+    instance: Instance,
+    topics: Sequence[TopicConfig],
+    options: ReplayOptions = DEFAULTS,
+    *,
+    fold: Fold = rebuild,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> list[ReplayReport]:
+    """Bring the stores of ``topics`` in line with the journals; topics that no journal records are passed over.
+
+    ``options.into``: build new stores there and leave the configured ones alone; ``verify``: only compare. ``until``
+    needs one of the two. ``fold`` builds what is to be built. Raises UsageError ``SOW-RPL-001``, DamageError where a
+    journal is damaged, RefusedError ``SOW-RPL-002`` where a rebuild would lose records that journals no longer hold,
+    ``SOW-RPL-010`` where records stand under keys that their topic no longer makes.
+    """
+    _check(options)
+    reports = []
+    directory = Path(options.journal) if options.journal is not None else None
+    with ExitStack() as stack:
+        log = stack.enter_context(open_log(instance, directory=directory, whole=True))
+        writer: JournalWriter | None = None
+        for topic in topics:
+            started = monotonic()
+            if not topic.journalled:
+                report = ReplayReport.of(topic, "skipped", note="no journal records this topic")
+            elif options.verify:
+                report = verify(instance, log, topic, options)
+            elif options.into is not None:
+                report = _aside(instance, log, topic, options, Path(options.into), fold)
+            elif options.dry_run:
+                plan = _rekey if options.rekey else _plan
+                report = plan(instance, log, topic, options)
+            else:
+                if writer is None and directory is None:
+                    writer = open_journal(instance)
+                    stack.callback(writer.close)
+                if options.rekey:
+                    report = _rekey(instance, log, topic, options, writer)
+                else:
+                    report = _in_place(instance, log, topic, options, writer, fold)
+            report.seconds = monotonic() - started
+            reports.append(report)
+    return reports
+
+
+def _check(options: ReplayOptions) -> None:
+    bounded = options.until_txid is not None or options.until_time is not None
+    if bounded and options.into is None and not options.verify:
+        raise UsageError(
+            "SOW-RPL-001",
+            "a replay up to some point would take later records out of the live stores",
+            hint="add --into DIR to build the stores of that moment there",
+        )
+    if options.verify and options.into is not None:
+        raise UsageError("SOW-RPL-003", "--verify compares and --into builds: use one of them")
+    if options.rekey and (options.verify or options.into is not None or options.journal is not None):
+        raise UsageError(
+            "SOW-RPL-014",
+            "--rekey writes to the journal of the configuration and makes its stores anew",
+            hint="leave --verify, --into and --journal out; --dry-run says what would be written",
+        )
+
+
+def _in_place(
+    instance: Instance,
+    log: Journal,
+    topic: TopicConfig,
+    options: ReplayOptions,
+    writer: JournalWriter | None,
+    fold: Fold,
+) -> ReplayReport:
+    if topic.file is None:
+        return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file")
+    refuse_other_file(instance, topic, force=options.force)
+    needed = "rebuild" if options.rebuild else need(instance, log, topic)
+    if needed == "current":
+        meta = meta_of(topic.file, instance)
+        return ReplayReport.of(topic, "current", records=meta.records, versions=meta.versions, applied=meta.applied)
+    if needed == "behind" and writer is not None:
+        return _catch_up(instance, topic, writer)
+    covered = log.covers((topic.name, topic.message_type))
+    if topic.file.exists() and needed == "rebuild" and not options.force:
+        with suppress(DamageError):
+            meta = meta_of(topic.file, instance)
+            refuse_other_topic(topic, meta)
+            refuse_other_keys(topic, _definition(instance, topic), meta.definition)
+            refuse_unlogged_past(topic, meta, log)
+    if topic.file.exists() and needed == "rebuild" and not covered and not options.force:
+        raise _loses(topic, log)
+    topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    keep = needed in ("damaged", "other history") or not covered or options.force
+    moved = _kept_aside(instance, topic.file) if keep else None
+    try:
+        built = fold(instance, log, [topic], writer=writer, checked=True)[0]
+    except BaseException:
+        if moved is not None and topic.file.exists():
+            moved.unlink()
+        raise
+    note = None if covered else f"the journals begin at txid {log.first_txid}: older records could not be rebuilt"
+    if needed == "other history":
+        _put_chains_aside(instance, topic)
+        note = "; ".join(filter(None, ("the former store followed another copy of this journal", note)))
+    return built.report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
+
+
+def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
+    """What a topic's store needs: ``missing``, ``damaged``, ``behind``, ``other history``, or nothing: ``current``.
+
+    A store that follows another copy of the journal is to be made anew from this one, and stays beside the new one.
+    Raises DamageError where the journal is damaged, or cannot explain the position of a sound store, and RefusedError
+    for another topic's store: building these anew would lose what they hold.
+    """
+    assert topic.file is not None
+    if not topic.file.exists():
+        return "missing"
+    meta = _read_through(instance, topic.file)
+    if meta is None:
+        return "damaged"
+    refuse_other_topic(topic, meta)
+    refuse_other_keys(topic, _definition(instance, topic), meta.definition)
+    ref = topic.name, topic.message_type
+    last = log.topic_state(ref).last_txid
+    if not _follows(meta, log, ref, topic.file):
+        return "other history"
+    return "current" if meta.lineage == log.lineage and last <= meta.applied else "behind"
+
+
+def _read_through(instance: Instance, path: Path) -> StoreMeta | None:
+    """What a store says of itself, after all of it was read; None where it is damaged."""
+    try:
+        with closing(open_file(instance, path)) as source:
+            for _ in source.snapshot.scan():
+                pass
+            for _ in source.snapshot.scan_history():
+                pass
+            return source.meta
+    except DamageError:
+        return None
+
+
+def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) -> ReplayReport:
+    with journal.lock():
+        journal.refresh()
+        writer: TopicWriter = open_writer(instance, topic, journal)
+        try:
+            entries = len(writer.overlay.changes) if writer.overlay.changes is not None else len(writer.overlay)
+            writer.remove_expired_at = None
+            writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
+            meta = writer.store.meta()
+        finally:
+            writer.close()
+    counts = {"records": meta.records, "versions": meta.versions, "applied": meta.applied}
+    return ReplayReport.of(topic, "caught up", entries=entries, **counts)
+
+
+def _definition(instance: Instance, topic: TopicConfig) -> Definition:
+    assert instance.config is not None
+    return definition_of(instance.config.name, topic)
+
+
+def _rekey(
+    instance: Instance,
+    log: Journal,
+    topic: TopicConfig,
+    options: ReplayOptions,
+    writer: JournalWriter | None = None,
+) -> ReplayReport:
+    """Give the records of a topic the keys that it makes now, then make its store anew; ``writer`` None: only say so.
+
+    A group that was written and a store that was not made anew (the process died between the two) is no harm: readers
+    see store and group, writers are refused, and the next attempt finds every key right and makes the store.
+    """
+    refuse_other_file(instance, topic, force=options.force)
+    ref = topic.name, topic.message_type
+    covered = log.covers(ref)
+    use_store = False
+    present = topic.file is not None and topic.file.exists()
+    meta = _read_through(instance, topic.file) if topic.file is not None and present else None
+    if topic.file is not None and meta is not None:
+        refuse_other_topic(topic, meta)
+        if not options.force:
+            refuse_unlogged_past(topic, meta, log)
+        use_store = _follows(meta, log, ref, topic.file)
+    # The group holds every record, but no version: those are lost with the store that has them alone.
+    if not covered and not options.force and topic.file is not None and (topic.history is not None or not use_store):
+        raise _loses(topic, log)
+    done = rekey(instance, log, topic, writer, use_store=use_store, whole=use_store and not covered)
+    note = f"{done.deleted:,} keys deleted, {done.published:,} records published under theirs"
+    if done.merged:
+        note += f"; {done.merged:,} records gave way to later ones with the same key"
+    if writer is None:
+        return ReplayReport.of(topic, "re-keyed", entries=done.entries, note=note, dry_run=True)
+    if topic.file is None:
+        return ReplayReport.of(topic, "re-keyed", entries=done.entries, note=note)
+    if not done.entries and meta is not None and use_store and meta.definition == _definition(instance, topic):
+        return _in_place(instance, log, topic, options, writer, rebuild)
+    topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    moved = _kept_aside(instance, topic.file)
+    built = rebuild(instance, log, [topic], writer=writer, checked=True)[0]
+    return built.report("re-keyed", moved=str(moved) if moved is not None else None, note=note)
+
+
+def _follows(meta: StoreMeta, log: Journal, ref: Topic, place: Path) -> bool:
+    """Whether a store belongs to this journal and not to another copy of it. Raises DamageError as check_position."""
+    try:
+        check_position(meta, log, ref, place)
+    except DamageError as error:
+        if error.code != OTHER_HISTORY:
+            raise
+        return False
+    return True
+
+
+def _loses(topic: TopicConfig, log: Journal) -> RefusedError:
+    return RefusedError(
+        "SOW-RPL-002",
+        f"the journals do not reach back to the first entry of topic {topic.name!r} (looked in {log.searched}): a "
+        "rebuild would lose records",
+        place=str(topic.file),
+        hint="--force rebuilds from what is left; the present file is then kept beside it",
+    )
+
+
+def _plan(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
+    if topic.file is None:
+        return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file", dry_run=True)
+    refuse_other_file(instance, topic, force=options.force)
+    needed = "rebuild" if options.rebuild else need(instance, log, topic)
+    actions = {"current": "current", "behind": "caught up"}
+    state = log.topic_state((topic.name, topic.message_type))
+    return ReplayReport.of(topic, actions.get(needed, "rebuilt"), applied=state.last_txid, note=needed, dry_run=True)
+
+
+def _aside(
+    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, directory: Path, fold: Fold
+) -> ReplayReport:
+    name = topic.file.name if topic.file is not None else f"{topic.name.replace('/', '%2F')}.{topic.message_type}.sow"
+    path = directory / name
+    refuse_other_file(instance, replace(topic, file=path))
+    if path.exists() and not options.force:
+        raise RefusedError("SOW-RPL-004", "there is a file already", place=str(path), hint="--force replaces it")
+    if options.dry_run:
+        return ReplayReport.of(replace(topic, file=path), "rebuilt", dry_run=True)
+    directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    moved = replace(topic, file=path)
+    built = fold(instance, log, [moved], until=options.until_txid, at=options.until_time, checked=True)[0]
+    return built.report("rebuilt")
+
+
+def _kept_aside(instance: Instance, path: Path) -> Path | None:
+    """A second name for a store's file, one that is free, under which it stays when a new store takes its path.
+
+    The name says what is known of the file: ``.damaged-N``, or ``.replaced-N`` where nothing was found wrong with it.
+    """
+    if not path.exists():
+        return None
+    target = _free_name(path, DAMAGED if _read_through(instance, path) is None else REPLACED)
+    try:
+        instance.seam.call("file.link", os.link, path, target, follow_symlinks=True)
+    except OSError as error:
+        raise StorageError(
+            "SOW-RPL-006",
+            f"the present file cannot be kept aside: {error.strerror or error}",
+            place=str(path),
+            hint="without it nothing was changed; move the file away by hand, then replay again",
+        ) from error
+    return target
+
+
+def _put_chains_aside(instance: Instance, topic: TopicConfig) -> None:
+    """Move away the file of chains that came with a store of another history: it is made anew from this journal."""
+    if topic.key_mode != "module":
+        return
+    with suppress(SowError):  # a generator that is not there has no such file
+        chains = PresentKeys(instance, topic).maker.chains
+        if chains is not None and chains.path is not None and chains.path.exists():
+            instance.seam.call("file.rename", os.rename, chains.path, _free_name(chains.path, REPLACED))
+
+
+def _free_name(path: Path, ending: str) -> Path:
+    number = 1
+    while (target := path.with_name(f"{path.name}{ending}{number}")).exists():
+        number += 1
+    return target

@@ -1,0 +1,1 @@
+"""writing: TODO map."""

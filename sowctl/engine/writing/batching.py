@@ -1,0 +1,206 @@
+"""From input to batches: messages are gathered until a batch is full, large or old, also while the input is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from sowctl.errors import SowError
+from sowctl.messages.framing.frames import Chunk, RefusedFrame
+from sowctl.plain import dataclass, field
+
+if TYPE_CHECKING:
+    from sowctl.messages.framing.envelope import Envelope
+
+
+class Source(Protocol):
+    """Where chunks of messages come from; :class:`~sowctl.messages.framing.frames.FrameReader` is one."""
+
+    ended: bool
+    blocking: bool
+    """Whether :meth:`poll` may wait longer than it was told."""
+
+    def poll(self, timeout: float | None = None) -> Chunk | None:
+        """What is complete by now, None if nothing is within ``timeout`` seconds."""
+        ...
+
+
+_PAYLOADS = frozenset({bytes, bytearray, memoryview})
+
+
+class Listed:
+    """A source over messages in memory, or that a program yields. Raises TypeError for what is no bytes."""
+
+    def __init__(self, messages: Iterable[bytes], size: int = 1000) -> None:
+        if isinstance(messages, bytes | bytearray | memoryview | str):
+            raise TypeError(f"messages are a list of bytes, not {type(messages).__name__}: publish([message])")
+        self.ended = False
+        self.blocking = True
+        self._messages = iter(messages)
+        self._size = size
+        self._count = 0
+
+    def poll(self, timeout: float | None = None) -> Chunk | None:
+        """The next messages; a "line" is a message, offsets count messages too."""
+        payloads = [message for _, message in zip(range(self._size), self._messages, strict=False)]
+        if not payloads:
+            self.ended = True
+            return None
+        if not {*map(type, payloads)} <= _PAYLOADS:
+            # one set of types for a batch: no message pays for the mistake of another
+            wrong = next(type(payload).__name__ for payload in payloads if type(payload) not in _PAYLOADS)
+            raise TypeError(f"a message is bytes, not {wrong}; of a dict: json.dumps(message).encode()")
+        start = self._count
+        self._count += len(payloads)
+        numbers = range(start + 1, self._count + 1)
+        return Chunk(payloads, lambda: (numbers, range(start, self._count)), self._count)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages that are published together. ``refused`` are frames that the framing gave up on; ``last`` is the chunk
+    that the batch ends in, and how many of its messages it has taken. ``inputs`` of a batch of several inputs: the
+    index of the first message and of the first refused frame of each, and its name.
+
+    Places in the input are worked out when somebody asks: most batches never need theirs.
+    """
+
+    name: str
+    payloads: list[bytes] = field(default_factory=list)
+    envelopes: list[Envelope] | None = None
+    refused: list[RefusedFrame] = field(default_factory=list)
+    blank: int = 0
+    last: tuple[Chunk, int] | None = None
+    size: int = 0
+    parts: list[tuple[int, Chunk, int]] = field(default_factory=list)
+    inputs: list[tuple[int, int, str]] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """The byte offset in the input behind the batch."""
+        if self.last is None:
+            return 0
+        chunk, taken = self.last
+        return chunk.offset(taken) if taken < len(chunk.payloads) else chunk.end
+
+    @property
+    def last_line(self) -> int:
+        """The line of the last message, good or not, 0 without any."""
+        good = self.place(len(self.payloads) - 1)[0] if self.payloads else 0
+        return max(good, *(frame.line for frame in self.refused)) if self.refused else good
+
+    def before(self, offset: int) -> int:
+        """How many of ``payloads`` stand before a byte offset; for a batch of one input."""
+        return sum(1 for index in range(len(self.payloads)) if self.place(index)[1] < offset)
+
+    def input_of(self, index: int, *, frame: bool = False) -> tuple[int, str]:
+        """The number, from 0, and the name of the input of ``payloads[index]``, or of ``refused[index]``."""
+        for number in range(len(self.inputs) - 1, -1, -1):
+            message, first_frame, name = self.inputs[number]
+            if index >= (first_frame if frame else message):
+                return number, name
+        return 0, self.name
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Line and byte offset of ``payloads[index]``."""
+        for first, chunk, start in reversed(self.parts):
+            if index >= first:
+                return chunk.line(start + index - first), chunk.offset(start + index - first)
+        raise IndexError(index)
+
+
+def batches(
+    name: str,
+    source: Source,
+    *,
+    count: int,
+    size: int,
+    linger: float,
+    monotonic: Callable[[], float],
+    before_waiting: Callable[[], None],
+) -> Iterator[Batch]:
+    """Batches of at most ``count`` messages, about ``size`` bytes, and at most ``linger`` seconds old.
+
+    ``before_waiting`` is called whenever the input has nothing to give at once.
+    """
+    batch, deadline = Batch(name), 0.0
+    while True:
+        waiting = bool(batch.payloads or batch.refused)
+        try:
+            chunk = None if source.blocking else source.poll(0)
+            if chunk is None and not source.ended:
+                before_waiting()
+                chunk = source.poll(max(0.0, deadline - monotonic()) if waiting else None)
+        except SowError:
+            if waiting:
+                yield batch
+            raise
+        if chunk is None:
+            if waiting and (source.ended or monotonic() >= deadline):
+                yield batch
+                batch = Batch(name)
+            if source.ended:
+                return
+            continue
+        if not waiting:
+            deadline = monotonic() + linger
+        batch.blank += chunk.blank
+        start = told = 0
+        while start < len(chunk.payloads):
+            start = _take(batch, chunk, start, count, size)
+            if chunk.refused:
+                # A run that stops at a refused frame takes what stands before it for done: a frame must not come
+                # into an earlier batch than its neighbours.
+                told = _take_refused(batch, chunk, told, start)
+            if len(batch.payloads) >= count or batch.size >= size:
+                yield batch
+                batch, deadline = Batch(name), monotonic() + linger
+        batch.refused.extend(chunk.refused[told:])
+        batch.last = chunk, len(chunk.payloads)
+        if (batch.payloads or batch.refused) and monotonic() >= deadline:
+            yield batch
+            batch = Batch(name)
+
+
+def joined(parts: Sequence[Batch]) -> Batch:
+    """Several batches, perhaps of several inputs, as a single one. An input's name comes once for each of its batches:
+    what counts is their order."""
+    whole = parts[0] if parts else Batch("")
+    whole.inputs = [(0, 0, part.name) for part in parts[:1]]
+    for part in parts[1:]:
+        base = len(whole.payloads)
+        whole.inputs.append((base, len(whole.refused), part.name))
+        whole.parts.extend((base + first, chunk, start) for first, chunk, start in part.parts)
+        whole.payloads.extend(part.payloads)
+        whole.refused.extend(part.refused)
+        whole.blank += part.blank
+        whole.last = part.last
+        if part.envelopes is not None:
+            whole.envelopes = (whole.envelopes or []) + part.envelopes
+    return whole
+
+
+def _take_refused(batch: Batch, chunk: Chunk, told: int, start: int) -> int:
+    """The frames of ``chunk`` before its message ``start``, from ``told`` on; returns how many are told then."""
+    behind = chunk.offset(start) if start < len(chunk.payloads) else chunk.end
+    stop = told
+    while stop < len(chunk.refused) and chunk.refused[stop].offset < behind:
+        stop += 1
+    batch.refused.extend(chunk.refused[told:stop])
+    return stop
+
+
+def _take(batch: Batch, chunk: Chunk, start: int, count: int, size: int) -> int:
+    stop = min(len(chunk.payloads), start + count - len(batch.payloads))
+    taken = chunk.payloads[start:stop]
+    total = sum(map(len, taken))
+    while len(taken) > 1 and batch.size + total > size:
+        total -= len(taken.pop())
+    batch.parts.append((len(batch.payloads), chunk, start))
+    batch.payloads.extend(taken)
+    batch.size += total
+    if chunk.envelopes is not None:
+        batch.envelopes = (batch.envelopes or []) + chunk.envelopes[start : start + len(taken)]
+    stop = start + len(taken)
+    batch.last = chunk, stop
+    return stop

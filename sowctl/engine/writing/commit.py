@@ -1,0 +1,189 @@
+"""The entries of one batch into journal and overlay, under the locks: the heart of publish.
+
+What :mod:`sowctl.engine.writing.outcome` has left of a batch is one group: appended, synced, and with that
+acknowledged. Of a topic without a journal it is a transaction of its store. Called by
+:mod:`sowctl.engine.verbs.publish`. Ruled by ``sow-journal(5)``, Txids and groups, and ``sow-store(5)``, Records.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from sowctl.engine.writing.outcome import Entries
+from sowctl.journal.format import NO_PUBLISHER, PUBLISH
+from sowctl.journal.group import Group
+from sowctl.plain import dataclass
+from sowctl.store.codec import encode, encode_plain
+from sowctl.store.meta import NO_LINEAGE
+
+if TYPE_CHECKING:
+    from sowctl.engine.reports import Rejected
+    from sowctl.engine.writing.batching import Batch
+    from sowctl.engine.writing.publishers import Publisher
+    from sowctl.engine.writing.session import WriteSession
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input.
+
+    Not ``durable`` is one of a run that published to a topic which nothing keeps."""
+
+    payloads: list[bytes]
+    first_txid: int
+    last_txid: int
+    batch: Batch
+    durable: bool = True
+
+    @property
+    def end(self) -> int:
+        """The input offset behind the batch, in bytes."""
+        return self.batch.end
+
+
+@dataclass(slots=True)
+class Flight:
+    """A batch that was appended and is being synced: the locks held for it, and what becomes true when it lands."""
+
+    locks: ExitStack
+    synced: Future[None] | None
+    batch: Batch
+    parts: list[Entries]
+    rejected: list[Rejected]
+    written: list[tuple[list[bytes], int]]
+
+
+def write(
+    session: WriteSession, pool: Executor, parts: list[Entries], publisher: Publisher | None, now: int
+) -> tuple[Future[None] | None, list[tuple[list[bytes], int]]]:
+    """Write the entries of a batch; ``pool`` syncs the journal. A dry run puts them into the overlays alone.
+
+    Returns the sync to wait for, None if there is none, and the messages that were written, with the first txid of
+    each group or transaction. Raises what journals and stores raise.
+    """
+    if session.dry_run:
+        for part in parts:
+            if len(part):
+                into_overlay(part, range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part)))
+        return None, []
+    synced, written = None, []
+    logged = [part for part in parts if part.writer.journalled and len(part)]
+    if logged:
+        written.append(_append(session, logged, publisher, now))
+        synced = pool.submit(session.journal.sync)
+    alone = [part for part in parts if not part.writer.journalled and len(part)]
+    written += [_write_alone(part, publisher) for part in alone]
+    return synced, written
+
+
+def _append(
+    session: WriteSession, parts: list[Entries], publisher: Publisher | None, now: int
+) -> tuple[list[bytes], int]:
+    """One group in the journal, then the overlays; returns its messages and its first txid."""
+    group, ranks = group_of(parts, publisher)
+    with session.noting():
+        first, _ = session.journal.append(group, now)
+        for part, rank in zip(parts, ranks, strict=True):
+            whole = isinstance(rank, range)
+            into_overlay(part, range(first, first + len(rank)) if whole else [first + r for r in rank])
+    return group.payloads, first
+
+
+def _write_alone(part: Entries, publisher: Publisher | None) -> tuple[list[bytes], int]:
+    """One synced transaction in the store of a topic without a journal."""
+    first = part.writer.last_txid + 1
+    into_overlay(part, range(first, first + len(part)))
+    sequences = None
+    if publisher is not None:
+        sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
+    if part.chains is not None:
+        part.chains.save()  # before the records: what the file knows beyond the store's position does not count
+    part.writer.apply(NO_LINEAGE, part.writer.last_txid, sequences)
+    return part.payloads, first
+
+
+def group_of(parts: list[Entries], publisher: Publisher | None) -> tuple[Group, list[Sequence[int]]]:
+    """One journal group of the entries of a batch in input order, and for every part the ranks of its entries in it."""
+    columns: Entries = parts[0]
+    topic: list[int] | int = 0
+    ranks: list[Sequence[int]] = [range(len(columns))]
+    if len(parts) > 1:
+        columns, topic, ranks = _merged(parts)
+    count = len(columns)
+    sequences = array("Q", publisher.sequences(columns.places)) if publisher is not None else None
+    group = Group(
+        topics=[part.writer.ref for part in parts],
+        publishers=[publisher.identity] if publisher is not None else [],
+        operations=bytes((PUBLISH,)) * count,
+        topic=topic,
+        keys=b"".join(columns.keys),
+        checks=b"".join(columns.checks),
+        times=array("q", columns.times),
+        expirations=array("q", columns.expirations),
+        publisher=0 if publisher is not None else NO_PUBLISHER,
+        sequences=sequences,
+        flags=array("H", columns.flags),
+        payloads=columns.payloads,
+        user_keys=columns.user_keys,
+        correlation_ids=columns.correlation_ids,
+        logical_topics=columns.logicals,
+    )
+    return group, ranks
+
+
+def _merged(parts: list[Entries]) -> tuple[Entries, list[int] | int, list[Sequence[int]]]:
+    order = sorted(
+        (place, number, index) for number, part in enumerate(parts) for index, place in enumerate(part.places)
+    )
+    whole = Entries(parts[0].writer)
+    for name in ("places", "payloads", "keys", "checks", "times", "expirations", "flags"):
+        columns = [getattr(part, name) for part in parts]
+        setattr(whole, name, [columns[number][index] for _, number, index in order])
+    for name in ("user_keys", "correlation_ids", "logicals"):
+        columns = [getattr(part, name) for part in parts]
+        if any(column is not None for column in columns):
+            full = [[None] * len(p) if column is None else column for p, column in zip(parts, columns, strict=True)]
+            setattr(whole, name, [full[number][index] for _, number, index in order])
+    ranks: list[list[int]] = [[] for _ in parts]
+    for rank, (_, number, _) in enumerate(order):
+        ranks[number].append(rank)
+    return whole, [number for _, number, _ in order], list(ranks)
+
+
+def values_from(entries: Entries, txids: Sequence[int]) -> list[bytes]:
+    """The stored values of entries under the txids that they got."""
+    if entries.user_keys is None and entries.correlation_ids is None and entries.logicals is None:
+        stamps = entries.times, entries.expirations
+        return encode_plain(entries.keys, entries.checks, txids, *stamps, entries.payloads)
+    empty: list[bytes | None] = [None] * len(entries)
+    columns = (
+        entries.keys,
+        entries.checks,
+        txids,
+        entries.times,
+        entries.expirations,
+        entries.payloads,
+        entries.user_keys or empty,
+        entries.correlation_ids or empty,
+        entries.logicals or empty,
+    )
+    return [
+        encode(key, check, txid, time, expiration, 0, payload, user_key, correlation, logical)
+        for key, check, txid, time, expiration, payload, user_key, correlation, logical in zip(*columns, strict=True)
+    ]
+
+
+def into_overlay(entries: Entries, txids: Sequence[int]) -> None:
+    """Make acknowledged entries visible to the rest of the session."""
+    writer = entries.writer
+    if writer.config.key_mode == "none":
+        writer.last_txid, writer.last_time = txids[-1], entries.times[-1]
+        return
+    writer.overlay.put(entries.keys, values_from(entries, txids))
+    writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
+    if entries.chains is not None:
+        entries.chains.learn(entries.places, writer.last_txid)

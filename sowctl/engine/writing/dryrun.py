@@ -1,0 +1,57 @@
+"""A topic for a dry run: reads as a writer would, keeps what would be written in its overlay, and touches no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.sources.current import open_current
+from sowctl.engine.topics.expiration import expires
+from sowctl.engine.writing.topicwriter import TopicWriter
+from sowctl.errors import MissingError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+
+
+class Rehearsal(TopicWriter):
+    """Looks records up through read-only sources; a topic without a store is empty."""
+
+    def __init__(self, instance: Instance, config: TopicConfig) -> None:
+        self.config = config
+        self.instance = instance
+        self.overlay = Overlay()
+        self.ref = config.name, config.message_type
+        self.journalled = config.journalled
+        self.expires = expires(config.expiration)
+        self.last_txid = 0
+        self.last_time = 0
+        try:
+            with closing(open_current(instance, config)) as source:
+                self.last_txid = source.last_txid
+                behind = source.overlay.last_time if source.overlay is not None else 0
+                self.last_time = max(source.meta.last_time, behind)
+        except MissingError:
+            pass
+
+    def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
+        """See :class:`~sowctl.engine.writing.topicwriter.TopicWriter`."""
+        wanted = set(keys)
+        fresh = {key: value for key in wanted if (value := self.overlay.current.get(key)) is not None}
+        rest = [key for key in wanted if key not in self.overlay.current]
+        try:
+            with closing(open_current(self.instance, self.config, now=now)) as source:
+                return fresh | dict(zip(*source.lookup(rest), strict=True))
+        except MissingError:
+            return fresh
+
+    def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """See ``TopicWriter``; what the dry run would have written is not in it."""
+        try:
+            with closing(open_current(self.instance, self.config, now=now)) as source:
+                yield from source.batches(size)
+        except MissingError:
+            return

@@ -1,0 +1,204 @@
+"""Preprocessing and enrichment: fields that the configuration constructs while a message is published.
+
+Called by the publish path alone. What is journalled is finished, so nothing that reads a journal may come here: an
+import contract keeps replay, rebuild, apply and snapshot away. Ruled by ``semantics`` 1.7 and
+``sowctl-expressions(7)``, constructing fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.errors import ConfigError, SowError
+from sowctl.messages.base import HalfPair
+from sowctl.values.fields import Refusal, Row
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.expressions.construct import Fields, Write
+    from sowctl.expressions.context import Context
+    from sowctl.expressions.environment import Environment, Header
+    from sowctl.expressions.functions.signature import Function
+    from sowctl.messages.base import MessageType
+    from sowctl.messages.framing.envelope import Envelope
+    from sowctl.values.times import Micros
+
+UNREADABLE = "SOW-PUB-021"
+
+
+class Phase:
+    """The fields of one phase of one topic, over payloads."""
+
+    def __init__(
+        self, instance: Instance, topic: TopicConfig, kind: MessageType, fields: Fields, client: str | None
+    ) -> None:
+        self._instance = instance
+        self._topic = topic.name
+        self._type = kind
+        self._fields = fields
+        self._client = client
+        self._read = kind.extractor(fields.slots)
+        self._read_previous = kind.extractor(fields.previous_slots) if fields.previous_slots else None
+
+    def apply(
+        self,
+        payloads: Sequence[bytes],
+        now: Micros,
+        *,
+        envelopes: Sequence[Envelope] | None = None,
+        previous: Sequence[bytes | None] | None = None,
+        headers: Sequence[Header] | None = None,
+    ) -> tuple[list[bytes], list[Refusal]]:
+        """The payloads with their fields written, and the refusals of those that stay as they are.
+
+        ``previous`` holds the stored messages, ``headers`` what is known of each; ``now`` is what the clock says.
+        """
+        rows, refusals = self._read(payloads)
+        refused = {refusal.index: refusal for refusal in refusals}
+        before = self._rows_before(previous, refused)
+        if self._fields.uses_header and headers is None:
+            headers = self.headers(payloads, envelopes)
+        good = [index for index in range(len(payloads)) if index not in refused]
+        environment = self._environment(now)
+        found = list(payloads)
+        for index, writes in self._writes(good, rows, environment, headers, before, refused):
+            try:
+                found[index] = self._type.assign(payloads[index], writes)
+            except SowError as error:
+                refused[index] = Refusal(index, error.code, error.message)
+        return found, sorted(refused.values(), key=lambda refusal: refusal.index)
+
+    def halves(self, payloads: Sequence[bytes]) -> list[Refusal]:
+        """The payloads in which a field that is read here holds half a surrogate pair."""
+        if not payloads:
+            return []
+        read = self._type.key_texts([slot.path for slot in self._fields.slots])
+        return [refusal for refusal in read(payloads)[1] if isinstance(refusal, HalfPair)]
+
+    def headers(self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) -> list[Header]:
+        """What is known of messages that have no key yet."""
+        from sowctl.expressions.environment import Header
+
+        client = self._client
+        return [
+            Header(
+                topic=self._topic,
+                payload_size=len(payload),
+                correlation_id=envelopes[index].correlation_id if envelopes else None,
+                client_name=client or (envelopes[index].client if envelopes else None),
+            )
+            for index, payload in enumerate(payloads)
+        ]
+
+    @property
+    def uses_header(self) -> bool:
+        """Whether a field asks for anything besides the message."""
+        return self._fields.uses_header
+
+    def _rows_before(
+        self, previous: Sequence[bytes | None] | None, refused: dict[int, Refusal]
+    ) -> list[Row | None] | None:
+        """The rows of the stored messages; a message whose record cannot be read is refused."""
+        if self._read_previous is None or previous is None:
+            return None
+        there = [index for index, payload in enumerate(previous) if payload is not None]
+        rows, refusals = self._read_previous([payload for payload in previous if payload is not None])
+        found: list[Row | None] = [None] * len(previous)
+        for index, row in zip(there, rows, strict=True):
+            found[index] = row
+        for refusal in refusals:
+            index = there[refusal.index]
+            text = f"the message that is stored under its key cannot be read: {refusal.message}"
+            refused.setdefault(index, Refusal(index, UNREADABLE, text))
+        return found
+
+    def _writes(
+        self,
+        good: list[int],
+        rows: Sequence[Row],
+        environment: Environment,
+        headers: Sequence[Header] | None,
+        before: list[Row | None] | None,
+        refused: dict[int, Refusal],
+    ) -> list[tuple[int, list[Write]]]:
+        """What is written to every good message. Where a function or a pattern fails, one by one to find out where."""
+
+        def of(indexes: list[int]) -> list[list[Write]]:
+            return self._fields.writes(
+                [rows[index] for index in indexes],
+                environment,
+                [headers[index] for index in indexes] if headers is not None else None,
+                [before[index] for index in indexes] if before is not None else None,
+            )
+
+        try:
+            return list(zip(good, of(good), strict=True))
+        except SowError:
+            found = []
+        for index in good:
+            try:
+                found.append((index, of([index])[0]))
+            except SowError as error:
+                refused[index] = Refusal(index, error.code, error.message)
+        return found
+
+    def _environment(self, now: Micros) -> Environment:
+        from sowctl.expressions.environment import Environment
+
+        config = self._instance.config
+        return Environment(
+            now=lambda: now,
+            instance_name=config.name if config is not None else None,
+            group_name=config.group if config is not None else None,
+            random=self._instance.random,
+        )
+
+
+def phases(
+    instance: Instance, topic: TopicConfig, kind: MessageType, client: str | None
+) -> tuple[Phase | None, Phase | None]:
+    """The preprocessing and the enrichment of a topic, None where it has none.
+
+    Raises ConfigError ``SOW-ENG-057`` for a field that cannot be compiled, ``SOW-ENG-058`` for a message type whose
+    messages cannot be changed, ``SOW-ENG-059`` for a topic with a Pattern.
+    """
+    if topic.pattern is not None:
+        raise ConfigError(
+            "SOW-ENG-059",
+            f"topic {topic.name!r} has a Pattern, and with it neither Preprocessing nor Enrichment",
+            place=str(topic.place),
+        )
+    if not kind.constructible:
+        raise ConfigError(
+            "SOW-ENG-058",
+            f"messages of type {topic.message_type} cannot be enriched: topic {topic.name!r} cannot be published to",
+            place=str(topic.place),
+            hint="remove Preprocessing and Enrichment",
+        )
+    from sowctl.expressions.context import Context
+
+    functions = instance.functions
+    found = []
+    for texts, context in ((topic.preprocessing, Context.PREPROCESSING), (topic.enrichment, Context.ENRICHMENT)):
+        fields = _compiled(topic, texts, context, functions) if texts else None
+        found.append(None if fields is None else Phase(instance, topic, kind, fields, client))
+    return found[0], found[1]
+
+
+def _compiled(topic: TopicConfig, texts: Sequence[str], context: Context, functions: Mapping[str, Function]) -> Fields:
+    from sowctl.expressions.construct import compile_fields
+
+    try:
+        return compile_fields(texts, context, functions)
+    except SowError as error:
+        if error.exit_status != 2:
+            raise
+        raise ConfigError(
+            "SOW-ENG-057",
+            f"the constructed fields of topic {topic.name!r} cannot be used: {error.message}",
+            place=str(topic.place),
+            hint="sowctl validate shows the place" if error.hint is None else error.hint,
+            excerpt=error.excerpt,
+        ) from error

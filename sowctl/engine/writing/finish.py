@@ -1,0 +1,177 @@
+"""What a publish makes of the stored record: enrichment with the record as it was, then the merge of deltas.
+
+Called by :func:`sowctl.engine.writing.outcome.settle` under the locks, for topics with Enrichment and batches with
+deltas; all others pass by. Messages of one batch that have the same key see one another, as if each had been published
+alone: the first message of every key makes a round, then the second, and so on. Ruled by ``semantics`` 1.3 and 1.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.expiration import is_expired
+from sowctl.engine.writing.outcome import NO_RECORD
+from sowctl.engine.writing.statuses import collision
+from sowctl.errors import SowError
+from sowctl.store.codec import CHECK, CORRELATION, decode, payloads
+from sowctl.tuples import NamedTuple
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.engine.writing.enrichment import Phase
+    from sowctl.engine.writing.prepare import Prepared, Preparer
+    from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.expressions.environment import Header
+
+
+class Before(NamedTuple):
+    """A record as the next message of its key finds it. ``gone``: it is there in name only, for it has expired."""
+
+    check: bytes
+    payload: bytes
+    correlation_id: bytes | None
+    gone: bool = False
+
+
+def finish(
+    writer: TopicWriter,
+    preparer: Preparer,
+    ready: Prepared,
+    keep: Sequence[int],
+    times: Sequence[int],
+    stored: dict[bytes, bytes],
+    now: int,
+) -> list[Refusal]:
+    """Put the finished messages of ``keep`` into ``ready``, and return the refusals of those that have none.
+
+    ``stored`` are the live records by key; they are taken apart when asked for.
+    """
+    return _Finishing(writer, preparer, ready, times, stored, now).run(keep)
+
+
+class _Finishing:
+    """One batch: what is known of records by key, and what was refused."""
+
+    def __init__(
+        self,
+        writer: TopicWriter,
+        preparer: Preparer,
+        ready: Prepared,
+        times: Sequence[int],
+        stored: dict[bytes, bytes],
+        now: int,
+    ) -> None:
+        self.writer = writer
+        self.preparer = preparer
+        self.ready = ready
+        self.times = times
+        self.stored = stored
+        self.now = now
+        self.current: dict[bytes, Before] = {}
+        self.refused: list[Refusal] = []
+        self.correlations = list(ready.correlation_ids or [None] * len(ready.places))
+
+    def run(self, keep: Sequence[int]) -> list[Refusal]:
+        """Round by round; returns the refusals."""
+        for indexes in self._rounds(keep):
+            owned = [(index, before) for index in indexes if self._is_owner(index, before := self._before(index))]
+            live = [(index, None if before is None or before.gone else before) for index, before in owned]
+            for index, before, payload in self._enriched(live):
+                self._finish(index, before, payload)
+        if any(text is not None for text in self.correlations):
+            self.ready.correlation_ids = self.correlations
+        return self.refused
+
+    def _rounds(self, keep: Sequence[int]) -> list[list[int]]:
+        """The first message of every key, then the second..."""
+        rounds: list[list[int]] = []
+        seen: dict[bytes, int] = {}
+        for index in keep:
+            key = self.ready.digests[index][:8]
+            number = seen[key] = seen.get(key, -1) + 1
+            if number == len(rounds):
+                rounds.append([])
+            rounds[number].append(index)
+        return rounds
+
+    def _before(self, index: int) -> Before | None:
+        key = self.ready.digests[index][:8]
+        found = self.current.get(key)
+        if found is None and key in self.stored:
+            value = self.stored[key]
+            correlation = decode(key, value).correlation_id if value[0] & CORRELATION else None
+            found = self.current[key] = Before(value[CHECK], payloads((value,))[0], correlation)
+        return found
+
+    def _is_owner(self, index: int, before: Before | None) -> bool:
+        digest = self.ready.digests[index]
+        if before is None or before.check == digest[8:]:
+            return True
+        self._refuse(index, *collision(int.from_bytes(digest[:8], "big")))
+        return False
+
+    def _enriched(self, live: list[tuple[int, Before | None]]) -> list[tuple[int, Before | None, bytes]]:
+        texts = [self.ready.payloads[index] for index, _ in live]
+        phase = self.preparer.enrichment
+        if phase is not None and live:
+            previous = [before.payload if before is not None else None for _, before in live]
+            headers = self._headers(phase, [index for index, _ in live], texts) if phase.uses_header else None
+            texts, refusals = phase.apply(texts, self.now, previous=previous, headers=headers)
+            bad = {refusal.index for refusal in refusals}
+            for refusal in refusals:
+                self._refuse(live[refusal.index][0], refusal.code, refusal.message)
+            live = [one for place, one in enumerate(live) if place not in bad]
+            texts = [text for place, text in enumerate(texts) if place not in bad]
+        return [(index, before, text) for (index, before), text in zip(live, texts, strict=True)]
+
+    def _headers(self, phase: Phase, indexes: list[int], texts: list[bytes]) -> list[Header]:
+        """What is known of messages whose keys are known."""
+        headers = []
+        users, clients = self.ready.user_keys, self.ready.clients
+        for index, header in zip(indexes, phase.headers(texts, None), strict=True):
+            number = str(int.from_bytes(self.ready.digests[index][:8], "big"))
+            own = users[index] if users is not None else None
+            headers.append(
+                replace(
+                    header,
+                    sow_key=own.decode() if own is not None else number,
+                    sow_key_hash=number,
+                    correlation_id=self.correlations[index],
+                    client_name=header.client_name or (clients[index] if clients is not None else None),
+                )
+            )
+        return headers
+
+    def _finish(self, index: int, before: Before | None, payload: bytes) -> None:
+        """Merge one message if it is a delta; what comes out is the record for the next."""
+        preparer, ready = self.preparer, self.ready
+        if ready.deltas is not None and ready.deltas[index]:
+            if before is None and preparer.options.update_only:
+                self._refuse(index, *NO_RECORD)
+                return
+            if before is not None and preparer.type.mergeable:
+                try:
+                    set_nulls = preparer.options.delta_null == "set"
+                    payload = preparer.type.merge(before.payload, payload, set_nulls=set_nulls)
+                except SowError as error:
+                    self._refuse(index, error.code, error.message)
+                    return
+            if before is not None and self.correlations[index] is None:
+                self.correlations[index] = before.correlation_id
+        if len(payload) > preparer.max_payload:
+            self._refuse(index, *preparer.too_large(payload))
+            return
+        ready.payloads[index] = payload
+        digest, gone = ready.digests[index], self.writer.expires and self._is_gone(index)
+        self.current[digest[:8]] = Before(digest[8:], payload, self.correlations[index], gone)
+
+    def _is_gone(self, index: int) -> bool:
+        """Whether a message has expired as soon as it is published."""
+        lifetimes = self.ready.lifetimes
+        stamp = self.preparer.stamp(self.times[index], lifetimes[index] if lifetimes is not None else None)
+        return is_expired(self.writer.config.expiration, stamp, self.now)
+
+    def _refuse(self, index: int, code: str, message: str) -> None:
+        self.refused.append(Refusal(self.ready.places[index], code, message))

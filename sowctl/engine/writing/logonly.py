@@ -1,0 +1,115 @@
+"""Topics that only the transaction log names: what is published to them goes into the journal and nowhere else.
+
+They have no store, no keys and no records; an entry of theirs says so (``sow-journal(5)``, Columns). Publishing alone
+comes here (``semantics`` 11.32, C57); whoever reads tells that there is no SOW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.config.model import Expiration, TopicConfig
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.keys.keymaker import Keys
+from sowctl.engine.writing.topicwriter import TopicWriter
+from sowctl.journal.blockcodec import MAX_RAW
+
+if TYPE_CHECKING:
+    from sowctl.config.document import Node
+    from sowctl.config.model import TransactionLog
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import TopicState
+    from sowctl.journal.writer import JournalWriter
+    from sowctl.messages.framing.envelope import Envelope
+    from sowctl.store.meta import AppliedBlock
+    from sowctl.values.fields import Refusal
+
+
+def topic_of(log: TransactionLog, node: Node, name: str, message_type: str) -> TopicConfig:
+    """The definition that such a topic has without one."""
+    return TopicConfig(
+        name=name,
+        message_type=message_type,
+        keys=(),
+        key_domain=name,
+        key_generator=None,
+        key_mode="none",
+        file=None,
+        file_name=None,
+        durability="transient",
+        recovery_point="epoch",
+        expiration=Expiration("disabled"),
+        slab_size=MAX_RAW,
+        initial_slab_count=1,
+        hash_indexes=(),
+        indexes=(),
+        expected_key_count_hint=None,
+        history=None,
+        preprocessing=(),
+        enrichment=(),
+        pattern=None,
+        journalled=True,
+        place=log.place,
+        node=node,
+    )
+
+
+class NoKeys:
+    """The keys of messages that have none: zeros."""
+
+    chains = None
+
+    def make(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> Keys:
+        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`."""
+        return Keys([bytes(16)] * len(payloads))
+
+
+class LogWriter(TopicWriter):
+    """A topic that is nothing but its entries: it knows the last one's txid and time, and no record."""
+
+    def __init__(self, config: TopicConfig, state: TopicState) -> None:
+        self.config = config
+        self.overlay = Overlay()
+        self.ref = config.name, config.message_type
+        self.journalled = True
+        self.rule = None
+        self.expires = False
+        self.remove_expired_at = None
+        self._follow(state)
+
+    def _follow(self, state: TopicState) -> None:
+        self.last_txid, self.last_time = state.last_txid, state.last_time
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def reload(self) -> None:
+        """Nothing is stored."""
+
+    def renew(self, instance: Instance, journal: JournalWriter) -> None:
+        """See :class:`~sowctl.engine.writing.topicwriter.TopicWriter`."""
+        self._follow(journal.topic_state(self.ref))
+
+    def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
+        """No records."""
+        return {}
+
+    def is_full(self) -> bool:
+        """Never: nothing waits to be applied."""
+        return False
+
+    def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """No records."""
+        return iter(())
+
+    def apply(
+        self,
+        lineage: bytes,
+        upto: int,
+        sequences: dict[int, int] | None = None,
+        block: AppliedBlock | None = None,
+    ) -> None:
+        """There is nothing to apply to."""

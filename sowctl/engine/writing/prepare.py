@@ -1,0 +1,254 @@
+"""Messages to entries, before any lock is taken: keys, times, expirations, and what is wrong with a message.
+
+A batch stays in columns all the way. Only what a message brings itself (an envelope, a time field) makes a column of
+Python values; otherwise a column is one value for all. Nothing here asks where messages come from or what the topic
+holds; what depends on that (keys of chains, enrichment, delta merge) follows under the locks, in
+:func:`sowctl.engine.writing.outcome.settle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from sowctl.engine.keys.keymaker import KeyMaker, key_maker
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.topics.expiration import stamp, usual
+from sowctl.errors import SowError, UsageError
+from sowctl.messages.base import REPLACED, KeyTexts, MessageType
+from sowctl.plain import dataclass
+from sowctl.values.fields import Number, Refusal, Slot
+from sowctl.values.paths import parse_path
+from sowctl.values.times import Micros, parse_time
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.writing.enrichment import Phase
+    from sowctl.messages.framing.envelope import Envelope
+
+T = TypeVar("T")
+
+_COMMANDS = (None, "publish", "delta_publish")
+RECORD_OVERHEAD = 64
+"""Bytes that a record needs in a slab besides its payload (``semantics`` 1.9)."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Good messages of one topic in input order, by columns. ``digests`` are key and check word, 16 bytes each.
+
+    ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;
+    ``lifetimes`` are seconds or, as ``("at", micros)``, instants. ``deltas`` says which messages are deltas, None for
+    none. ``texts`` are the field texts of the keys, where there are any; digests of chains are empty until then.
+    ``logicals`` are the logical topics of messages for a Pattern topic.
+    """
+
+    places: list[int]
+    payloads: list[bytes]
+    digests: list[bytes]
+    times: list[Micros | None] | None = None
+    lifetimes: list[float | tuple[str, Micros] | None] | None = None
+    user_keys: list[bytes | None] | None = None
+    correlation_ids: list[bytes | None] | None = None
+    deltas: list[bool] | None = None
+    texts: list[KeyTexts] | None = None
+    clients: list[str | None] | None = None
+    logicals: list[bytes] | None = None
+
+
+class Preparer:
+    """Prepares the messages of one topic.
+
+    Raises UsageError for options that do not fit the topic, ConfigError for a key generator or constructed fields that
+    cannot be used.
+    """
+
+    def __init__(self, instance: Instance, topic: TopicConfig, options: PublishOptions) -> None:
+        self.topic = topic
+        self.clock = clock = instance.clock
+        self.type: MessageType = instance.type_of(topic.message_type)
+        self.max_payload = topic.slab_size - RECORD_OVERHEAD
+        self.expiration = options.expiration
+        self.options = options
+        self.keys: KeyMaker = key_maker(instance, topic, self.type, options)
+        self.preprocessing: Phase | None = None
+        self.enrichment: Phase | None = None
+        if topic.preprocessing or topic.enrichment:
+            from sowctl.engine.writing.enrichment import phases
+
+            self.preprocessing, self.enrichment = phases(instance, topic, self.type, options.client)
+        self._fixed_time = parse_time(options.timestamp, clock) if options.timestamp is not None else None
+        self._time_of = (
+            self.type.extractor((Slot(parse_path(options.timestamp_field)),)) if options.timestamp_field else None
+        )
+
+    def prepare(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, logicals: list[bytes] | None = None
+    ) -> tuple[Prepared, list[Refusal]]:
+        """Good messages and refusals; indexes count in ``payloads``.
+
+        ``logicals``: their logical topics, where those are known already. Raises UsageError
+        ``SOW-ENG-032`` where nothing names them.
+        """
+        refused: dict[int, Refusal] = {}
+        given = payloads
+        if logicals is None and self.topic.pattern is not None:
+            from sowctl.engine.sources.logical import names_for
+
+            logicals = names_for(self.topic, len(payloads), envelopes, refused)
+        if self.preprocessing is not None:
+            payloads = self._preprocessed(self.preprocessing, payloads, envelopes, refused)
+        if max(map(len, payloads), default=0) > self.max_payload:
+            self._refuse_large(payloads, refused)
+        made = self.keys.make(payloads, envelopes, refused)
+        digests, user_keys, texts = made
+        if self.preprocessing is not None and texts is not None:
+            self._refuse_halves(self.preprocessing, given, texts, refused)
+        if logicals is not None:
+            from sowctl.engine.sources.logical import logical_keys
+
+            digests = logical_keys(self.topic, made, logicals)
+        deltas = self._deltas(len(payloads), envelopes, refused)
+        times = self._times(payloads, envelopes, refused)
+        lifetimes = self._lifetimes(envelopes, refused)
+        correlations = [_raw(envelope.correlation_id) for envelope in envelopes] if envelopes else None
+        places = (
+            [index for index in range(len(payloads)) if index not in refused] if refused else list(range(len(payloads)))
+        )
+        ready = Prepared(
+            places,
+            list(payloads) if not refused else [payloads[i] for i in places],
+            digests if not refused else [digests[i] for i in places],
+            _chosen(times, places),
+            _chosen(lifetimes, places),
+            _chosen(user_keys, places),
+            _chosen(correlations if correlations and any(correlations) else None, places),
+            _chosen(deltas, places),
+            _chosen(texts, places),
+            _chosen([e.client for e in envelopes], places) if envelopes and self.enrichment is not None else None,
+            _chosen(logicals, places),
+        )
+        return ready, sorted(refused.values(), key=lambda refusal: refusal.index)
+
+    def stamp(self, time: Micros, lifetime: float | tuple[str, Micros] | None) -> Micros:
+        """The expiry of a message published at ``time``: its own lifetime, else the option's, else the topic's."""
+        if isinstance(lifetime, tuple):
+            return lifetime[1]
+        return stamp(self.topic.expiration, time, self.expiration if lifetime is None else lifetime)
+
+    @property
+    def usual(self) -> Micros | None:
+        """How long messages live that say nothing themselves, None for ever."""
+        return usual(self.topic.expiration, self.expiration)
+
+    def too_large(self, payload: bytes) -> tuple[str, str]:
+        """Code and words for a message that no slab could hold."""
+        text = f"the message has {len(payload)} bytes; SlabSize {self.topic.slab_size} leaves {self.max_payload}"
+        return "SOW-PUB-001", text
+
+    def _refuse_large(self, payloads: Sequence[bytes], refused: dict[int, Refusal]) -> None:
+        for index, payload in enumerate(payloads):
+            if len(payload) > self.max_payload and index not in refused:
+                refused[index] = Refusal(index, *self.too_large(payload))
+
+    def _preprocessed(
+        self, phase: Phase, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> list[bytes]:
+        places = [index for index in range(len(payloads)) if index not in refused]
+        chosen = [envelopes[index] for index in places] if envelopes else None
+        written, refusals = phase.apply([payloads[index] for index in places], self.clock(), envelopes=chosen)
+        refused.update((places[r.index], Refusal(places[r.index], r.code, r.message, r.offset)) for r in refusals)
+        changed = list(payloads)
+        for index, payload in zip(places, written, strict=True):
+            changed[index] = payload
+        return changed
+
+    def _refuse_halves(
+        self, phase: Phase, payloads: Sequence[bytes], texts: Sequence[KeyTexts], refused: dict[int, Refusal]
+    ) -> None:
+        """Refuse messages whose key field was made of a field with half a surrogate pair.
+
+        What an expression reads of such a half is U+FFFD, and so is what it writes: only the message as it came
+        says whether that character was meant. Hardly a key has it, so hardly a message is read again.
+        """
+        doubtful = [
+            index
+            for index, row in enumerate(texts)
+            if index not in refused and any(one is not None and REPLACED in one for one in row)
+        ]
+        for refusal in phase.halves([payloads[index] for index in doubtful]):
+            place = doubtful[refusal.index]
+            refused[place] = Refusal(place, refusal.code, refusal.message)
+
+    def _deltas(
+        self, count: int, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> list[bool] | None:
+        if envelopes is None or all(envelope.command is None for envelope in envelopes):
+            return [True] * count if self.options.delta else None
+        for index, envelope in enumerate(envelopes):
+            if envelope.command not in _COMMANDS:
+                text = f"its command {envelope.command!r} is neither publish nor delta_publish"
+                refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
+        found = [e.command == "delta_publish" or (e.command is None and self.options.delta) for e in envelopes]
+        return found if any(found) else None
+
+    def _times(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> list[Micros | None] | None:
+        texts: list[str | None]
+        if self._time_of is not None:
+            rows, refusals = self._time_of(payloads)
+            refused.update((r.index, r) for r in refusals if r.index not in refused)
+            texts = [_time_text(row[0]) for row in rows]
+        elif envelopes is not None and any(e.timestamp is not None for e in envelopes):
+            texts = [e.timestamp for e in envelopes]
+        else:
+            return None if self._fixed_time is None else [self._fixed_time] * len(payloads)
+        times: list[Micros | None] = []
+        for index, text in enumerate(texts):
+            try:
+                times.append(parse_time(text, self.clock) if text is not None else self._fixed_time)
+            except SowError as error:
+                times.append(None)
+                refused.setdefault(index, Refusal(index, "SOW-PUB-004", f"its time cannot be used: {error.message}"))
+        return times
+
+    def _lifetimes(
+        self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> list[float | tuple[str, Micros] | None] | None:
+        if envelopes is None or all(e.expiration is None for e in envelopes):
+            return None
+        found: list[float | tuple[str, Micros] | None] = []
+        for index, envelope in enumerate(envelopes):
+            given = envelope.expiration
+            try:
+                found.append(("at", parse_time(given, self.clock)) if isinstance(given, str) else given)
+                if isinstance(given, (int, float)) and given < 0:
+                    raise UsageError("SOW-PUB-005", "a lifetime is not negative")
+            except SowError as error:
+                found[index:] = [None]
+                refused.setdefault(
+                    index, Refusal(index, "SOW-PUB-005", f"its expiration cannot be used: {error.message}")
+                )
+        return found
+
+
+def _time_text(value: object) -> str | None:
+    if isinstance(value, Number):
+        return value.text.decode()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return value or None
+    return None if value is None else str(value)
+
+
+def _raw(text: str | None) -> bytes | None:
+    return text.encode() if text else None
+
+
+def _chosen(column: list[T] | None, places: list[int]) -> list[T] | None:
+    if column is None or len(column) == len(places):
+        return column
+    return [column[index] for index in places]

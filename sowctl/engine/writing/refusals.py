@@ -1,0 +1,119 @@
+"""What happens to refused messages: their places in the input, what a stop or an abort leaves of a batch, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.reports import PublishReport, Rejected
+from sowctl.engine.writing.rejects import placed
+from sowctl.errors import InputError, LimitError
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.engine.writing.batching import Batch
+    from sowctl.engine.writing.outcome import Entries
+    from sowctl.engine.writing.routing import Share
+
+
+class Refusals:
+    """The policy of one run (``--on-error``, ``--max-errors``), and the count of what was refused."""
+
+    def __init__(
+        self, options: PublishOptions, report: PublishReport, on_reject: Callable[[Rejected], None] | None
+    ) -> None:
+        self._on_error = options.on_error
+        self._limit = options.max_errors
+        self._report = report
+        self._on_reject = on_reject
+        self._ending: Rejected | None = None
+
+    def of(self, batch: Batch, refusals: Sequence[Refusal], *, framing: bool = False) -> list[Rejected]:
+        """Refusals of messages with their places in the input, in its order; ``framing``: the broken frames too."""
+        found = []
+        for index, frame in enumerate(batch.refused if framing else ()):
+            number, name = batch.input_of(index, frame=True)
+            one = placed(name, (frame.line, frame.offset), (frame.code, frame.message), frame.payload, frame.at)
+            found.append((number, one))
+        enveloped = batch.envelopes is not None
+        for refusal in refusals:
+            number, name = batch.input_of(refusal.index)
+            reason = refusal.code, refusal.message
+            payload = batch.payloads[refusal.index]
+            one = placed(name, batch.place(refusal.index), reason, payload, refusal.offset, enveloped=enveloped)
+            found.append((number, one))
+        found.sort(key=lambda pair: (pair[0], pair[1].offset))
+        return [one for _, one in found]
+
+    def cut(self, batch: Batch, columns: Sequence[Share | Entries], rejected: list[Rejected]) -> None:
+        """Where a refused message ends the run: keep only what stands before it; with ``abort``, nothing.
+
+        ``rejected`` are all of the batch so far; those behind that message are forgotten, for the run does not come
+        to them.
+        """
+        last = self._ends_at(len(rejected))
+        if last is None:
+            return
+        self._ending = rejected[last]
+        limit = -1 if self._on_error == "abort" else rejected[last].offset
+        for part in columns:
+            part.keep([index for index, place in enumerate(part.places) if batch.place(place)[1] < limit])
+        del rejected[last + 1 :]
+
+    def _ends_at(self, count: int) -> int | None:
+        """Which of the next ``count`` refused messages ends the run; None where it goes on behind them."""
+        if self._on_error != "skip":
+            return 0 if count else None
+        if self._limit is None or self._report.rejected + count <= self._limit:
+            return None
+        return self._limit - self._report.rejected
+
+    def end_of(self, batch: Batch, rejected: Sequence[Rejected]) -> tuple[int, int]:
+        """Line and byte offset of what is not dealt with yet once ``batch`` has landed.
+
+        A message at which a run stops is to be mended and belongs to that; one that is skipped does not, also where it
+        was one too many.
+        """
+        last = rejected[-1] if rejected else None
+        if last is None or last is not self._ending:
+            return batch.last_line + 1, batch.end
+        if self._on_error != "skip":
+            return last.line, last.offset
+        places = [batch.place(index) for index in range(len(batch.payloads))]
+        places += [(frame.line, frame.offset) for frame in batch.refused]
+        behind = [place for place in places if place[1] > last.offset]
+        return min(behind, default=(batch.last_line + 1, batch.end))
+
+    def report(self, rejected: Sequence[Rejected]) -> None:
+        """Count and hand out refused messages.
+
+        Raises InputError (exit 3) where the run stops or aborts, LimitError ``SOW-PUB-020`` beyond ``max_errors``.
+        """
+        for one in rejected:
+            self._report.rejected += 1
+            if self._on_reject is not None:
+                self._on_reject(one)
+            if self._on_error != "skip":
+                raise self._end(one)
+            if self._limit is not None and self._report.rejected > self._limit:
+                raise LimitError(
+                    "SOW-PUB-020",
+                    f"{self._report.rejected:,} messages were refused, and --max-errors allows {self._limit:,}; "
+                    f"the last one: {one.message}",
+                    place=one.place,
+                    line=one.line,
+                    column=one.column,
+                    byte=one.offset,
+                )
+
+    def _end(self, one: Rejected) -> InputError:
+        return InputError(
+            one.code,
+            f"{one.message}. Nothing was published." if self._on_error == "abort" else one.message,
+            place=one.place,
+            hint="--on-error skip --rejects FILE goes on past bad messages and keeps them",
+            line=one.line,
+            column=one.column,
+            byte=one.offset,
+        )

@@ -1,0 +1,271 @@
+"""Records under the keys that their topic makes now: the old keys deleted and the records published anew, as one group.
+
+After a Key, KeyDomain or the kind of keys was changed, store and journal have the records under the former keys. What
+is written here makes the journal say the same as a topic that had the present keys from the beginning, as far as its
+records go: of several that have one key now, the one that was written last stays. All is in one group, so it happens
+wholly or not at all, and stores built from the journal alone agree. Called by :mod:`sowctl.engine.verbs.replay`, which
+makes the store anew after it. Ruled by ``sowctl-replay(1)``, --rekey, and ``sow-journal(5)``, Txids and groups.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sowctl.engine.fold.overlay import deletions
+from sowctl.engine.fold.rebuild import rebuild
+from sowctl.engine.keys.presentkeys import PresentKeys
+from sowctl.engine.sources.current import CurrentSource, open_current, open_file
+from sowctl.errors import RefusedError
+from sowctl.journal.format import (
+    HAS_CORRELATION_ID,
+    HAS_LOGICAL_TOPIC,
+    HAS_USER_KEY,
+    INSERTED,
+    NO_PUBLISHER,
+    PUBLISH,
+)
+from sowctl.journal.group import Group
+from sowctl.store.codec import CHECK, decode, raw_stamps
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
+
+BATCH = 1000
+NEVER_EXPIRED = 0
+"""A clock at which nothing has expired: records that are hidden have keys, too."""
+
+
+@dataclass(slots=True)
+class Rekeyed:
+    """What became of a topic's records: ``deleted`` keys, records ``published``; ``merged`` records gave way to a later
+    one with the same key."""
+
+    deleted: int = 0
+    published: int = 0
+    merged: int = 0
+
+    @property
+    def entries(self) -> int:
+        """Entries of the group, 0 where every record had its key already."""
+        return self.deleted + self.published
+
+
+def rekey(
+    instance: Instance,
+    log: Journal,
+    topic: TopicConfig,
+    journal: JournalWriter | None,
+    *,
+    use_store: bool,
+    whole: bool = False,
+) -> Rekeyed:
+    """Write the group for ``topic`` under the journal's lock; ``journal`` None: only count what would be written.
+
+    ``use_store``: the store can be read and belongs to this journal, so it says which records there are; else the
+    journals do. ``whole``: publish also the records that keep their keys, because the journals do not reach back to
+    them. Raises RefusedError ``SOW-RPL-011`` for a record that has no key under the present definition,
+    ``SOW-RPL-012`` for keys that depend on the order of messages, ``SOW-RPL-013`` for keys that collide.
+    """
+    present = PresentKeys(instance, topic)
+    if topic.key_mode == "module" and present.maker.chains is not None:
+        raise RefusedError(
+            "SOW-RPL-012",
+            f"the keys of topic {topic.name!r} come from chains, which depend on the order of messages",
+            hint=f"sowctl query {topic.name} --meta > FILE, then sowctl publish OTHER FILE --framing envelope, "
+            "where OTHER is a topic of another name",
+            topic=topic.name,
+        )
+    with ExitStack() as stack:
+        if journal is not None:
+            stack.enter_context(journal.lock())
+            journal.refresh()
+        folded = _folded(instance, log, topic, stack) if topic.file is not None else None
+        if folded is None or use_store:
+            live = open_current(instance, topic, now=NEVER_EXPIRED)
+            stack.callback(live.close)
+        else:
+            live = folded
+        plan = _Plan(present)
+        plan.take(live, whole)
+        if folded is not None and folded is not live:
+            plan.forget(folded)
+        done = Rekeyed(len(plan.gone), len(plan.kept), plan.merged)
+        if journal is None or not done.entries:
+            return done
+        behind = live.overlay.last_time if live.overlay is not None else 0
+        latest = log.topic_state((topic.name, topic.message_type)).last_time
+        at = max(instance.now, live.meta.last_time, behind, latest)
+        sources = (live, folded) if folded is not None and folded is not live else (live,)
+        waiting = None
+        for group in plan.groups(sources, at):
+            if waiting is not None:
+                journal.append(waiting, instance.now, last=False)
+            waiting = group
+        assert waiting is not None
+        journal.append(waiting, instance.now, last=True)
+        journal.sync()
+        return done
+
+
+def _folded(instance: Instance, log: Journal, topic: TopicConfig, stack: ExitStack) -> CurrentSource:
+    """What a store would hold that is built from the journals as they are."""
+    import tempfile
+
+    place = tempfile.TemporaryDirectory(prefix="sowctl-")
+    stack.callback(place.cleanup)
+    aside = replace(topic, file=Path(place.name) / "former.sow")
+    assert aside.file is not None
+    rebuild(instance, log, [aside])
+    source = open_file(instance, aside.file)
+    stack.callback(source.close)
+    return source
+
+
+class _Plan:
+    """Which keys go and which records are published again. Holds 40 bytes a record, never their payloads.
+
+    ``gone`` are keys to delete; ``kept`` rows of :attr:`table` to publish, in the order in which they were written.
+    """
+
+    def __init__(self, present: PresentKeys) -> None:
+        import numpy
+
+        self._np = numpy
+        self._present = present
+        self._topic = present.topic
+        self.gone: list[bytes] = []
+        self.kept: Any = ()
+        self.merged = 0
+        self._keys = b""
+        self._digests = b""
+        self._fresh: Any = ()
+
+    def take(self, live: CurrentSource, whole: bool) -> None:
+        """All records of the topic; decides what becomes of them."""
+        keys: list[bytes] = []
+        checks: list[bytes] = []
+        digests: list[bytes] = []
+        txids: list[bytes] = []
+        for some, values in live.batches(BATCH):
+            keys += some
+            checks += [value[CHECK] for value in values]
+            digests += self._made(some, values)
+            txids.append(raw_stamps(values))
+        np = self._np
+        self._keys, self._digests = b"".join(keys), b"".join(digests)
+        rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
+        old, new, words = np.frombuffer(self._keys, ">u8"), rows[:, 0], rows[:, 1]
+        written = np.frombuffer(b"".join(txids), "<u8")[::2]
+        order = np.lexsort((written, new))
+        same = new[order][1:] == new[order][:-1]
+        self._refuse_collisions(new[order], words[order], same)
+        winners = order[np.concatenate((~same, [True]))] if len(order) else order
+        won = np.zeros(len(old), bool)
+        won[winners] = True
+        stays = (old == new) & (words == np.frombuffer(b"".join(checks), ">u8"))
+        # A record that gives way to a later one is overwritten where that one gets its key, and is deleted elsewhere.
+        leaves = old != new
+        self.gone = [keys[place] for place in np.flatnonzero(leaves).tolist()]
+        self.merged = int(len(old) - len(winners))
+        again = won if whole else won & ~stays
+        chosen = np.flatnonzero(again)
+        self.kept = chosen[np.argsort(written[chosen], kind="stable")]
+        self._fresh = ~np.isin(new, old[~leaves])
+
+    def forget(self, folded: CurrentSource) -> None:
+        """Delete also the keys that only the journal has: records that were removed when they expired, say."""
+        np, known = self._np, {self._keys[at : at + 8] for at in range(0, len(self._keys), 8)}
+        rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
+        targets = {int(key).to_bytes(8, "big") for key in rows[self.kept, 0].tolist()} if len(rows) else set()
+        for keys, values in folded.batches(BATCH):
+            others = set(self._present.others(keys, values)) if self._present.known else set(range(len(keys)))
+            self.gone += [
+                key for place, key in enumerate(keys) if place in others and key not in known and key not in targets
+            ]
+
+    def groups(self, sources: Sequence[CurrentSource], at: int) -> Iterator[Group]:
+        """The entries: deletions first, so that a key that changes hands ends with its new record."""
+        gone = sorted(self.gone)
+        for start in range(0, len(gone), BATCH):
+            part = gone[start : start + BATCH]
+            found = {key: value for source in sources[::-1] for key, value in zip(*source.lookup(part), strict=True)}
+            ref = self._topic.name, self._topic.message_type
+            yield deletions(ref, sorted(found.items()), at, logical=self._topic.pattern is not None)
+        for start in range(0, len(self.kept), BATCH):
+            yield self._published(sources[0], self.kept[start : start + BATCH].tolist(), at)
+
+    def _made(self, keys: list[bytes], values: list[bytes]) -> list[bytes]:
+        found: list[bytes] = []
+        for key, value, digest in zip(keys, values, self._present.digests(keys, values, null=False), strict=True):
+            if digest is None and self._present.digests([key], [value]) == [key + value[CHECK]]:
+                digest = key + value[CHECK]  # it was published with a NULL key on purpose, and keeps it
+            if digest is None:
+                raise self._without_key(key)
+            found.append(digest)
+        return found
+
+    def _without_key(self, key: bytes) -> RefusedError:
+        topic = self._topic
+        return RefusedError(
+            "SOW-RPL-011",
+            f"the record under SOW key {int.from_bytes(key, 'big')} of topic {topic.name!r} has no key under the "
+            "present definition: "
+            + ("its publisher gave none" if topic.key_mode == "user" else "a key field is missing or cannot be one"),
+            hint="nothing was changed; put the former Key back, delete or correct such records, then change it again",
+            topic=topic.name,
+            sow_key=int.from_bytes(key, "big"),
+        )
+
+    def _refuse_collisions(self, new: Any, words: Any, same: Any) -> None:
+        wrong = self._np.flatnonzero(same & (words[1:] != words[:-1]))
+        if len(wrong):
+            raise RefusedError(
+                "SOW-RPL-013",
+                f"two records of topic {self._topic.name!r} with different key values have one SOW key under the "
+                f"present definition: {int(new[wrong[0]])}",
+                hint="nothing was changed; without a KeyDomain every logical topic has keys of its own",
+                topic=self._topic.name,
+            )
+
+    def _published(self, source: CurrentSource, rows: list[int], at: int) -> Group:
+        """Some records under their new keys, in the order in which they were written; times never go back."""
+        olds = [self._keys[8 * row : 8 * row + 8] for row in rows]
+        found = dict(zip(*source.lookup(olds), strict=True))
+        records = [decode(key, found[key]) for key in olds]
+        digests = [self._digests[16 * row : 16 * row + 16] for row in rows]
+        user = self._topic.key_mode == "user"
+        users = [record.user_key if user else None for record in records]
+        correlations = [record.correlation_id for record in records]
+        logicals = [record.logical_topic for record in records]
+        flags = [
+            (INSERTED if self._fresh[row] else 0)
+            | (HAS_USER_KEY if own is not None else 0)
+            | (HAS_CORRELATION_ID if correlation is not None else 0)
+            | (HAS_LOGICAL_TOPIC if logical is not None else 0)
+            for row, own, correlation, logical in zip(rows, users, correlations, logicals, strict=True)
+        ]
+        return Group(
+            topics=[(self._topic.name, self._topic.message_type)],
+            publishers=[],
+            operations=bytes((PUBLISH,)) * len(rows),
+            topic=0,
+            keys=b"".join(digest[:8] for digest in digests),
+            checks=b"".join(digest[8:] for digest in digests),
+            times=at,
+            expirations=array("q", [record.expiration for record in records]),
+            publisher=NO_PUBLISHER,
+            sequences=None,
+            flags=array("H", flags),
+            payloads=[record.payload for record in records],
+            user_keys=users if any(text is not None for text in users) else None,
+            correlation_ids=correlations if any(text is not None for text in correlations) else None,
+            logical_topics=logicals if any(text is not None for text in logicals) else None,
+        )

@@ -1,0 +1,190 @@
+"""Which topic a message goes to, and under which number: opens topics when they are first met, splits batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.topics.targets import find_publishable
+from sowctl.engine.writing.prepare import Prepared, Preparer
+from sowctl.engine.writing.publishers import Publisher
+from sowctl.errors import SowError, UsageError
+from sowctl.plain import dataclass
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.writing.batching import Batch
+    from sowctl.engine.writing.session import WriteSession
+    from sowctl.engine.writing.topicwriter import TopicWriter
+
+Ref = tuple[str | None, str | None]
+"""Topic and message type as a message names them."""
+
+
+@dataclass(slots=True)
+class Share:
+    """The part of a batch that goes to one topic; ``places`` are indexes into the batch."""
+
+    writer: TopicWriter
+    preparer: Preparer
+    ready: Prepared
+
+    @property
+    def places(self) -> list[int]:
+        """Where its messages stand in the batch."""
+        return self.ready.places
+
+    def keep(self, indexes: list[int]) -> None:
+        """Forget all messages but these."""
+        for column in Prepared.__match_args__:
+            values = getattr(self.ready, column)
+            if values is not None:
+                setattr(self.ready, column, [values[index] for index in indexes])
+
+
+class Router:
+    """Opens topics for one run. ``before_opening`` is called first: opening takes locks that a batch may still hold."""
+
+    def __init__(
+        self, session: WriteSession, default: Ref, options: PublishOptions, before_opening: Callable[[], None]
+    ) -> None:
+        self._session = session
+        self._default = default
+        self._options = options
+        self._before_opening = before_opening
+        self._opened: dict[Ref, tuple[TopicWriter, Preparer, bytes | None]] = {}
+        self._topics: dict[tuple[str, str], tuple[TopicWriter, Preparer]] = {}
+        self._publisher: Publisher | None = None
+
+    def target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer, bytes | None]:
+        """The topic of a message, opened when first met, and its logical topic where that is one.
+
+        Raises UsageError ``SOW-PUB-015`` where none is named.
+        """
+        found = self._opened.get((name, message_type))
+        if found is None:
+            if name is None:
+                raise UsageError(
+                    "SOW-PUB-015", "no topic is given", hint="name it, or publish envelopes that carry a topic"
+                )
+            config = find_publishable(self._session.instance, name, message_type)
+            logical = config.logical_name
+            found = *self._topic(config.whole), None if logical is None else logical.encode()
+            self._opened[name, message_type] = found
+        return found
+
+    def _topic(self, config: TopicConfig) -> tuple[TopicWriter, Preparer]:
+        ref = config.name, config.message_type
+        found = self._topics.get(ref)
+        if found is None:
+            preparer = Preparer(self._session.instance, config, self._options)
+            self._before_opening()
+            found = self._topics[ref] = self._session.topic(config), preparer
+        return found
+
+    def split(self, batch: Batch) -> tuple[list[Share], list[Refusal]]:
+        """The shares of a batch, prepared, and what was refused on the way."""
+        if batch.envelopes is None:
+            if not batch.payloads:
+                return [], []
+            writer, preparer, logical = self.target(*self._default)
+            names = None if logical is None else [logical] * len(batch.payloads)
+            ready, refusals = preparer.prepare(batch.payloads, None, names)
+            return [Share(writer, preparer, ready)], refusals
+        shares: list[Share] = []
+        refusals = self._strangers(batch)
+        strangers = {refusal.index for refusal in refusals}
+        for ref, (places, names) in self._by_topic(batch, strangers, refusals).items():
+            writer, preparer = self._topics[ref]
+            envelopes = [batch.envelopes[place] for place in places]
+            ready, refused = preparer.prepare([batch.payloads[place] for place in places], envelopes, names or None)
+            ready.places = [places[index] for index in ready.places]
+            refusals.extend(Refusal(places[r.index], r.code, r.message, r.offset) for r in refused)
+            shares.append(Share(writer, preparer, ready))
+        return shares, refusals
+
+    def _by_topic(
+        self, batch: Batch, without: set[int], refusals: list[Refusal]
+    ) -> dict[tuple[str, str], tuple[list[int], list[bytes]]]:
+        """Indexes of the batch by the topic that their envelopes (or the command) mean; some are left out.
+
+        Messages of one Pattern topic stay together, with the name of each one's logical topic.
+        """
+        found: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
+        opened: dict[Ref, tuple[TopicWriter, Preparer, bytes | None]] = {}
+        bad: dict[Ref, SowError] = {}
+        for place, envelope in enumerate(batch.envelopes or ()):
+            if place in without:
+                continue
+            named = envelope.topic is not None and self._default[0] is None
+            ref = (envelope.topic, envelope.message_type) if named else self._default
+            if ref not in opened and ref not in bad:
+                try:
+                    opened[ref] = self.target(*ref)
+                except SowError as error:
+                    if error.exit_status not in (2, 10):
+                        raise
+                    bad[ref] = error
+            if ref in bad:
+                refusals.append(Refusal(place, bad[ref].code, bad[ref].message))
+                continue
+            writer, _, logical = opened[ref]
+            places, names = found.setdefault(writer.ref, ([], []))
+            places.append(place)
+            if logical is not None:
+                names.append(logical)
+        return found
+
+    def save_chains(self) -> None:
+        """Put what journalled topics have learnt of chains into their files; without a journal that is done before."""
+        for writer, preparer in self._topics.values():
+            if preparer.keys.chains is not None and writer.journalled:
+                preparer.keys.chains.save()
+
+    def publisher(self, batch: Batch) -> Publisher | None:
+        """The run's publisher, with the messages of a batch numbered; None where nobody is named."""
+        own = None
+        if batch.envelopes is not None and any(envelope.sequence is not None for envelope in batch.envelopes):
+            own = [envelope.sequence for envelope in batch.envelopes]
+        client = self._client(batch)
+        if client is None:
+            return None
+        if self._publisher is None:
+            self._publisher = Publisher(client, self._options.sequence, self._session.highest_sequence)
+        self._publisher.number(len(batch.payloads), own)
+        return self._publisher
+
+    def _client(self, batch: Batch) -> str | None:
+        """The client of the command, of the run so far, or the first that an envelope names."""
+        if self._options.client is not None:
+            return self._options.client
+        if self._publisher is not None:
+            return self._publisher.identity[1]
+        return next((e.client for e in batch.envelopes or () if e.client is not None), None)
+
+    def _strangers(self, batch: Batch) -> list[Refusal]:
+        """Messages of another client than the run's: their numbers would be mixed up with its own."""
+        if batch.envelopes is None or self._options.client is not None:
+            return []
+        client = self._client(batch)
+        text = "its client {} is another one than that of the run, {}; publish clients apart, or name one with --client"
+        return [
+            Refusal(place, "SOW-PUB-008", text.format(envelope.client, client))
+            for place, envelope in enumerate(batch.envelopes)
+            if envelope.client not in (None, client)
+        ]
+
+    def logs(self, shares: list[Share], publisher: Publisher) -> list[tuple[list[int], int]]:
+        """Places by where their numbers are kept, with the highest number there. The locks are held."""
+        together = [share for share in shares if share.writer.journalled]
+        groups = [together] if together else []
+        groups += [[share] for share in shares if not share.writer.journalled]
+        return [
+            (
+                [place for share in group for place in share.places],
+                self._session.highest_sequence(publisher.identity[0], [share.writer for share in group]),
+            )
+            for group in groups
+        ]

@@ -1,0 +1,250 @@
+"""A writing session: journal and stores of the topics in use, locked per batch, caught up, applied at the end.
+
+publish, delete and expire work through it. The order is always the same: journal lock, then stores by path; journal
+entries synced, then the overlay, then, in larger transactions, the stores (README, principle 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from sowctl.engine.reports import TornTail
+from sowctl.engine.writing.dryrun import Rehearsal
+from sowctl.engine.writing.topicwriter import TopicWriter, nothing_keeps, open_writer
+from sowctl.errors import ConfigError, MissingError
+from sowctl.plain import replace
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import TopicState
+    from sowctl.journal.group import Group
+    from sowctl.journal.writer import JournalWriter
+
+
+class WriteSession:
+    """Topics opened for writing. Use as a context manager; :meth:`batch` around every batch."""
+
+    def __init__(self, instance: Instance, *, dry_run: bool = False, volatile: bool = False) -> None:
+        self.instance = replace(instance, opened=self._opened)
+        self.volatile = volatile
+        self.dry_run = dry_run
+        self.topics: dict[tuple[str, str], TopicWriter] = {}
+        self.torn: list[TornTail] = []
+        self._journal: JournalWriter | None = None
+        self._complete = True
+
+    @property
+    def journal(self) -> JournalWriter:
+        """The instance's journal, opened when first needed."""
+        if self._journal is None:
+            self._journal = open_journal(self.instance, self.torn)
+        return self._journal
+
+    def topic(self, config: TopicConfig) -> TopicWriter:
+        """Open a topic for writing: store created, rebuilt or caught up as the recovery matrix says.
+
+        Raises DamageError (exit 5), MissingError (exit 10), RefusedError (exit 8: another definition).
+        """
+        config = config.whole
+        ref = config.name, config.message_type
+        found = self.topics.get(ref)
+        if found is None:
+            if config.key_mode == "none":
+                found = self._log_writer(config)
+            elif self.dry_run:
+                found = Rehearsal(self.instance, config)
+                if found.volatile and not self.volatile:
+                    raise nothing_keeps(config)
+            elif config.journalled:
+                with self.journal.lock():
+                    self._refresh()
+                    found = open_writer(self.instance, config, self.journal)
+            else:
+                found = open_writer(self.instance, config, None, volatile=self.volatile)
+            self.topics[ref] = found
+        return found
+
+    @contextmanager
+    def batch(self, topics: list[TopicWriter]) -> Iterator[None]:
+        """Hold the locks for one batch on ``topics``; on entry every one of them is up to date."""
+        if self.dry_run:
+            yield
+            return
+        with ExitStack() as locks:
+            if any(topic.journalled for topic in topics):
+                locks.enter_context(self.journal.lock())
+                self._refresh()
+                for topic in topics:
+                    if topic.journalled:
+                        topic.renew(self.instance, self.journal)
+            for topic in sorted((t for t in topics if not t.journalled), key=lambda t: t.store.path):
+                locks.enter_context(topic.store.writer_lock(self.instance.lock_wait))
+                topic.reload()
+            yield
+
+    def highest_sequence(self, publisher: int, topics: Iterable[TopicWriter] | None = None) -> int:
+        """The highest sequence number of a publisher where ``topics`` (default: all of the session) keep it.
+
+        That is the journal, or the store of a topic without one.
+        """
+        chosen = list(self.topics.values() if topics is None else topics)
+        journalled = any(topic.journalled for topic in chosen)
+        if self.dry_run:
+            return recorded_sequence(self.instance, publisher) if journalled else 0
+        highest = self.journal.highest_sequence(publisher) if journalled else 0
+        for topic in chosen:
+            if not topic.journalled:
+                with topic.store.snapshot() as snapshot:
+                    highest = max(highest, snapshot.sequence(publisher) or 0)
+        return highest
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Around reading or appending entries and folding them into the overlays.
+
+        If that is broken off, by a signal or by damage, the overlays lack entries: nothing is applied any more, because
+        a store would then claim a position that it has not got. The journal has the entries.
+        """
+        complete, self._complete = self._complete, False
+        yield
+        self._complete = complete
+
+    def append(self, group: Group, now: int) -> int:
+        """Append and sync one group at once; returns its first txid. From here on it is acknowledged."""
+        first, _ = self.journal.append(group, now)
+        self.journal.sync()
+        return first
+
+    def apply(self, *, force: bool = False) -> None:
+        """Apply overlays that have grown large (``force``: all that hold anything). Locks must be held."""
+        if not self._complete:
+            return
+        held = [topic for topic in self.topics.values() if topic.journalled and topic.overlay.size]
+        for topic in sorted(held, key=lambda t: t.store.path):
+            if force or topic.is_full():
+                topic.renew(self.instance, self.journal)
+                topic.apply(self.journal.lineage, self.journal.last_txid, block=self.journal.last_block)
+
+    def finish(self) -> None:
+        """Apply everything, under the journal's lock."""
+        if not self.dry_run and any(topic.journalled and topic.overlay.size for topic in self.topics.values()):
+            with self.journal.lock():
+                self._refresh()
+                self.apply(force=True)
+
+    def close(self) -> None:
+        """Close stores and journal; what was acknowledged stays in the journal."""
+        for topic in self.topics.values():
+            if not self.dry_run:
+                topic.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def _log_writer(self, config: TopicConfig) -> TopicWriter:
+        from sowctl.engine.writing.logonly import LogWriter
+
+        ref = config.name, config.message_type
+        if self.dry_run:
+            return LogWriter(config, recorded_state(self.instance, ref))
+        with self.journal.lock():
+            self._refresh()
+            return LogWriter(config, self.journal.topic_state(ref))
+
+    def _opened(self, config: TopicConfig) -> TopicWriter | None:
+        return self.topics.get((config.name, config.message_type))
+
+    def _refresh(self) -> None:
+        tell_cut(self.instance, self.journal, self.torn)
+        with self.noting():
+            for block in self.journal.refresh():
+                for ref, topic in self.topics.items():
+                    if topic.journalled and block.map.has(ref):
+                        topic.overlay.fold(block, ref)
+
+    def __enter__(self) -> WriteSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def recorded_sequence(instance: Instance, publisher: int) -> int:
+    """The highest sequence number of a publisher, read without a lock; 0 where there is no journal yet."""
+    from sowctl.engine.topics.positions import open_log
+
+    try:
+        with open_log(instance) as log:
+            return log.highest_sequence(publisher)
+    except MissingError:
+        return 0
+
+
+def recorded_state(instance: Instance, ref: tuple[str, str]) -> TopicState:
+    """What the journal knows of a topic, read without a lock."""
+    from sowctl.engine.topics.positions import open_log
+    from sowctl.journal.state import NO_TOPIC
+
+    try:
+        with open_log(instance) as log:
+            return log.topic_state(ref)
+    except MissingError:
+        return NO_TOPIC
+
+
+def tell_cut(instance: Instance, journal: JournalWriter, torn: list[TornTail] | None = None) -> None:
+    """Tell ``instance.notify`` of each torn tail cut off since this was last asked, and note it in ``torn``."""
+    for tail in journal.cut_tails():
+        instance.notify(tail.note)
+        if torn is not None:
+            torn.append(TornTail(str(tail.path), tail.offset, tail.size, str(tail.copy)))
+
+
+def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> JournalWriter:
+    """The instance's journal for appending; a new one begins above every store (``semantics`` 11.33).
+
+    A torn tail that is cut off on the way is told to ``instance.notify``, and noted in ``torn``; so is that a journal
+    which stores or the topics file know is not there.
+    """
+    from sowctl.engine.topics.positions import applied_of, has_log, open_log, standings
+    from sowctl.journal.state import last_told
+    from sowctl.journal.writer import JournalWriter
+    from sowctl.store.meta import NO_LINEAGE
+
+    log = instance.log
+    if log is None or instance.config is None:
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    known = standings(instance, instance.topics)
+    lineage = None
+    if has_log(instance):
+        with open_log(instance) as present:
+            lineage = present.lineage
+    else:
+        # It may have been given up on purpose; or the disk that it lies on is not mounted, which nothing else tells.
+        given = [store.applied for store in known if store.lineage != NO_LINEAGE]
+        if gone := max([last_told(log.directory, instance.config.name), *given]):
+            instance.notify(
+                f"no journal is in {log.directory}, which had txids up to {gone}: a new one begins above them"
+            )
+    writer = JournalWriter.open(
+        log.directory,
+        instance.config.name,
+        seam=instance.seam,
+        journal_size=log.journal_size,
+        lock_wait=instance.lock_wait,
+        now=instance.now,
+        random=instance.random(16),
+        first_txid_floor=max((s.applied for s in known), default=0),
+        acknowledged=applied_of(lineage, known) if lineage is not None else 0,
+        beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
+        holder=instance.holder,
+        archive=log.archive_directory,
+        notify=instance.notify,
+    )
+    tell_cut(instance, writer, torn)
+    return writer

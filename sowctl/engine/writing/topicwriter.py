@@ -1,0 +1,330 @@
+"""One topic opened for writing: its store, its overlay, and what its configuration says about a record's life.
+
+:func:`open_writer` carries out the recovery matrix (``semantics`` 1.6): create, catch up, or rebuild what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.apply import apply, visible
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.sources.current import CurrentSource
+from sowctl.engine.topics.damage import naming_replay
+from sowctl.engine.topics.expiration import expires, is_expired
+from sowctl.engine.topics.positions import (
+    check_position,
+    definition_of,
+    not_covered,
+    open_log,
+    refuse_other_history,
+    refuse_unlogged_past,
+)
+from sowctl.engine.topics.timeline import retention
+from sowctl.errors import DamageError, RefusedError
+from sowctl.plain import replace
+from sowctl.store.codec import expiration_of
+from sowctl.store.env import Store
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.writer import JournalWriter
+    from sowctl.store.meta import AppliedBlock
+
+
+APPLY_BYTES = 72 << 20
+FIRST_BYTES = 80 << 20
+"""An overlay is applied when it holds this many bytes of values; more where the store is as good as empty."""
+EMPTY_BYTES = 16 << 20
+APPLY_CHANGES = 400_000
+"""Or this many keys, or earlier:"""
+DIRTY_BYTES = 120 << 20
+"""Bytes of pages that one transaction may change, about. LMDB holds them in memory until it commits."""
+PAGE = 4096
+
+
+def apply_limits(file_bytes: int) -> tuple[int, int]:
+    """How many random keys may be changed at once in a store of this size, and how many bytes of values held for it.
+
+    n keys of a store of P pages change about P (1 - exp(-n / P)) of them.
+    """
+    pages, dirty = file_bytes / PAGE, DIRTY_BYTES / PAGE
+    if pages <= dirty:
+        return APPLY_CHANGES, FIRST_BYTES if file_bytes <= EMPTY_BYTES else APPLY_BYTES
+    return min(APPLY_CHANGES, int(-pages * math.log1p(-dirty / pages))), APPLY_BYTES
+
+
+class TopicWriter:
+    """A topic's store with its overlay. ``last_time`` is the highest time that the topic has seen."""
+
+    def __init__(self, config: TopicConfig, store: Store, overlay: Overlay) -> None:
+        self.config = config
+        self.store = store
+        self.definition = store.definition
+        self.overlay = overlay
+        self.ref = config.name, config.message_type
+        self.journalled = config.journalled
+        self.rule = retention(config.history)
+        self.expires = expires(config.expiration)
+        self.last_txid = 0
+        self.last_time = 0
+        self.remove_expired_at: int | None = None
+        self.limits = apply_limits(store.file_size())
+        self.held = ExitStack()
+        self.reload()
+
+    @property
+    def volatile(self) -> bool:
+        """Whether nothing keeps what is written: the topic is transient, and no journal records it."""
+        return self.config.durability == "transient" and not self.journalled
+
+    def close(self) -> None:
+        """Close the store; what is only in the overlay is in the journal too."""
+        self.held.close()
+
+    def reload(self) -> None:
+        """Read position and time from the store; others may have written, or replaced it.
+
+        Raises RefusedError ``SOW-ENG-086`` where they gave it another definition: keys that were made under the one
+        that this writer knows would be other records now.
+        """
+        meta = self.store.meta()
+        if meta.definition != self.definition:
+            raise RefusedError(
+                "SOW-ENG-086",
+                f"the store of topic {self.config.name!r} was made anew for another definition while this run had it "
+                f"open: {meta.definition}",
+                place=self.store.path,
+                hint="nothing of this batch was written; start again with the present configuration",
+                topic=self.config.name,
+            )
+        self.last_txid = max(meta.applied, self.overlay.last_txid)
+        self.last_time = max(meta.last_time, self.overlay.last_time)
+
+    def renew(self, instance: Instance, journal: JournalWriter) -> None:
+        """After the journal's lock was taken: start over if a replay has put an older store in place."""
+        if self.store.meta().applied < self.overlay.base:
+            self.overlay = caught_up(instance, self.config, self.store, journal)
+        self.reload()
+
+    def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
+        """The live stored values of ``keys``, overlay first; expired records count as absent (``semantics`` 11.40)."""
+        asked = set(keys)
+        current = self.overlay.current
+        wanted = asked.difference(current)
+        found = {key: value for key in asked - wanted if (value := current[key]) is not None}
+        if wanted:
+            with naming_replay(self.config), self.store.snapshot() as snapshot:
+                if snapshot.count:
+                    found.update(snapshot.get_many(sorted(wanted)))
+        if self.expires:
+            rule = self.config.expiration
+            return {k: v for k, v in found.items() if not is_expired(rule, expiration_of(v), now)}
+        return found
+
+    def is_full(self) -> bool:
+        """Whether the overlay has grown so large that it is to be applied."""
+        keys, size = self.limits
+        return len(self.overlay) >= keys or self.overlay.held >= size
+
+    @contextmanager
+    def source(self, now: int) -> Iterator[CurrentSource]:
+        """All live records, overlay included, as readers see them. The store must not be written meanwhile."""
+        with ExitStack() as held, naming_replay(self.config):
+            snapshot = held.enter_context(self.store.snapshot())
+            path = self.config.file if self.config.durability == "persistent" else None
+            with closing(CurrentSource(held.pop_all(), snapshot, self.overlay, self.config, now, path)) as source:
+                yield source
+
+    def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """All live records, overlay included, in key order. The store must not be written meanwhile."""
+        with naming_replay(self.config), self.store.snapshot() as snapshot:
+            pairs = snapshot.scan(batch=size)
+            if self.overlay.current:
+                from sowctl.engine.sources.merge import merged
+
+                pairs = merged(pairs, self.overlay.current, size)
+            for keys, values in pairs:
+                places = visible(values, now) if self.expires else range(len(values))
+                yield [keys[place] for place in places], [values[place] for place in places]
+
+    def apply(
+        self,
+        lineage: bytes,
+        upto: int,
+        sequences: dict[int, int] | None = None,
+        block: AppliedBlock | None = None,
+    ) -> None:
+        """Put the overlay into the store; the first time also remove what had expired when the session began.
+
+        ``block`` is the journal's block that ends with ``upto``.
+        """
+        with naming_replay(self.config):
+            apply(
+                self.store,
+                self.overlay,
+                lineage=lineage,
+                upto=upto,
+                rule=self.rule,
+                block=block,
+                remove_expired_at=self.remove_expired_at,
+                sequences=sequences,
+            )
+        self.remove_expired_at = None
+        self.limits = apply_limits(self.store.file_size())
+
+
+def open_writer(
+    instance: Instance, config: TopicConfig, journal: JournalWriter | None, *, volatile: bool = False
+) -> TopicWriter:
+    """Open ``config`` for writing; with a journal, its lock is held by the caller.
+
+    A transient topic lives in a temporary store, made from the journal, for as long as the writer does. Raises
+    RefusedError ``SOW-ENG-021`` (nothing would retain the write, and it is not to be ``volatile``), MissingError
+    ``SOW-ENG-011`` (a missing store that the journals do not cover), DamageError.
+    """
+    assert instance.config is not None
+    with ExitStack() as held:
+        if config.file is None:
+            config = _temporary(config, journal, volatile, held)
+        with naming_replay(config):
+            return _open_writer(instance, config, journal, held)
+
+
+def _open_writer(
+    instance: Instance, config: TopicConfig, journal: JournalWriter | None, held: ExitStack
+) -> TopicWriter:
+    assert instance.config is not None
+    assert config.file is not None
+    definition = definition_of(instance.config.name, config)
+    durable = journal is None
+    if config.durability == "persistent":
+        from sowctl.engine.topics.storefile import refuse_reserved
+
+        refuse_reserved(instance, config)
+    if not config.file.exists():
+        _make_missing(instance, config, journal)
+    try:
+        store = Store.open(
+            config.file,
+            write=True,
+            seam=instance.seam,
+            lock_wait=instance.lock_wait,
+            durable=durable,
+            definition=definition,
+            command=instance.holder,
+            notify=instance.notify,
+        )
+    except RefusedError as error:
+        _name_rekey(error, config)
+        raise
+    except DamageError:
+        from sowctl.engine.topics.storefile import refuse_other_file
+
+        refuse_other_file(instance, config)
+        raise
+    held.callback(store.close)
+    if journal is not None:
+        refuse_unlogged_past(config, store.meta(), journal.journal)
+    writer = TopicWriter(config, store, caught_up(instance, config, store, journal))
+    if writer.expires:
+        writer.remove_expired_at = instance.now
+    writer.held = held.pop_all()
+    return writer
+
+
+def _name_rekey(error: RefusedError, config: TopicConfig) -> None:
+    """Say what helps where a store was made for other keys: the store does not know whether there is a journal."""
+    from sowctl.engine.keys.presentkeys import KEY_PARTS
+
+    if not KEY_PARTS.intersection(error.facts.get("differences", ())):
+        return
+    former = "or put the former Key back into the configuration"
+    if config.journalled:
+        error.hint = f"sowctl replay --rekey {config.name} gives the records their new keys; {former}"
+    else:
+        error.hint = (
+            f"sowctl query {config.name} --meta > FILE, move the store aside, then sowctl publish --framing envelope "
+            f"FILE; {former}"
+        )
+
+
+def nothing_keeps(config: TopicConfig) -> RefusedError:
+    """The error of a write that neither a store nor a journal would retain."""
+    return RefusedError(
+        "SOW-ENG-021",
+        f"topic {config.name!r} is transient and not journalled: nothing keeps what is published to it",
+        hint="give it a FileName or a place in the TransactionLog; --allow-volatile publishes for nobody to see",
+        topic=config.name,
+    )
+
+
+def _temporary(config: TopicConfig, journal: JournalWriter | None, volatile: bool, held: ExitStack) -> TopicConfig:
+    """A transient topic with a file for the time being."""
+    import tempfile
+
+    if journal is None and not volatile:
+        raise nothing_keeps(config)
+    place = tempfile.TemporaryDirectory(prefix="sowctl-")
+    held.callback(place.cleanup)
+    return replace(config, file=Path(place.name) / "transient.sow")
+
+
+def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
+    """The overlay of what the journal holds behind a store's position. Raises DamageError (see ``positions``)."""
+    meta = store.meta()
+    overlay = Overlay(history=config.history is not None, base=meta.applied)
+    if journal is None:
+        return overlay
+    ref = config.name, config.message_type
+    at_rest = journal.topic_state(ref).last_txid <= meta.applied <= journal.last_txid
+    if at_rest and meta.lineage == journal.lineage:
+        refuse_other_history(meta, journal.journal, Path(store.path))
+        return overlay
+    with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
+        overlay.base = check_position(meta, log, ref, Path(store.path))
+        for block in log.blocks(after=overlay.base, topic=ref):
+            overlay.fold(block, ref, overlay.base)
+    return overlay
+
+
+def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> None:
+    """Create the store of a topic that has none, or rebuild it from the journals, from its RecoveryPoint on."""
+    assert config.file is not None
+    assert instance.config is not None
+    definition = definition_of(instance.config.name, config)
+    config.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    ref = config.name, config.message_type
+    if journal is None or journal.topic_state(ref).last_txid == 0:
+        from sowctl.store.opening.replace import create_store
+
+        try:
+            create_store(
+                config.file,
+                definition,
+                seam=instance.seam,
+                now=instance.now,
+                lineage=journal.lineage if journal is not None else bytes(16),
+                applied=journal.last_txid if journal is not None else 0,
+                lock_wait=instance.lock_wait,
+                command=instance.holder,
+            )
+        except RefusedError:
+            if not config.file.exists():  # else another process was faster, and its store is as good
+                raise
+        return
+    from sowctl.engine.fold.rebuild import rebuild
+    from sowctl.engine.sources.recovery import reaches, recovery_start
+
+    with open_log(instance) as log:
+        start = recovery_start(config, log, instance)
+        if config.durability == "persistent" and not reaches(config, log, start):
+            raise not_covered(config, log)
+        if config.durability == "persistent":
+            instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
+        rebuild(instance, log, [config], after={ref: start}, checked=True)

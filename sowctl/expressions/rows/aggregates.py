@@ -1,0 +1,61 @@
+"""Aggregate functions over the inputs of one group (``sowctl-expressions(7)``, aggregates)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sowctl.expressions.rows.sets import Stamps, deviation, distinct, extreme, mean, total
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Scalar
+
+Inputs = Sequence[Scalar]
+
+AGGREGATE_CALLS: dict[str, Callable[[Inputs], Scalar]] = {
+    "COUNT": len,
+    "COUNT_DISTINCT": lambda inputs: len(distinct(inputs)),
+    "SUM": total,
+    "AVG": mean,
+    "STDDEV_POP": lambda inputs: deviation(inputs, 0),
+    "STDDEV_SAMP": lambda inputs: deviation(inputs, 1),
+}
+
+
+def unique(inputs: Inputs, stamps: Stamps | None) -> Scalar:
+    """The first value if all are equal by the common reading, else NULL."""
+    found = distinct(inputs, stamps)
+    return found[0] if len(found) == 1 else None
+
+
+def last(inputs: Inputs, stamps: Stamps | None) -> Scalar:
+    """The last value; of equal stamps the one that came later, as for a field that is not aggregated."""
+    if not inputs:
+        return None
+    return inputs[-1 if stamps is None else max(reversed(range(len(inputs))), key=stamps.__getitem__)]
+
+
+ORDERED_CALLS: dict[str, Callable[[Inputs, Stamps | None], Scalar]] = {
+    "MIN": lambda inputs, stamps: extreme(inputs, greatest=False, stamps=stamps),
+    "MAX": lambda inputs, stamps: extreme(inputs, greatest=True, stamps=stamps),
+    "UNIQUE": unique,
+    "ANY": last,
+}
+ORDERED = frozenset((*ORDERED_CALLS, "GROUP_CONCAT"))
+"""Aggregates whose result depends on the order of their inputs: the last, the first of equals, all in their order."""
+
+
+def group_concat(inputs: Inputs, delimiter: bytes | None, stamps: Stamps | None = None) -> bytes | None:
+    """The texts of the distinct inputs in first-seen order and spelling."""
+    return (delimiter or b"").join(text_of(value) or b"" for value in distinct(inputs, stamps)) or None
+
+
+def aggregate(name: str, inputs: Inputs, delimiter: Scalar = b",", stamps: Stamps | None = None) -> Scalar:
+    """The result of the aggregate ``name`` over inputs that are not NULL.
+
+    ``delimiter`` is for GROUP_CONCAT. ``stamps``: one per input, ascending in the order of updates, for those of
+    :data:`ORDERED`; None where the inputs are in that order.
+    """
+    if name == "GROUP_CONCAT":
+        return group_concat(inputs, text_of(delimiter), stamps)
+    if name in ORDERED_CALLS:
+        return ORDERED_CALLS[name](inputs, stamps)
+    return AGGREGATE_CALLS[name](inputs)

@@ -1,0 +1,179 @@
+"""Pieces of generated Python: operands, lines, functions, slots. ``emit.py`` decides what is written here.
+
+Generated code has one assignment per node, so that neither CPython's limit of nested parentheses nor that of nested
+blocks is met: blocks deeper than ``DEEPEST`` become functions of their own. No text of an expression ever becomes
+code; literals, patterns and functions are constants of the namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeAlias
+
+from sowctl.expressions.rows.runtime import NAMES
+from sowctl.expressions.syntax.nodes import Field
+from sowctl.tuples import NamedTuple
+from sowctl.values.fields import Slot
+
+DEEPEST = 30
+"""Indentation at which a block moves into its own function; CPython refuses 100."""
+
+
+class Operand(NamedTuple):
+    """A piece of Python that gives a value.
+
+    ``kind``: ``slot`` (as it came from the message), ``scalar``, ``number`` (or None), ``text`` (bytes or None),
+    ``bool``, ``truth`` (Boolean or None), ``const`` (then ``value`` is it). ``simple``: a name, cheap to repeat.
+    """
+
+    code: str
+    kind: str
+    simple: bool = True
+    value: Any = None
+
+
+Emission: TypeAlias = Generator["Emission", Any, Any]
+"""Emitting a node: yields the emissions of operands, gets their results, returns its own."""
+
+SlotKey: TypeAlias = tuple[tuple[str, ...], str, bool]
+
+
+class WantedSlot:
+    """A slot while code is written: what is asked of it is only known at the end."""
+
+    __slots__ = ("field", "listed", "text")
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self.text = False
+        self.listed = False
+
+    def finished(self) -> Slot:
+        """The slot to ask the message type for."""
+        return Slot(self.field.path, self.text, self.listed)
+
+
+class Code:
+    """Lines of one compiled expression under construction."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = dict(NAMES)
+        self.lines: list[str] = []
+        self.functions: list[str] = []
+        self.indent = 2
+        self.inner = False
+        self.uses_header = False
+        self.uses_patterns = False
+        self.slots: dict[SlotKey, tuple[int, WantedSlot]] = {}
+        self.previous: dict[SlotKey, tuple[int, WantedSlot]] = {}
+        self._temps = 0
+        self._constants: dict[tuple[str, str], str] = {}
+
+    def add(self, line: str) -> None:
+        """Append a line at the current indentation."""
+        self.lines.append(" " * self.indent + line)
+
+    def temp(self) -> str:
+        """A new local name."""
+        self._temps += 1
+        return f"t{self._temps}"
+
+    def bind(self, code: str, kind: str) -> Operand:
+        """Assign ``code`` to a new local name."""
+        name = self.temp()
+        self.add(f"{name} = {code}")
+        return Operand(name, kind)
+
+    def simple(self, operand: Operand) -> Operand:
+        """The operand as something that may be repeated."""
+        return operand if operand.simple else self.bind(operand.code, operand.kind)
+
+    def give(self, value: Any, prefix: str = "k") -> str:
+        """A name in the namespace for an object."""
+        name = f"{prefix}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def const(self, value: Any) -> Operand:
+        """A literal as a constant of the namespace."""
+        if value is None:
+            return Operand("None", "const", True, None)
+        key = (type(value).__name__, repr(value))
+        name = self._constants.get(key)
+        if name is None:
+            name = self._constants[key] = self.give(value, "c")
+        return Operand(name, "const", True, value)
+
+    def slot(self, field: Field, text: bool, listed: bool) -> Operand:
+        """The operand that reads a field."""
+        previous = field.modifier == "PREVIOUS"
+        table = self.previous if previous else self.slots
+        key = (field.qualifier, str(field.path), previous)
+        if key not in table:
+            table[key] = (len(table), WantedSlot(field))
+        position, wanted = table[key]
+        wanted.text = wanted.text or text
+        wanted.listed = wanted.listed or listed
+        if self.inner:
+            return Operand(f"{'prev' if previous else 'row'}[{position}]", "slot")
+        return Operand(f"{'p' if previous else 's'}{position}", "slot")
+
+    def apart(self, body: Emission) -> Emission:
+        """Emit ``body``, which returns an Operand, into a function of its own and call it."""
+        saved = self.lines, self.indent, self.inner
+        self.lines, self.indent, self.inner = [], 1, True
+        result: Operand = yield body
+        self.add(f"return {result.code}")
+        name = f"f{len(self.functions)}"
+        self.functions.append("\n".join([f"def {name}(row, prev, env, header):", *self.lines]))
+        self.lines, self.indent, self.inner = saved
+        kind = "scalar" if result.kind == "const" else result.kind
+        return self.bind(f"{name}(row, prev, env, header)", kind)
+
+    def source(self, final: str, arguments: str = "rows, env, headers, previous") -> str:
+        """The main function: the row loop around the lines; ``final`` is what it does at the end of a row."""
+        targets, sources, unpack = ["row"], ["rows"], []
+        if self.uses_header:
+            targets.append("header")
+            sources.append("headers")
+        if self.previous:
+            targets.append("prev")
+            sources.append("previous")
+            unpack.append(_names("p", len(self.previous)) + " = prev")
+        if self.slots and (self.functions or len(targets) > 1):
+            unpack.append(_names("s", len(self.slots)) + " = row")
+        elif self.slots:
+            targets[0] = "(" + _names("s", len(self.slots)) + ")"
+        each = targets[0] if len(targets) == 1 else f"({', '.join(targets)})"
+        pairs = sources[0] if len(sources) == 1 else f"zip({', '.join(sources)})"
+        defaults = [] if self.uses_header else [" header = None"]
+        defaults += [] if self.previous else [" prev = None"]
+        head = [f"def run({arguments}):", " out = []", " append = out.append", *defaults]
+        loop = [f" for i, {each} in enumerate({pairs}):", *("  " + line for line in unpack), *self.lines, "  " + final]
+        if self.uses_patterns:
+            loop = [" i = 0", " try:", *(" " + line for line in loop)]
+            loop += [
+                " except MatchLimitExceededError as error:",
+                "  raise match_limit_error(error.pattern, i) from None",
+            ]
+        return "\n".join([*head, *loop, " return out"])
+
+
+def _names(letter: str, count: int) -> str:
+    return ", ".join(f"{letter}{number}" for number in range(count)) + ("," if count == 1 else "")
+
+
+def finish(emission: Emission) -> Any:
+    """Run an emission without recursion and return its result."""
+    stack = [emission]
+    result: Any = None
+    while stack:
+        try:
+            below = stack[-1].send(result)
+        except StopIteration as stop:
+            stack.pop()
+            result = stop.value
+        else:
+            stack.append(below)
+            result = None
+    return result

@@ -1,0 +1,236 @@
+"""Nodes to Python: values, truths and calls. Predicates are written by ``predicates.py``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from sowctl.expressions.functions import FUNCTIONS, Function
+from sowctl.expressions.patterns import Matcher, compile_pattern
+from sowctl.expressions.rows.code import DEEPEST, Code, Emission, Operand
+from sowctl.expressions.rows.predicates import PREDICATES, TRUTH_KINDS
+from sowctl.expressions.rows.runtime import ARITHMETIC_NAMES, NAMES
+from sowctl.expressions.syntax import nodes as n
+from sowctl.values.compare import truth_of
+
+_CONVERSIONS = {"number": "number_of", "double": "double_of", "integer": "integer_of", "text": "text_of"}
+_GROUP = 40
+"""Operands of a longer chain of AND or OR are grouped, so that a decided chain is left quickly."""
+LONG = 1000
+"""The groups of a longer chain are functions, compiled one by one: CPython needs much memory for one long function."""
+
+
+class Emitter:
+    """Writes one expression into a :class:`Code`."""
+
+    def __init__(self, text: str, extra: Mapping[str, Function]) -> None:
+        self.text = text
+        self.extra = extra
+        self.code = Code()
+
+    def value(self, node: n.Node, text: bool = False) -> Emission:
+        """Emit a node's value; ``text``: the original text of a number may be asked for."""
+        if isinstance(node, n.Field):
+            return self.code.slot(node, text, False)
+        if isinstance(node, n.Literal):
+            return self.code.const(node.value or None if isinstance(node.value, bytes) else node.value)
+        if isinstance(node, n.Unary):
+            return (yield self._unary(node))
+        if isinstance(node, n.Arithmetic):
+            return (yield self._arithmetic(node))
+        if isinstance(node, n.Logic):
+            return (yield self._logic(node))
+        if isinstance(node, n.Not):
+            return (yield self._not(node))
+        if isinstance(node, n.Call):
+            return (yield self._call(node, text))
+        return (yield PREDICATES[type(node)](self, node))
+
+    def truth(self, node: n.Node) -> Emission:
+        """Emit a node's truth: an operand of kind ``bool``, ``truth`` or ``const``."""
+        operand: Operand = yield self.value(node)
+        return self.as_truth(operand)
+
+    def as_truth(self, operand: Operand) -> Operand:
+        """The truth of an operand."""
+        if operand.kind in TRUTH_KINDS:
+            return operand
+        if operand.kind == "const":
+            return self.code.const(truth_of(operand.value))
+        return Operand(f"truth_of({operand.code})", "truth", False)
+
+    def as_scalar(self, operand: Operand) -> Operand:
+        """The scalar of an operand; what :func:`~sowctl.values.compare.first` says, without a call for most."""
+        if operand.kind != "slot":
+            return operand
+        x = self.code.simple(operand).code
+        text = f"{x} or None if type({x}) is str"
+        return Operand(f"({text} else {x} if type({x}) is int or type({x}) is float else first({x}))", "scalar", False)
+
+    def block(self, body: Emission, target: str, apart: bool = False) -> Emission:
+        """Emit ``body`` one level deeper and assign its result to ``target``; ``apart`` or too deep: as a function."""
+        code = self.code
+        code.indent += 1
+        result: Operand = yield code.apart(body) if apart or code.indent > DEEPEST else body
+        code.add(f"{target} = {result.code}")
+        code.indent -= 1
+        return result.kind
+
+    # arithmetic -----------------------------------------------------------------------------------------------------
+
+    def _unary(self, node: n.Unary) -> Emission:
+        operand: Operand = yield self.value(node.operand)
+        name = "neg" if node.operator == "-" else "number_of"
+        if operand.kind == "const":
+            return self.code.const(NAMES[name](operand.value))
+        return self.code.bind(f"{name}({operand.code})", "number")
+
+    def _arithmetic(self, node: n.Arithmetic) -> Emission:
+        left: Operand = yield self.value(node.operands[0])
+        left = self.code.simple(left)
+        for operator, operand in zip(node.operators, node.operands[1:], strict=True):
+            right: Operand = yield self.value(operand)
+            left = self._operate(operator, left, self.code.simple(right))
+        return left
+
+    def _operate(self, operator: str, left: Operand, right: Operand) -> Operand:
+        name = ARITHMETIC_NAMES[operator]
+        if left.kind == right.kind == "const":
+            return self.code.const(NAMES[name](left.value, right.value))
+        general = f"{name}({left.code}, {right.code})"
+        test = _inexact(operator, left, right)
+        if test is not None:
+            general = f"{left.code} {operator} {right.code} if {test} else {general}"
+        return self.code.bind(general, "number")
+
+    # logic ----------------------------------------------------------------------------------------------------------
+
+    def _not(self, node: n.Not) -> Emission:
+        operand: Operand = yield self.truth(node.operand)
+        if operand.kind == "const":
+            return self.code.const(None if operand.value is None else not operand.value)
+        if operand.kind == "bool":
+            return self.code.bind(f"not {operand.code}", "bool")
+        operand = self.code.simple(operand)
+        return self.code.bind(f"None if {operand.code} is None else not {operand.code}", "truth")
+
+    def _logic(self, node: n.Logic) -> Emission:
+        operands = _grouped(node)
+        target = self.code.temp()
+        undecided = f"if {target}:" if node.operator == "AND" else f"if {target} is False:"
+        apart = len(node.operands) > LONG
+        first: Operand = yield self.code.apart(self.truth(operands[0])) if apart else self.truth(operands[0])
+        self.code.add(f"{target} = {first.code}")
+        kinds = {_truth_kind(first)}
+        for operand in operands[1:]:
+            self.code.add(undecided)
+            kind = yield self.block(self.truth(operand), target, apart)
+            kinds.add("truth" if kind == "const" else kind)
+        return Operand(target, "bool" if kinds == {"bool"} else "truth")
+
+    # calls ----------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: n.Call, text: bool) -> Emission:
+        if node.name == "IF":
+            return (yield self._if(node, text))
+        if node.name == "COALESCE":
+            return (yield self._coalesce(node, text))
+        function = FUNCTIONS.get(node.name) or self.extra[node.name]
+        arguments = []
+        for position, argument in enumerate(node.arguments):
+            operand: Operand = yield self._argument(function, position, argument, text)
+            arguments.append(operand)
+        return self._invoke(function, arguments)
+
+    def _if(self, node: n.Call, text: bool) -> Emission:
+        condition: Operand = yield self.truth(node.arguments[0])
+        target = self.code.temp()
+        self.code.add(f"if {condition.code}:")
+        then = yield self.block(self._scalar(node.arguments[1], text), target)
+        self.code.add("else:")
+        other = yield self.block(self._scalar(node.arguments[2], text), target)
+        return Operand(target, then if then == other and then != "const" else "scalar")
+
+    def _coalesce(self, node: n.Call, text: bool) -> Emission:
+        first: Operand = yield self._scalar(node.arguments[0], text)
+        target = self.code.temp()
+        self.code.add(f"{target} = {first.code}")
+        for argument in node.arguments[1:]:
+            self.code.add(f"if {target} is None:")
+            yield self.block(self._scalar(argument, text), target)
+        return Operand(target, "scalar")
+
+    def _scalar(self, node: n.Node, text: bool) -> Emission:
+        operand: Operand = yield self.value(node, text)
+        return self.as_scalar(operand)
+
+    def _argument(self, function: Function, position: int, node: n.Node, text: bool) -> Emission:
+        kind = function.kind(position)
+        if isinstance(node, n.Pattern):
+            return Operand(self.code.give(self.matcher(node)), "pattern")
+        if kind == "values":
+            return (yield self._values(function, node, text))
+        operand: Operand = yield self.value(node, kind == "text" or (kind == "scalar" and text))
+        if kind == "scalar":
+            return self.code.simple(self.as_scalar(operand))
+        if operand.kind == "const":
+            return self.code.const(NAMES[_CONVERSIONS[kind]](operand.value))
+        if operand.kind == kind:
+            return operand
+        return self.code.bind(f"{_CONVERSIONS[kind]}({operand.code})", kind)
+
+    def _values(self, function: Function, node: n.Node, text: bool) -> Emission:
+        if isinstance(node, n.Field):
+            wanted = function.result == "text" or (function.result == "scalar" and text)
+            return Operand(f"items_of({self.code.slot(node, wanted, True).code})", "values", False)
+        operand: Operand = yield self._scalar(node, True)
+        return Operand(f"items_of({operand.code})", "values", False)
+
+    def matcher(self, pattern: n.Pattern) -> Matcher | None:
+        """The compiled pattern; remembers that a match may exceed the limit."""
+        self.code.uses_patterns = True
+        return compile_pattern(pattern, self.text)
+
+    def _invoke(self, function: Function, arguments: list[Operand]) -> Operand:
+        code = [argument.code for argument in arguments]
+        if function.gets:
+            self.code.uses_header |= function.gets == "header"
+            code.insert(0, "header" if function.gets == "header" else "env")
+        call = f"{self.code.give(function.call, 'g')}({', '.join(code)})"
+        if function.result == "text":
+            call = f"{call} or None"
+        if function.strict:
+            doubtful = [a for a in arguments if not (a.kind == "const" and a.value is not None)]
+            nulls = " or ".join(f"{argument.code} is None" for argument in doubtful)
+            call = f"None if {nulls} else {call}" if nulls else call
+        kind = {"text": "text", "number": "number", "truth": "truth"}.get(function.result, "slot")
+        return self.code.bind(call, kind)
+
+
+def _inexact(operator: str, left: Operand, right: Operand) -> str | None:
+    """The test under which Python's own operator does what the language wants: a Double is among the operands."""
+    if operator == "%" or (operator == "/" and not right.value):
+        return None
+    if left.kind != "const" and right.kind != "const":
+        x, y = f"type({left.code})", f"type({right.code})"
+        return f"{x} is float and ({y} is float or {y} is int) or {x} is int and {y} is float"
+    known, other = (left, right) if left.kind == "const" else (right, left)
+    if type(known.value) is int:
+        return f"type({other.code}) is float"
+    if type(known.value) is float and math.isfinite(known.value):
+        return f"type({other.code}) is float or type({other.code}) is int"
+    return None
+
+
+def _truth_kind(operand: Operand) -> str:
+    return "truth" if operand.kind == "const" else operand.kind
+
+
+def _grouped(node: n.Logic) -> tuple[n.Node, ...]:
+    """The operands of a long chain in groups of their own: both operators are associative."""
+    operands = node.operands
+    if len(operands) <= _GROUP:
+        return operands
+    size = max(_GROUP, math.isqrt(len(operands)) + 1)
+    groups = [operands[start : start + size] for start in range(0, len(operands), size)]
+    return tuple(n.Logic(node.operator, group) if len(group) > 1 else group[0] for group in groups)

@@ -1,0 +1,224 @@
+"""Predicates to Python: each becomes one expression that is True or False, with fast paths by type.
+
+The fast paths repeat the scalar rule of ``values/compare.py`` for the plain types; everything else goes through the
+general functions of ``comparing.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sowctl.expressions.patterns import Matcher, Simple
+from sowctl.expressions.rows.code import Emission, Operand
+from sowctl.expressions.rows.comparing import Members
+from sowctl.expressions.rows.runtime import COMPARE_NAMES, NAMES
+from sowctl.expressions.syntax import nodes as n
+from sowctl.values.compare import numeric_reading, text_of
+
+if TYPE_CHECKING:
+    from sowctl.expressions.rows.emit import Emitter
+
+TRUTH_KINDS = ("bool", "truth")
+_PYTHON = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _result(code: str, negated: bool = False) -> Operand:
+    return Operand(f"not {code}" if negated else code, "bool", False)
+
+
+def _decoded(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def comparison(emitter: Emitter, operator: str, left: Operand, right: Operand) -> str:
+    """Code of ``left operator right``; both operands are simple."""
+    if left.kind == "const" and right.kind == "const":
+        return emitter.code.const(NAMES[COMPARE_NAMES[operator]](left.value, right.value)).code
+    if left.kind == "const":
+        left, right, operator = right, left, _TURNED[operator]
+    general = f"{COMPARE_NAMES[operator]}({left.code}, {right.code})"
+    if right.kind == "const":
+        return _against_literal(emitter, operator, left, right, general)
+    x, y, sign = left.code, right.code, _PYTHON[operator]
+    if left.kind == right.kind == "number":
+        return f"({x} is not None and {y} is not None and {x} {sign} {y})"
+    if left.kind == right.kind == "text":
+        return f"({x} is not None and {y} is not None and {x} {sign} {y})"
+    if left.kind in ("slot", "number") and right.kind in ("slot", "number"):
+        return f"({x} {sign} {y} if type({x}) is float and type({y}) is float else {general})"
+    return general
+
+
+def _against_literal(emitter: Emitter, operator: str, left: Operand, right: Operand, general: str) -> str:
+    x, c, sign = left.code, right.code, _PYTHON[operator]
+    if _is_number(right.value):
+        if left.kind == "number":
+            return f"({x} is not None and {x} {sign} {c})"
+        if left.kind == "bool":
+            return f"({x} {sign} {c})"
+        if left.kind in ("slot", "scalar"):
+            return f"({x} {sign} {c} if type({x}) is float or type({x}) is int else {general})"
+    if isinstance(right.value, bytes):
+        if left.kind == "text":
+            return f"({x} == {c})" if operator == "=" else f"({x} is not None and {x} {sign} {c})"
+        word = _decoded(right.value)
+        if word is not None and left.kind in ("slot", "scalar"):
+            w = emitter.code.const(word).code
+            # Only the empty string, which is NULL, needs a test of its own, and "=" and ">" exclude it already.
+            test = f"{x} {sign} {w}" if operator in ("=", ">", ">=") else f"'' != {x} {sign} {w}"
+            return (
+                f"({test} if type({x}) is str else {_number_against_text(emitter, operator, x, right.value, general)})"
+            )
+    return general
+
+
+def _number_against_text(emitter: Emitter, operator: str, x: str, text: bytes, general: str) -> str:
+    """A number in the slot is compared with the numeric reading of the literal, if that has one."""
+    reading = numeric_reading(text)
+    if reading is None:
+        return general
+    c = emitter.code.const(reading).code
+    return f"{x} {_PYTHON[operator]} {c} if type({x}) is float or type({x}) is int else {general}"
+
+
+def _compare(emitter: Emitter, node: n.Compare) -> Emission:
+    left: Operand = yield emitter.value(node.left)
+    left = emitter.code.simple(left)
+    right: Operand = yield emitter.value(node.right)
+    right = emitter.code.simple(right)
+    return _result(comparison(emitter, node.operator, left, right))
+
+
+def _between(emitter: Emitter, node: n.Between) -> Emission:
+    sides = []
+    for side in (node.operand, node.low, node.high):
+        operand: Operand = yield emitter.value(side)
+        sides.append(emitter.code.simple(operand))
+    x, low, high = sides
+    if x.kind == "slot" and _is_number(low.value) and _is_number(high.value):
+        general = f"ge({x.code}, {low.code}) and le({x.code}, {high.code})"
+        test = f"type({x.code}) is float or type({x.code}) is int"
+        return _result(f"({low.code} <= {x.code} <= {high.code} if {test} else {general})", node.negated)
+    both = f"({comparison(emitter, '>=', x, low)} and {comparison(emitter, '<=', x, high)})"
+    return _result(both, node.negated)
+
+
+def _is(emitter: Emitter, node: n.Is) -> Emission:
+    operand: Operand = yield emitter.value(node.operand)
+    x = emitter.code.simple(operand).code
+    if node.what == "NAN":
+        test = f"({x} != {x})" if operand.kind == "number" else f"is_nan({x})"
+    elif operand.kind == "slot" and isinstance(node.operand, n.Field):
+        test = f"({x} is None or (type({x}) is not float and type({x}) is not int and is_null({x})))"
+    elif operand.kind == "slot":
+        test = f"(first({x}) is None)"
+    else:
+        test = f"({x} is None)"
+    return _result(test, node.negated)
+
+
+def _like(emitter: Emitter, node: n.Like) -> Emission:
+    operand: Operand = yield emitter.value(node.operand, True)
+    matcher = emitter.matcher(node.pattern)
+    x = emitter.code.simple(operand)
+    if matcher is None:
+        return _result(emitter.code.const(False).code, node.negated)
+    found = emitter.code.give(matcher.found)
+    if x.kind == "text":
+        return _result(f"({x.code} is not None and {found}({x.code}))", node.negated)
+    quick = _on_str(emitter, x.code, matcher, found)
+    return _result(f"({quick} if type({x.code}) is str else like({x.code}, {found}))", node.negated)
+
+
+def _on_str(emitter: Emitter, x: str, matcher: Matcher, found: str) -> str:
+    """The test of a str: searching code points equals searching the bytes of their UTF-8."""
+    if not isinstance(matcher, Simple) or matcher.word is None:
+        return f"{x} != '' and {found}({x}.encode())"
+    word = matcher.word
+    if matcher.at_start and matcher.at_end:
+        return f"{x} in {emitter.code.give((word, word + chr(10)))}"
+    if matcher.at_start:
+        return f"{x}.startswith({emitter.code.const(word).code})"
+    if matcher.at_end:
+        return f"{x}.endswith({emitter.code.give((word, word + chr(10)))})"
+    return f"{emitter.code.const(word).code} in {x}"
+
+
+def _in(emitter: Emitter, node: n.In) -> Emission:
+    operand: Operand = yield emitter.value(node.operand)
+    x = emitter.code.simple(operand)
+    literals: list[Any] = []
+    computed: list[n.Node] = []
+    for item in node.items:
+        if isinstance(item, n.Literal):
+            literals.append(item.value)
+        else:
+            computed.append(item)
+    target = emitter.code.temp()
+    emitter.code.add(f"{target} = {_member(emitter, x, Members(literals)) if literals else 'False'}")
+    for item in computed:
+        emitter.code.add(f"if not {target}:")
+        yield emitter.block(_equals(emitter, x, item), target)
+    return Operand(f"not {target}" if node.negated else target, "bool", not node.negated)
+
+
+def _equals(emitter: Emitter, x: Operand, item: n.Node) -> Emission:
+    operand: Operand = yield emitter.value(item)
+    return _result(comparison(emitter, "=", x, emitter.code.simple(operand)))
+
+
+def _member(emitter: Emitter, x: Operand, members: Members) -> str:
+    general = f"{emitter.code.give(members.holds)}({x.code})"
+    if x.kind != "slot":
+        return general
+    if members.texts and not members.numbers and len(members.texts) == len(members.raw):
+        texts = emitter.code.give(frozenset(members.texts))
+        return f"({x.code} in {texts} if type({x.code}) is str else {general})"
+    if members.numbers and not members.raw:
+        numbers = emitter.code.give(frozenset(members.numbers))
+        return f"({x.code} in {numbers} if type({x.code}) is float or type({x.code}) is int else {general})"
+    return general
+
+
+def _affix(emitter: Emitter, node: n.Affix) -> Emission:
+    operand: Operand = yield emitter.value(node.operand, True)
+    x = emitter.code.simple(operand)
+    fixed: list[bytes] = []
+    computed: list[str] = []
+    for item in node.items:
+        member: Operand = yield emitter.value(item, True)
+        if member.kind == "const":
+            text = text_of(member.value)
+            fixed += [] if text is None else [text]
+        else:
+            computed.append(f"*texts({emitter.code.simple(member).code})")
+    name, method = ("begins", "startswith") if node.word == "BEGINS" else ("ends", "endswith")
+    given = emitter.code.give(tuple(fixed))
+    if computed:
+        return _result(f"{name}({x.code}, (*{given}, {', '.join(computed)}))", node.negated)
+    general = f"{name}({x.code}, {given})"
+    words = [word for text in fixed if (word := _decoded(text)) is not None]
+    if len(words) < len(fixed) or not words:
+        return _result(general, node.negated)
+    return _result(
+        f"({x.code}.{method}({emitter.code.give(tuple(words))}) if type({x.code}) is str else {general})", node.negated
+    )
+
+
+PREDICATES: dict[type[n.Node], Callable[[Any, Any], Emission]] = {
+    n.Compare: _compare,
+    n.Between: _between,
+    n.Is: _is,
+    n.Like: _like,
+    n.In: _in,
+    n.Affix: _affix,
+}

@@ -1,0 +1,255 @@
+"""What each rule of ``grammar.lark`` makes of its parts: one method per alias."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.errors import expression_error
+from sowctl.expressions.syntax.lexer import Token, field_parts, pattern_text, string_bytes
+from sowctl.tuples import NamedTuple
+from sowctl.values.compare import NAN, integer_or_double
+from sowctl.values.paths import MOST_STEPS, Path, Step, position_of
+
+PATTERN_ARGUMENTS = {"REGEXP_MATCH": 1, "REGEXP_REPLACE": 1}
+"""Position of the argument that must be a pattern."""
+
+Chain: TypeAlias = tuple[list[n.Node], list[str]]
+_CONSTANTS: dict[str, bool | float | None] = {"TRUE": True, "FALSE": False, "NULL": None, "NAN": NAN}
+_COMPARE = {"==": "=", "!=": "<>"}
+
+
+class OrderKey(NamedTuple):
+    """One key of an order: path, whether the greatest comes first, whether texts are compared as bytes."""
+
+    path: Path
+    descending: bool = False
+    text: bool = False
+
+
+class FieldDefinition(NamedTuple):
+    """``expr AS /dest HINT ...``. ``destination`` is None where an identifier stands alone."""
+
+    expression: n.Node
+    destination: Path | None
+    optional: bool = False
+    set_current: bool = False
+    place: int = 0
+
+
+class Builder:
+    """Makes nodes of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    # chains ---------------------------------------------------------------------------------------------------------
+
+    def chain_start(self, parts: list[Any]) -> Chain:
+        return [parts[0], parts[2]], [self._word(parts[1])]
+
+    def chain_more(self, parts: list[Any]) -> Chain:
+        chain: Chain = parts[0]
+        chain[0].append(parts[2])
+        chain[1].append(self._word(parts[1]))
+        return chain
+
+    def disjunction(self, parts: list[Chain]) -> n.Node:
+        return n.Logic("OR", tuple(parts[0][0]), span=_around(parts[0][0]))
+
+    def conjunction(self, parts: list[Chain]) -> n.Node:
+        return n.Logic("AND", tuple(parts[0][0]), span=_around(parts[0][0]))
+
+    def arithmetic(self, parts: list[Chain]) -> n.Node:
+        operands, operators = parts[0]
+        return n.Arithmetic(tuple(operators), tuple(operands), span=_around(operands))
+
+    def items_start(self, parts: list[Any]) -> list[Any]:
+        return [parts[0]]
+
+    def items_more(self, parts: list[Any]) -> list[Any]:
+        parts[0].append(parts[2])
+        return parts[0]  # type: ignore[no-any-return]
+
+    # predicates -----------------------------------------------------------------------------------------------------
+
+    def negation(self, parts: list[Any]) -> n.Node:
+        return n.Not(parts[1], span=(parts[0][1], parts[1].span[1]))
+
+    def compare(self, parts: list[Any]) -> n.Node:
+        word = self._word(parts[1])
+        return n.Compare(_COMPARE.get(word, word), parts[0], parts[2], span=_around([parts[0], parts[2]]))
+
+    def is_what(self, parts: list[Any]) -> n.Node:
+        return n.Is(parts[-1][0], parts[0], False, span=(parts[0].span[0], parts[-1][2]))
+
+    def is_not(self, parts: list[Any]) -> n.Node:
+        return n.Is(parts[-1][0], parts[0], True, span=(parts[0].span[0], parts[-1][2]))
+
+    not_null = is_not
+
+    def like(self, parts: list[Any], negated: bool = False) -> n.Node:
+        return n.Like(parts[0], parts[-1], negated, span=_around([parts[0], parts[-1]]))
+
+    def not_like(self, parts: list[Any]) -> n.Node:
+        return self.like(parts, True)
+
+    def pattern(self, parts: list[Token]) -> n.Pattern:
+        _, start, end = parts[0]
+        return n.Pattern(*pattern_text(self.text[start:end]), span=(start, end))
+
+    def listed(self, parts: list[Any]) -> tuple[tuple[n.Node, ...], int]:
+        return tuple(parts[1]), parts[2][2]
+
+    def one_affix(self, parts: list[Token]) -> tuple[tuple[n.Node, ...], int]:
+        return (self.string(parts),), parts[0][2]
+
+    def in_list(self, parts: list[Any], negated: bool = False) -> n.Node:
+        items, end = parts[-1]
+        return n.In(parts[0], items, negated, span=(parts[0].span[0], end))
+
+    def not_in_list(self, parts: list[Any]) -> n.Node:
+        return self.in_list(parts, True)
+
+    def between(self, parts: list[Any], negated: bool = False) -> n.Node:
+        return n.Between(parts[0], parts[-3], parts[-1], negated, span=_around([parts[0], parts[-1]]))
+
+    def not_between(self, parts: list[Any]) -> n.Node:
+        return self.between(parts, True)
+
+    def affix(self, parts: list[Any], negated: bool = False) -> n.Node:
+        items, end = parts[-1]
+        return n.Affix(parts[-3][0], parts[0], items, negated, span=(parts[0].span[0], end))
+
+    def not_affix(self, parts: list[Any]) -> n.Node:
+        return self.affix(parts, True)
+
+    # operands -------------------------------------------------------------------------------------------------------
+
+    def unary(self, parts: list[Any]) -> n.Node:
+        return n.Unary(self._word(parts[0]), parts[1], span=(parts[0][1], parts[1].span[1]))
+
+    def number(self, parts: list[Token]) -> n.Node:
+        _, start, end = parts[0]
+        digits = self.text[start:end]
+        value = integer_or_double(digits) if digits.isdecimal() else float(digits)
+        return n.Literal(value, span=(start, end))
+
+    def string(self, parts: list[Token]) -> n.Node:
+        _, start, end = parts[0]
+        return n.Literal(string_bytes(self.text[start:end]), span=(start, end))
+
+    def constant(self, parts: list[Token]) -> n.Node:
+        kind, start, end = parts[0]
+        return n.Literal(_CONSTANTS[kind], span=(start, end))
+
+    def parentheses(self, parts: list[Any]) -> n.Node:
+        inner: n.Node = parts[1]
+        return inner.at((parts[0][1], parts[2][2]))
+
+    def call_empty(self, parts: list[Token]) -> n.Node:
+        return n.Call(self._word(parts[0]), (), span=(parts[0][1], parts[2][2]))
+
+    def call(self, parts: list[Any]) -> n.Node:
+        name = self._word(parts[0])
+        arguments: list[n.Node] = parts[2]
+        position = PATTERN_ARGUMENTS.get(name)
+        if position is not None and position < len(arguments):
+            start, end = arguments[position].span
+            token = self.text[start:end]
+            if isinstance(arguments[position], n.Literal) and token[0] in "'\"rR":
+                arguments[position] = n.Pattern(*pattern_text(token), span=(start, end))
+        return n.Call(name, tuple(arguments), span=(parts[0][1], parts[3][2]))
+
+    def identifier(self, parts: list[Token]) -> n.Field:
+        return self._field(parts[0], None, 0, parts[0][2])
+
+    def identifier_of(self, parts: list[Token]) -> n.Field:
+        return self._field(parts[0], parts[2][0], parts[1][1], parts[2][2])
+
+    # field definitions and lists ------------------------------------------------------------------------------------
+
+    def field_as(self, parts: list[Any]) -> FieldDefinition:
+        return FieldDefinition(parts[0], self._destination(parts[2]), place=parts[2][1])
+
+    def field_hints(self, parts: list[Any]) -> FieldDefinition:
+        hints = {token[0] for token in parts[4]}
+        destination = self._destination(parts[2])
+        return FieldDefinition(parts[0], destination, "OPTIONAL" in hints, "SET_CURRENT" in hints, parts[2][1])
+
+    def field_alone(self, parts: list[Any]) -> FieldDefinition:
+        node: n.Node = parts[0]
+        if not isinstance(node, n.Field) or self.text[node.span[0]] == "(":
+            hint = "an expression needs a destination: ... AS /name"
+            raise expression_error("SOW-EXP-020", "AS is missing", self.text, node.span[1], hint=hint)
+        return FieldDefinition(node, None, place=node.span[0])
+
+    def grouping_start(self, parts: list[Token]) -> list[n.Field]:
+        return [self.identifier(parts)]
+
+    def grouping_more(self, parts: list[Any]) -> list[n.Field]:
+        parts[0].append(self.identifier(parts[2:]))
+        return parts[0]  # type: ignore[no-any-return]
+
+    def order_key(self, parts: list[Token]) -> OrderKey:
+        field = self.identifier(parts)
+        if field.qualifier:
+            raise expression_error("SOW-EXP-014", "a qualifier cannot stand here", self.text, field.span[0])
+        words = {token[0] for token in parts[1:]}
+        return OrderKey(field.path, "DESC" in words, "TEXT" in words)
+
+    # parts ----------------------------------------------------------------------------------------------------------
+
+    def _word(self, token: Token) -> str:
+        kind, start, end = token
+        word = self.text[start:end].upper()
+        return "%" if kind == "TIMES" and word == "MOD" else word
+
+    def _destination(self, token: Token) -> Path:
+        field = self.identifier([token])
+        if field.qualifier or any(step.index is not None for step in field.path.steps):
+            what = "a destination has no qualifier and no subscript"
+            raise expression_error("SOW-EXP-021", what, self.text, token[1])
+        return field.path
+
+    def _field(self, token: Token, modifier: str | None, modifier_at: int, end: int) -> n.Field:
+        qualifier, path = field_parts(self.text[token[1] : token[2]])
+        steps = path_steps(path, self.text, token[1])
+        if steps is None:
+            hint = "every step between slashes needs a name"
+            raise expression_error("SOW-EXP-005", "not a path in brackets", self.text, token[1], hint=hint)
+        return n.Field(Path(steps), qualifier, modifier, modifier_at, span=(token[1], end))
+
+
+def path_steps(path: str, text: str, at: int) -> tuple[Step, ...] | None:
+    """The steps of a path as the lexer accepts it; None where one in brackets is empty. It stands ``at`` in ``text``.
+
+    Raises ExpressionError ``SOW-EXP-040`` for more steps than any message has levels.
+    """
+    steps = _steps(path)
+    if steps is not None and len(steps) > MOST_STEPS:
+        hint = f"a path has at most {MOST_STEPS} steps, and no message is nested more deeply"
+        raise expression_error("SOW-EXP-040", f"a path of {len(steps):,} steps", text, at, hint=hint)
+    return steps
+
+
+def _steps(path: str) -> tuple[Step, ...] | None:
+    bracketed = path[0] == "["
+    last = None
+    if bracketed:
+        path, _, rest = path[1:].partition("]")
+        last = position_of(rest[1:-1]) if rest else None
+    names = path[1:].split("/")
+    if not all(names):
+        return None
+    if bracketed:
+        return (*(Step(name) for name in names[:-1]), Step(names[-1], last))
+    steps = []
+    for name in names:
+        name, _, rest = name.partition("[")
+        steps.append(Step(name, position_of(rest[:-1]) if rest else None))
+    return tuple(steps)
+
+
+def _around(operands: list[n.Node]) -> n.Span:
+    return operands[0].span[0], operands[-1].span[1]

@@ -1,0 +1,110 @@
+"""The parser: runs the tables of ``lalr.py`` over tokens, without recursion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sowctl.expressions.syntax.actions import Builder
+from sowctl.expressions.syntax.errors import ExpressionError, expression_error
+from sowctl.expressions.syntax.lalr import RULES, STARTS, STATES
+from sowctl.expressions.syntax.lexer import KEYWORDS, check_text, tokenize
+
+DEPTH = 20_000
+"""Most states on the stack; a nested parenthesis takes one or two, a nested IF up to six."""
+MOST_TOKENS = 40_000
+"""Words, signs, paths and literals: those of 10,000 comparisons joined by OR, or 20,000 members of a list.
+
+What is compiled of a text takes 0.1 to 0.3 ms for each, all steps taken together, and grows with their number alone:
+80,000 comparisons took more than a minute, in which nothing was read.
+"""
+
+
+def run(start: str, text: str) -> Any:
+    """Parse ``text`` as ``start`` (a key of ``lalr.STARTS``) and return what the builder made of it.
+
+    Raises ExpressionError at the first fault of the text.
+    """
+    check_text(text)
+    tokens, fault = tokenize(text)
+    builder = Builder(text)
+    reductions = [(left, size, getattr(builder, alias) if alias else None) for left, size, alias in RULES]
+    state, last = STARTS[start]
+    states = [state]
+    values: list[Any] = []
+    for token in tokens[:MOST_TOKENS]:
+        kind = token[0]
+        while True:
+            if kind == "END" and states[-1] == last:
+                return values[0]
+            action = STATES[states[-1]].get(kind)
+            if action is None:
+                if kind == "ERROR" and fault is not None:
+                    raise fault.error(text)
+                raise _unexpected(text, kind, token[1], token[2], states)
+            if action >= 0:
+                break
+            left, size, make = reductions[-1 - action]
+            if make is not None:
+                parts = values[-size:]
+                values[-size:] = (make(parts),)
+                del states[-size:]
+            else:
+                states.pop()
+            base = states[-1]
+            key = (base, left, kind)
+            above = _reached.get(key)
+            if above is None:
+                above = _reached[key] = _reach(base, left, kind)
+            states.append(above)
+        states.append(action)
+        values.append(token)
+        if len(states) > DEPTH:
+            raise expression_error("SOW-EXP-008", "the expression is nested too deeply", text, token[1])
+    what = f"the expression has more than {MOST_TOKENS:,} words and signs"
+    hint = "of many values that one field may have, an IN list takes half as many; else ask in several queries"
+    raise expression_error("SOW-EXP-041", what, text, tokens[MOST_TOKENS][1], hint=hint)
+
+
+_reached: dict[tuple[int, str, str], int] = {}
+
+
+def _reach(base: int, left: str, kind: str) -> int:
+    """The state above ``base`` once ``left`` stands there and all rules that only rename it have been applied."""
+    while True:
+        state = STATES[base][left]
+        action = STATES[state].get(kind, 0)
+        if action >= 0:
+            return state
+        rule = RULES[-1 - action]
+        if rule[2]:
+            return state
+        left = rule[0]
+
+
+def _unexpected(text: str, kind: str, start: int, end: int, states: list[int]) -> ExpressionError:
+    row = STATES[states[-1]]
+    wanted = _wanted(row)
+    if kind == "END":
+        what = "the expression is empty" if len(states) == 1 else "the text ends too early"
+        return expression_error("SOW-EXP-007", what, text, start, hint=wanted)
+    shown = text[start:end]
+    if len(shown) > 40:
+        shown = shown[:40] + "..."
+    if kind in KEYWORDS:
+        shown = shown.upper()
+    return expression_error("SOW-EXP-018", f"{shown} is not expected here", text, start, hint=wanted)
+
+
+_WORDS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "FIELD": "a field"}
+
+
+def _wanted(row: dict[str, int]) -> str | None:
+    """What could stand here instead, for the hint."""
+    if "NUMBER" in row:
+        return "a value, a field, a function or ( can stand here"
+    if row.keys() >= {"STRING", "RAW"}:
+        return "a string or raw string must stand here" + (", or a list in parentheses" if "LPAR" in row else "")
+    terminals = [symbol for symbol in row if symbol.isupper() and symbol != "END"]
+    if len(terminals) > 4:
+        return "an operator or the end of the expression can stand here"
+    return "expected " + " or ".join(_WORDS.get(symbol, symbol) for symbol in sorted(terminals)) if terminals else None

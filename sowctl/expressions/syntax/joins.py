@@ -1,0 +1,76 @@
+"""Join conditions of views: ``[A]./x = [B]./y`` (``sowctl-expressions(7)``, join). The keys are no expressions."""
+
+from __future__ import annotations
+
+from sowctl.expressions.syntax.actions import path_steps
+from sowctl.expressions.syntax.errors import expression_error
+from sowctl.expressions.syntax.lexer import BRACKETED, PATH, check_text
+from sowctl.patterns import pattern
+from sowctl.tuples import NamedTuple
+from sowctl.values.paths import Path
+
+_SPACE = pattern("[ \\t\\r\\n]*")
+_QUALIFIER = pattern("\\[([^\\]]+)\\]\\.")
+_PATH = pattern(f"{PATH}|{BRACKETED}")
+_BARE = pattern("[^/\\[\\]=]+(?=/)")
+
+
+class JoinSide(NamedTuple):
+    """Message type (None unless given), topic, and the key's path."""
+
+    message_type: str | None
+    topic: str
+    path: Path
+
+
+class Join(NamedTuple):
+    """Every row of ``left``, with the rows of ``right`` whose key has the same text."""
+
+    left: JoinSide
+    right: JoinSide
+
+
+def parse_join(text: str) -> Join:
+    """Read a join condition. Raises ExpressionError ``SOW-EXP-026``."""
+    check_text(text)
+    left, position = _side(text, _skip(text, 0))
+    position = _skip(text, position)
+    if text[position : position + 1] != "=":
+        raise _malformed(text, position, "= is missing")
+    position += 2 if text.startswith("==", position) else 1
+    right, position = _side(text, _skip(text, position))
+    position = _skip(text, position)
+    if position != len(text):
+        raise _malformed(text, position, "the join should end here")
+    return Join(left, right)
+
+
+def _side(text: str, start: int) -> tuple[JoinSide, int]:
+    position = start
+    names: list[str] = []
+    while len(names) < 2 and (match := _QUALIFIER.match(text, position)):
+        names.append(match[1])
+        position = match.end()
+    if not names:
+        bare = _BARE.match(text, position)
+        topic = bare[0].removesuffix(".").strip(" \t\r\n") if bare else ""
+        if bare is None or not topic:
+            raise _malformed(text, position, "a topic is missing")
+        names.append(topic)
+        position = bare.end()
+    match = _PATH.match(text, position)
+    steps = path_steps(match[0], text, position) if match else None
+    if match is None or steps is None:
+        raise _malformed(text, position, "a path is missing")
+    return JoinSide(names[0] if len(names) == 2 else None, names[-1], Path(steps)), match.end()
+
+
+def _skip(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def _malformed(text: str, at: int, what: str) -> Exception:
+    return expression_error(
+        "SOW-EXP-026", what, text, at, hint="a join looks like [orders]./customer = [customers]./id"
+    )

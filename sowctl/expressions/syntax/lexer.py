@@ -1,0 +1,200 @@
+"""Tokens of expression texts (``sowctl-expressions(7)``, lexical rules and the slash rule).
+
+A token is (kind, start, end) in characters. The first lexical fault ends the list as an ``ERROR`` token, so that the
+parser reports an earlier fault of syntax first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from sowctl.expressions.syntax.errors import ExpressionError, expression_error
+from sowctl.patterns import pattern
+from sowctl.tuples import NamedTuple
+
+Token: TypeAlias = tuple[str, int, int]
+"""Kind (a terminal of the grammar), first character, one past the last."""
+
+_VALUES = frozenset(("NULL", "NAN", "TRUE", "FALSE"))
+_FINAL = frozenset(("CURRENT", "PREVIOUS", "OPTIONAL", "SET_CURRENT", "ASC", "DESC", "TEXT"))
+_ENDINGS = _VALUES | _FINAL
+"""Keywords that are a value or end one: a slash after them divides."""
+
+KEYWORDS = _ENDINGS | frozenset(("AND", "OR", "NOT", "IN", "LIKE", "BETWEEN", "BEGINS", "ENDS", "WITH", "IS"))
+KEYWORDS |= frozenset(("IF", "MOD", "AS", "OF", "HINT"))
+
+# Written as what they exclude: a class that names all of Unicode takes milliseconds to compile.
+_STEP_START = "[^\\x00-/:-@\\[-\\^`{-\\x7f]"
+_STEP_PART = "[^\\x00-,/;-@\\[-\\^`{-\\x7f]"
+STEP = f"@?{_STEP_START}{_STEP_PART}*"
+PATH = f"/{STEP}(?:\\[[0-9]+\\])?(?:/{STEP}(?:\\[[0-9]+\\])?)*"
+BRACKETED = "\\[/[^\\]]*\\](?:\\[[0-9]+\\])?"
+_QUALIFIED = f"(?:\\[[^\\]]+\\]\\.){{1,2}}(?:{PATH}|{BRACKETED})"
+_FIELD = f"{_QUALIFIED}|{PATH}|\\[/[^\\]]*\\](?!\\.)(?:\\[[0-9]+\\])?"
+_STRING = "'[^'\\\\]*(?:\\\\.[^'\\\\]*)*'|\"[^\"\\\\]*(?:\\\\.[^\"\\\\]*)*\""
+_TOKEN = re.compile(
+    "[ \\t\\r\\n]*(?:"
+    f"(?P<FIELD>{_FIELD})"
+    f"|(?P<RAW>[rR](?:'[^']*'|\"[^\"]*\"))"
+    "|(?P<WORD>[A-Za-z_][A-Za-z0-9_]*)"
+    "|(?P<NUMBER>(?>[0-9]+(?:\\.[0-9]*)?|\\.[0-9]+)(?>(?:[eE][+-]?[0-9]+)?)(?![A-Za-z_]|[^\\x00-\\x7f]))"
+    f"|(?P<STRING>{_STRING})"
+    "|(?P<COMPARE>==?|!=|<>|<=?|>=?)"
+    "|(?P<SIGN>[+-])|(?P<TIMES>[*%/])|(?P<LPAR>\\()|(?P<RPAR>\\))|(?P<COMMA>,)|(?P<END>\\Z))",
+    re.DOTALL,
+).match
+_SPACE = re.compile("[ \\t\\r\\n]*").match
+_CALL = re.compile("[ \\t\\r\\n]*\\(").match
+_DIVIDES = frozenset(("FIELD", "RAW", "NUMBER", "STRING", "RPAR"))
+
+
+_FOREIGN = {
+    "&": "the operator is AND",
+    "|": "the operator is OR; CONCAT joins texts",
+    "!": "write NOT, or <> between two values",
+    "#": "there are no comments",
+    ";": "one expression, without a mark at its end",
+    "ILIKE": "write LIKE '(?i)...' to ignore case",
+    "RLIKE": "LIKE takes a regular expression",
+    "REGEXP": "LIKE takes a regular expression",
+    "STARTS": "write BEGINS WITH",
+    "CASE": "write IF(condition, value, other)",
+    "XOR": "write (a) <> (b)",
+    "DIV": "the operator is /, which truncates Integers",
+    "NIL": "write NULL",
+    "NONE": "write NULL",
+}
+"""What other languages write, and what to write here."""
+
+
+class Fault(NamedTuple):
+    """A lexical fault: code, words, place."""
+
+    code: str
+    what: str
+    at: int
+    hint: str | None = None
+
+    def error(self, text: str) -> ExpressionError:
+        """The fault as the error to raise."""
+        return expression_error(self.code, self.what, text, self.at, hint=self.hint)
+
+
+def check_text(text: str) -> None:
+    """Refuse a text that is not UTF-8 (lone surrogates). Raises ExpressionError ``SOW-EXP-009``."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise expression_error("SOW-EXP-009", "the text is not UTF-8", text, error.start) from None
+
+
+def tokenize(text: str) -> tuple[list[Token], Fault | None]:
+    """The tokens of ``text``, the last of kind ``END``, or ``ERROR`` together with the fault."""
+    tokens: list[Token] = []
+    add = tokens.append
+    position = 0
+    divides = False
+    match = _TOKEN
+    while True:
+        found = match(text, position)
+        if found is None:
+            break
+        kind: str = found.lastgroup  # type: ignore[assignment]
+        start, position = found.span(kind)
+        if kind == "WORD":
+            word = text[start:position].upper()
+            if word in KEYWORDS:
+                kind = "TIMES" if word == "MOD" else word
+                divides = word in _ENDINGS
+            elif _CALL(text, position):
+                kind, divides = "NAME", False
+            else:
+                position = start
+                break
+        elif kind == "FIELD" and divides and text[start] == "/":
+            kind, position, divides = "TIMES", start + 1, False
+        elif kind == "TIMES" and not divides and text[start] == "/":
+            position = start
+            break
+        else:
+            divides = kind in _DIVIDES
+        add((kind, start, position))
+        if kind == "END":
+            return tokens, None
+    at = _SPACE(text, position).end()  # type: ignore[union-attr]
+    fault = _fault(text, at)
+    add(("ERROR", at, at))
+    return tokens, fault
+
+
+def _fault(text: str, at: int) -> Fault:
+    character = text[at]
+    if character in "'\"" or (character in "rR" and text[at + 1 : at + 2] in ("'", '"')):
+        return Fault("SOW-EXP-003", "string without end", at, "close it with the same quote")
+    if character == "/":
+        return Fault("SOW-EXP-004", "malformed path", at, "a step begins with a letter, digit, _ or @; try [/odd name]")
+    if character == "[":
+        return _bracket_fault(text, at)
+    if character in ".0123456789" and (character != "." or text[at + 1 : at + 2] in tuple("0123456789")):
+        return Fault("SOW-EXP-002", "malformed number", at, "a number is decimal and ends before letters")
+    word = re.compile("[A-Za-z_][A-Za-z0-9_]*").match(text, at)
+    if word is not None:
+        name = word[0]
+        hint = _FOREIGN.get(name.upper()) or f"write /{name} for a field, {name}() for a function, or '{name}' for text"
+        return Fault("SOW-EXP-006", f"{name} is neither a field nor a function", at, hint)
+    shown = character if character.isprintable() else f"U+{ord(character):04X}"
+    return Fault("SOW-EXP-001", f"{shown} does not belong here", at, _FOREIGN.get(character))
+
+
+def _bracket_fault(text: str, at: int) -> Fault:
+    close = text.find("]", at)
+    if close < 0:
+        return Fault("SOW-EXP-005", "bracket without end", at, "close it with ]")
+    if text[close + 1 : close + 2] == ".":
+        return Fault("SOW-EXP-005", "qualifier without path", at, "a qualified field looks like [topic]./a")
+    return Fault("SOW-EXP-005", "not a path in brackets", at, "a path in brackets begins with a slash: [/odd name]")
+
+
+_ESCAPE = pattern(rb"\\(?:x([0-9A-Fa-f]{2})|([0-3][0-7]{2})|(.))", re.DOTALL)
+_NAMED = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"f": b"\f", b"r": b"\r"}
+
+
+def string_bytes(token: str) -> bytes:
+    """The bytes of a string or raw string token."""
+    if token[0] in "rR":
+        return token[2:-1].encode()
+    raw = token[1:-1].encode()
+    return _ESCAPE.sub(_unescape, raw) if b"\\" in raw else raw
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    if match[1] is not None:
+        return bytes([int(match[1], 16)])
+    if match[2] is not None:
+        return bytes([int(match[2], 8)])
+    return _NAMED.get(match[3], match[3])
+
+
+_QUOTED = pattern(r"\\(.)", re.DOTALL)
+
+
+def pattern_text(token: str) -> tuple[bytes, bool]:
+    """Bytes of a pattern and whether it is exact: only the backslash before the delimiting quote is removed."""
+    if token[0] in "rR":
+        return token[2:-1].encode(), True
+    quote = token[0]
+    return _QUOTED.sub(lambda m: quote if m[1] == quote else m[0], token[1:-1]).encode(), False
+
+
+_PARTS = pattern(r"\[([^\]]+)\]\.")
+
+
+def field_parts(token: str) -> tuple[tuple[str, ...], str]:
+    """Qualifiers and path text of a FIELD token."""
+    qualifiers = []
+    position = 0
+    while match := _PARTS.match(token, position):
+        qualifiers.append(match[1])
+        position = match.end()
+    return tuple(qualifiers), token[position:]

@@ -1,0 +1,68 @@
+"""Select lists: ``-/pocket,+/pocket/left`` (``sowctl-expressions(7)``, select list)."""
+
+from __future__ import annotations
+
+from sowctl.expressions.syntax.actions import path_steps
+from sowctl.expressions.syntax.errors import expression_error
+from sowctl.expressions.syntax.lexer import BRACKETED, PATH, check_text
+from sowctl.patterns import pattern
+from sowctl.tuples import NamedTuple
+from sowctl.values.paths import Path
+
+_DIRECTIVE = pattern(f"[ \\t\\r\\n]*([+-])[ \\t\\r\\n]*({PATH}|{BRACKETED}|/)[ \\t\\r\\n]*")
+_SPACE = pattern("[ \\t\\r\\n]*")
+
+
+class Directive(NamedTuple):
+    """Include or leave out what a path covers; the path None covers everything."""
+
+    include: bool
+    path: Path | None
+
+
+class SelectList(NamedTuple):
+    """The directives of a select list as written."""
+
+    directives: tuple[Directive, ...]
+
+    def included(self, names: tuple[str, ...]) -> bool:
+        """Whether the field with these member names stays: the most specific directive decides, then the first."""
+        longest, verdict = -1, True
+        for include, path in self.directives:
+            covered = () if path is None else path.names
+            if len(covered) > longest and names[: len(covered)] == covered:
+                longest, verdict = len(covered), include
+        return verdict
+
+
+def parse_select(text: str) -> SelectList:
+    """Read a select list, in square brackets or without. Raises ExpressionError ``SOW-EXP-025`` for a malformed one."""
+    check_text(text)
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    directives = []
+    position = 0
+    while True:
+        match = _DIRECTIVE.match(text, position)
+        if match is None:
+            raise _malformed(text, _end_of_space(text, position))
+        steps = path_steps(match[2], text, match.start(2)) if match[2] != "/" else ()
+        if steps is None:
+            raise _malformed(text, match.start(2))
+        directives.append(Directive(match[1] == "+", Path(steps) if steps else None))
+        position = match.end()
+        if position == len(text):
+            return SelectList(tuple(directives))
+        if text[position] != ",":
+            raise _malformed(text, position)
+        position += 1
+
+
+def _end_of_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def _malformed(text: str, at: int) -> Exception:
+    hint = "a select list looks like -/,+/id,+/customer/name: a sign and a path, separated by commas"
+    return expression_error("SOW-EXP-025", "malformed select list", text, at, hint=hint)

@@ -1,0 +1,1 @@
+"""composite: TODO map."""

@@ -1,0 +1,199 @@
+"""Message type ``composite-global``: parts whose fields are those of one message (``sowctl-messages(7)``).
+
+A path finds the values of all parts, in the order of the parts, as if they stood in one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sowctl.messages.base import (
+    REPLACED,
+    Extractor,
+    HalfPair,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    MessageType,
+    SelectList,
+    half_pair,
+    without_fields,
+)
+from sowctl.messages.composite.type import CompositeType, with_refused
+from sowctl.messages.nested.paths import collected
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values, Write
+from sowctl.values.paths import Path, Step
+
+
+class CompositeGlobalType(CompositeType):
+    """Fields of all parts together, to be read only: neither merged, nor written, nor selected."""
+
+    kind = "composite-global"
+    selectable = mergeable = constructible = False
+
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """A reader of ``slots``: the parts of a batch go to their types together."""
+        if sum(kind.filterable for kind in self.parts) == 1:
+            return self._of_one_part(slots)
+        refused: Row = (None,) * len(slots)
+        plain = [Slot(slot.path, slot.text, True) for slot in slots if _subscript(slot.path) is None]
+        readers = [kind.extractor(plain) if plain and kind.filterable else None for kind in self.parts]
+        subscripted = {
+            at: self._subscripted(slot) for at, slot in enumerate(slots) if _subscript(slot.path) is not None
+        }
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+            taken, refusals = self.taken_apart(payloads)
+            found = [
+                read([parts[number] for parts in taken])[0] for number, read in enumerate(readers) if read is not None
+            ]
+            rows: list[Row] = []
+            for index, parts in enumerate(taken):
+                merged = iter(_joined([row[index] for row in found], len(plain)))
+                values = [subscripted[at](parts) if at in subscripted else next(merged) for at in range(len(slots))]
+                rows.append(tuple([_answer(value, slot) for value, slot in zip(values, slots, strict=True)]))
+            return with_refused(rows, refusals, refused)
+
+        return extract
+
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """A reader of the texts of first values."""
+        read = self.extractor([Slot(path, text=True) for path in paths])
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
+            rows, refusals = read(payloads)
+            texts = [tuple([text_of(value) for value in row]) for row in rows]
+            # A part says what of a text is half a pair; only U+FFFD can be one, and hardly a key has that.
+            doubtful = [at for at, row in enumerate(texts) if any(one is not None and REPLACED in one for one in row)]
+            for at in doubtful:
+                fields = self._halves(payloads[at], paths)
+                if fields:
+                    refusals.append(half_pair(at, fields, texts[at]))
+            return texts, sorted(refusals, key=lambda refusal: refusal.index)
+
+        return extract
+
+    def _halves(self, payload: bytes, paths: Sequence[Path]) -> list[str]:
+        """The fields whose first value, in the part that has it, holds half a surrogate pair."""
+        parts = self.split(payload)[0]
+        found = []
+        for path in paths:
+            at = self._part_of(path, parts)
+            if at is not None:
+                refusals = self.parts[at[0]].key_texts([at[1]])([parts[at[0]]])[1]
+                found += [str(path) for refusal in refusals if isinstance(refusal, HalfPair)]
+        return found
+
+    def members_view(self, payload: bytes) -> bytes:
+        """The members of all parts; of one that several parts have an array of all values."""
+        from sowctl.messages.json.exact import parse_spans
+        from sowctl.messages.json.text import quoted
+
+        shown = self.part_views(payload)
+        if shown is None:
+            return self.view(payload)
+        found: dict[str, list[bytes]] = {}
+        for part in shown:
+            top = parse_spans(part).value
+            for name, value in top.items() if isinstance(top, dict) else ():
+                found.setdefault(name, []).append(part[value.start : value.end])
+        return b"{" + b",".join([quoted(name) + b":" + _one(values) for name, values in found.items()]) + b"}"
+
+    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``: a field may stand in several parts."""
+        raise without_fields(self.name, "to select")
+
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """The new message. Raises InputError for one that cannot be taken apart."""
+        self.opened(delta, "delta")
+        return delta
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
+        raise without_fields(self.name, "to write")
+
+    def build(self, fields: Members) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
+        raise without_fields(self.name, "to write")
+
+    def _of_one_part(self, slots: Sequence[Slot]) -> Extractor:
+        """The reader where only one part can have fields: that of its type."""
+        number = next(number for number, kind in enumerate(self.parts) if kind.filterable)
+        read = self.parts[number].extractor(slots)
+        nothing: Row = tuple(Values(()) if slot.listed else None for slot in slots)
+        refused: Row = (None,) * len(slots)
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+            taken, refusals = self.taken_apart(payloads)
+            rows, skipped = read([parts[number] for parts in taken])
+            for refusal in skipped:
+                rows[refusal.index] = nothing
+            return with_refused(rows, refusals, refused)
+
+        return extract
+
+    def _subscripted(self, slot: Slot) -> Callable[[Sequence[bytes]], Values]:
+        """What reads a path with subscripts: the first one counts through all parts, so it says which part is meant."""
+
+        def read(parts: Sequence[bytes]) -> Values:
+            at = self._part_of(slot.path, parts)
+            if at is None:
+                return Values(())
+            number, local = at
+            value = self.parts[number].extractor([Slot(local, slot.text, True)])([parts[number]])[0][0][0]
+            return value if isinstance(value, Values) else Values(())
+
+        return read
+
+    def _part_of(self, path: Path, parts: Sequence[bytes]) -> tuple[int, Path] | None:
+        """The part in which the first value at ``path`` stands, and the path there; None where no part has any."""
+        steps, at = path.steps, _subscript(path)
+        last = len(steps) - 1 if at is None else at
+        above = (*steps[:last], Step(steps[last].name))
+        position = 0 if at is None else steps[at].index or 0
+        for number, (kind, part) in enumerate(zip(self.parts, parts, strict=True)):
+            count = self._count(kind, part, above)
+            if position < count:
+                local = path if at is None else Path((*steps[:at], Step(steps[at].name, position), *steps[at + 1 :]))
+                return number, local
+            position -= count
+        return None
+
+    def _count(self, kind: MessageType, part: bytes, steps: Sequence[Step]) -> int:
+        """How many values and objects one part has at a path, which its JSON view tells for every type."""
+        from sowctl.messages.json.exact import parse
+
+        if not part or not kind.filterable or kind.check([part]):
+            return 0
+        return len(collected([parse(kind.view(part))], steps))
+
+
+def _one(values: Sequence[bytes]) -> bytes:
+    """One JSON value of those of several parts: an array of all, elements of arrays standing by themselves."""
+    if len(values) == 1:
+        return values[0]
+    items = [value[1:-1].strip() if value[:1] == b"[" else value for value in values]
+    return b"[" + b",".join([item for item in items if item]) + b"]"
+
+
+def _subscript(path: Path) -> int | None:
+    """The first step with a subscript."""
+    return next((at for at, step in enumerate(path.steps) if step.index is not None), None)
+
+
+def _joined(rows: Sequence[Row], width: int) -> list[Values]:
+    """One value list per slot of those of all parts; a part that cannot be read has None."""
+    merged = []
+    for at in range(width):
+        lists = [row[at] for row in rows]
+        values = [value for value in lists if isinstance(value, Values)]
+        items = tuple([item for value in values for item in value.items])
+        merged.append(Values(items, any(value.dropped for value in values)))
+    return merged
+
+
+def _answer(value: Values, slot: Slot) -> SlotValue:
+    if slot.listed or value.dropped or len(value.items) > 1:
+        return value
+    return value.items[0] if value.items else None

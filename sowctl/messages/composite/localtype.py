@@ -1,0 +1,186 @@
+"""Message type ``composite-local``: parts whose fields stand below their number, ``/0/a`` (``sowctl-messages(7)``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sowctl.errors import InputError, UsageError
+from sowctl.messages.base import (
+    NO_SUCH_FIELD,
+    Extractor,
+    HalfPair,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    SelectList,
+    half_pair,
+)
+from sowctl.messages.composite.type import CompositeType, joined, with_refused
+from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values, Write
+from sowctl.values.paths import Path
+
+
+class CompositeLocalType(CompositeType):
+    """Each part is read, merged, written and selected by its own type; an empty part of a delta changes nothing."""
+
+    kind = "composite-local"
+    selectable = mergeable = constructible = True
+
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """A reader of ``slots``: the parts of a batch go to their types together."""
+        nothing: Row = tuple(Values(()) if slot.listed else None for slot in slots)
+        refused: Row = (None,) * len(slots)
+        wholes = [(at, self._number(slot.path)) for at, slot in enumerate(slots) if len(slot.path.steps) == 1]
+        asked = []
+        for number, kind in enumerate(self.parts):
+            places = [at for at, slot in enumerate(slots) if self._number(slot.path) == number and _below(slot.path)]
+            below = [Slot(Path(slots[at].path.steps[1:]), slots[at].text, slots[at].listed) for at in places]
+            if places:
+                asked.append((number, places, kind.extractor(below)))
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+            if not payloads:
+                return [], []
+            taken, refusals = self.taken_apart(payloads)
+            columns: list[list[SlotValue]] = [[value] * len(payloads) for value in nothing]
+            for number, places, read in asked:
+                found, skipped = read([parts[number] for parts in taken])
+                for refusal in skipped:
+                    found[refusal.index] = tuple([nothing[at] for at in places])
+                for at, column in zip(places, zip(*found, strict=True), strict=True):
+                    columns[at] = list(column)
+            for at, whole in wholes:
+                if whole is not None and self.parts[whole].filterable:
+                    columns[at] = [Values((), True) if parts[whole] else nothing[at] for parts in taken]
+            rows: list[Row] = list(zip(*columns, strict=True)) if columns else [()] * len(payloads)
+            return with_refused(rows, refusals, refused)
+
+        return extract
+
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """A reader of the texts of first values."""
+        asked = []
+        for number, kind in enumerate(self.parts):
+            places = [at for at, path in enumerate(paths) if self._number(path) == number and _below(path)]
+            if places:
+                asked.append((number, places, kind.key_texts([Path(paths[at].steps[1:]) for at in places])))
+        nothing: KeyTexts = (None,) * len(paths)
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
+            if not payloads:
+                return [], []
+            taken, refusals = self.taken_apart(payloads)
+            columns: list[list[bytes | None]] = [[None] * len(payloads) for _ in paths]
+            halves: list[tuple[int, HalfPair]] = []
+            for number, places, read in asked:
+                found, skipped = read([p[number] for p in taken])
+                for at, column in zip(places, zip(*found, strict=True), strict=True):
+                    columns[at] = list(column)
+                halves += [(number, refusal) for refusal in skipped if isinstance(refusal, HalfPair)]
+            rows: list[KeyTexts] = list(zip(*columns, strict=True)) if columns else [()] * len(payloads)
+            rows, refusals = with_refused(rows, refusals, nothing)
+            for number, refusal in halves:
+                fields = [f"/{number}{field}" for field in refusal.fields]
+                refusals.append(half_pair(refusal.index, fields, rows[refusal.index]))
+            return rows, sorted(refusals, key=lambda refusal: refusal.index)
+
+        return extract
+
+    def members_view(self, payload: bytes) -> bytes:
+        """The parts by their numbers."""
+        shown = self.part_views(payload)
+        if shown is None:
+            return self.view(payload)
+        return b"{" + b",".join([b'"%d":%b' % (number, part) for number, part in enumerate(shown)]) + b"}"
+
+    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+        """``payload`` with the select list applied to each part; a part without fields goes or stays whole."""
+        parts, rest = self.opened(payload)
+        kept = [self._selected(number, part, select_list) for number, part in enumerate(parts)]
+        everything = next((include for include, names in select_list if not names), True)
+        if kept == parts and (everything or not rest):
+            return payload
+        return joined(kept, rest if everything else b"")
+
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """``base`` with each part of ``delta`` merged into its own. Raises InputError.
+
+        A part that is empty or that its type cannot read changes nothing; one whose type merges nothing replaces.
+        """
+        old, rest = self.opened(base, "base")
+        new, new_rest = self.opened(delta, "delta")
+        merged = [self._merged(number, old[number], part, set_nulls) for number, part in enumerate(new)]
+        return base if merged == old and new_rest in (b"", rest) else joined(merged, new_rest or rest)
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """``payload`` with fields written into its parts. Raises InputError, UsageError for what is in no part."""
+        if not writes:
+            return payload
+        parts, rest = self.opened(payload)
+        for number, below in self._by_part(writes).items():
+            kind = self.parts[number]
+            if parts[number]:
+                parts[number] = kind.assign(parts[number], below)
+            else:
+                parts[number] = kind.build([(one.destination.names, one.value) for one in below if not one.remove])
+        return joined(parts, rest)
+
+    def build(self, fields: Members) -> bytes:
+        """A message of these fields; parts that none is in are empty. Raises as :meth:`assign`."""
+        below: list[list[tuple[tuple[str, ...], SlotValue]]] = [[] for _ in self.parts]
+        for names, value in fields:
+            below[self._written(names)].append((names[1:], value))
+        return joined([kind.build(own) if own else b"" for kind, own in zip(self.parts, below, strict=True)], b"")
+
+    def _number(self, path: Path) -> int | None:
+        """The part that a path leads into."""
+        first = path.steps[0]
+        return None if first.index else self._part(first.name)
+
+    def _part(self, name: str) -> int | None:
+        """The part of a first step: its number in decimal digits, without leading zeros."""
+        if name.isascii() and name.isdecimal() and len(name) < 7 and str(int(name)) == name:
+            return int(name) if int(name) < len(self.parts) else None
+        return None
+
+    def _written(self, names: Sequence[str]) -> int:
+        number = self._part(names[0])
+        if number is None or len(names) < 2:
+            raise UsageError(
+                NO_SUCH_FIELD,
+                f"/{'/'.join(names)} is in no part of messages of type {self.name}",
+                hint=f"destinations start with the number of a part, /0/ to /{len(self.parts) - 1}/",
+            )
+        return number
+
+    def _by_part(self, writes: Sequence[Write]) -> dict[int, list[Write]]:
+        found: dict[int, list[Write]] = {}
+        for write in writes:
+            number = self._written(write.destination.names)
+            below = Path(write.destination.steps[1:])
+            found.setdefault(number, []).append(Write(below, write.value, write.remove))
+        return found
+
+    def _selected(self, number: int, part: bytes, select_list: SelectList) -> bytes:
+        """What stays of one part; what is said of the part itself comes before what is said of all."""
+        own = [(include, names[1:]) for include, names in select_list if names and names[0] == str(number)]
+        own += [(include, names) for include, names in select_list if not names]
+        kind = self.parts[number]
+        if part and kind.selectable and not kind.check([part]):
+            return kind.select(part, own)
+        return part if next((include for include, names in own if not names), True) else b""
+
+    def _merged(self, number: int, old: bytes, new: bytes, set_nulls: bool) -> bytes:
+        kind = self.parts[number]
+        if not new or not kind.mergeable:
+            return new or old
+        if not old:
+            return new
+        try:
+            return kind.merge(old, new, set_nulls=set_nulls)
+        except InputError as problem:
+            return new if problem.facts.get("part") == "base" and not kind.check([new]) else old
+
+
+def _below(path: Path) -> bool:
+    return len(path.steps) > 1

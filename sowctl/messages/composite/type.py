@@ -1,0 +1,151 @@
+"""What both composite types share: the frame of their messages, and the types of the parts (``sowctl-messages(7)``).
+
+On the wire each part is 4 bytes with its length, big-endian, and its bytes; what follows the last part that is defined
+is carried along unread. A message may end after any part: the parts that are missing are as good as empty ones. A part
+that its type cannot read is skipped: it has no fields, and costs the others nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TypeVar
+
+from sowctl.errors import ConfigError
+from sowctl.messages.base import (
+    BAD_DEFINITION,
+    MALFORMED,
+    MAX_MESSAGE,
+    Extractor,
+    KeyExtractor,
+    MessageType,
+    PayloadRefused,
+    input_error,
+    read_each,
+    sized,
+)
+from sowctl.messages.definition import TypeDefinition
+from sowctl.messages.types import get_type
+from sowctl.values.fields import Refusal, Slot
+from sowctl.values.paths import Path
+
+T = TypeVar("T")
+_PREFIX = 4
+
+
+class CompositeType(ABC):
+    """A message of several parts, each with a type of its own. Raises ConfigError ``SOW-MSG-007`` without parts."""
+
+    kind: str
+    filterable = True
+
+    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+        self.name = self.kind if definition is None else definition.name
+        self.max_message = max_message
+        given = () if definition is None else definition.parts
+        if not given:
+            place = None if definition is None else definition.place or None
+            words = f"message type {self.name!r} of module {self.kind} names no types of parts"
+            raise ConfigError(BAD_DEFINITION, words, place=place, hint="add a MessageType for each part")
+        self.parts: tuple[MessageType, ...] = tuple([self._part_type(part, definition) for part in given])
+
+    def _part_type(self, part: TypeDefinition, definition: TypeDefinition | None) -> MessageType:
+        try:
+            return get_type(part if _is_defined(part) else part.kind, max_message=self.max_message)
+        except ConfigError as problem:
+            if problem.place is not None or definition is None:
+                raise
+            words = f"message type {self.name!r}: {problem.message}"
+            raise ConfigError(problem.code, words, place=definition.place or None, hint=problem.hint) from None
+
+    @abstractmethod
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """A reader of ``slots``."""
+
+    @abstractmethod
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """A reader of the texts of first values."""
+
+    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+        """The payloads that cannot be taken apart."""
+        return self.taken_apart(payloads)[1]
+
+    def view(self, payload: bytes) -> bytes:
+        """A JSON array of the parts: null for an empty one, the Base64 form of one that cannot be read."""
+        from sowctl.messages.nested.view import base64_line
+
+        try:
+            parts, rest = self.split(payload)
+        except PayloadRefused:
+            return base64_line(payload)
+        shown = [self.part_view(kind, part) for kind, part in zip(self.parts, parts, strict=True)]
+        return b"[" + b",".join([*shown, base64_line(rest)] if rest else shown) + b"]"
+
+    @abstractmethod
+    def members_view(self, payload: bytes) -> bytes:
+        """A JSON object whose members stand where paths find them, for columns; no object where :meth:`view` fails."""
+
+    def part_views(self, payload: bytes) -> list[bytes] | None:
+        """The parts as JSON, None for a payload that cannot be taken apart."""
+        try:
+            parts, _ = self.split(payload)
+        except PayloadRefused:
+            return None
+        return [self.part_view(kind, part) for kind, part in zip(self.parts, parts, strict=True)]
+
+    def part_view(self, kind: MessageType, part: bytes) -> bytes:
+        """One part as JSON."""
+        from sowctl.messages.nested.view import base64_line
+
+        if not part:
+            return b"null"
+        return base64_line(part) if kind.check([part]) else kind.view(part)
+
+    def taken_apart(self, payloads: Sequence[bytes]) -> tuple[list[list[bytes]], list[Refusal]]:
+        """The parts of every payload, empty ones of a refused one, and the refusals."""
+        return read_each(payloads, lambda payload: self.split(payload)[0], [b""] * len(self.parts))
+
+    def split(self, payload: bytes) -> tuple[list[bytes], bytes]:
+        """The parts, as many as are defined, and what follows them. Raises PayloadRefused."""
+        payload = sized(payload, self.max_message)
+        parts: list[bytes] = []
+        position = 0
+        for number in range(len(self.parts)):
+            if position == len(payload):
+                parts.append(b"")
+                continue
+            start = position + _PREFIX
+            end = start + int.from_bytes(payload[position:start])
+            if start > len(payload) or end > len(payload):
+                words = (
+                    f"part {number} has {end - start:,} bytes by its length" if start <= len(payload) else "a length"
+                )
+                words += f" at byte {position:,}, and the message ends at {len(payload):,}"
+                raise PayloadRefused(MALFORMED, words, position)
+            parts.append(payload[start:end])
+            position = end
+        return parts, payload[position:]
+
+    def opened(self, payload: bytes, part: str | None = None) -> tuple[list[bytes], bytes]:
+        """:meth:`split`. Raises InputError."""
+        try:
+            return self.split(payload)
+        except PayloadRefused as problem:
+            raise input_error(problem, part) from None
+
+
+def joined(parts: Sequence[bytes], rest: bytes) -> bytes:
+    """The payload of these parts."""
+    return b"".join([len(part).to_bytes(_PREFIX) + part for part in parts]) + rest
+
+
+def with_refused(rows: list[T], refusals: Sequence[Refusal], refused: T) -> tuple[list[T], list[Refusal]]:
+    """What an extractor answers: the rows of refused payloads replaced."""
+    for refusal in refusals:
+        rows[refusal.index] = refused
+    return rows, list(refusals)
+
+
+def _is_defined(part: TypeDefinition) -> bool:
+    """Whether a part has settings of its own, so that its name alone would not say what it is."""
+    return part != TypeDefinition(part.kind, part.kind)

@@ -1,0 +1,146 @@
+"""Message type ``struct``: values at fixed offsets, as a definition lays them out (``sowctl-messages(7)``, struct).
+
+Only the fields that are asked for are read. Bytes behind the last field are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sowctl.errors import UsageError
+from sowctl.messages.base import (
+    MALFORMED,
+    MAX_MESSAGE,
+    NO_FIELDS,
+    Extractor,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    PayloadRefused,
+    SelectList,
+    input_error,
+    read_each,
+    too_large,
+    without_fields,
+)
+from sowctl.messages.definition import TypeDefinition
+from sowctl.messages.fixed.layout import layout
+from sowctl.messages.nested.write import Tree, put
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Values, Write
+from sowctl.values.paths import Path
+
+
+class StructType:
+    """Fixed layouts. Needs a definition with fields; raises ConfigError ``SOW-MSG-007`` for ones that are wrong."""
+
+    kind = "struct"
+    filterable = True
+    selectable = mergeable = constructible = False
+
+    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+        self.name = "struct" if definition is None else definition.name
+        self.max_message = max_message
+        given, place = ((), "") if definition is None else (definition.fields, definition.place)
+        self._fields, self._size = layout(given, place)
+
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """A reader of ``slots``."""
+        readers = [self._reader(slot.path, slot.listed) for slot in slots]
+        refused: Row = (None,) * len(readers)
+
+        def row(payload: bytes) -> Row:
+            self._checked(payload)
+            return tuple([read(payload) for read in readers])
+
+        return lambda payloads: read_each(payloads, row, refused)
+
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """A reader of the texts of first values; a number's is its canonical text."""
+        readers = [self._reader(path, False) for path in paths]
+        refused: KeyTexts = (None,) * len(readers)
+
+        def texts(payload: bytes) -> KeyTexts:
+            self._checked(payload)
+            return tuple([text_of(read(payload)) for read in readers])
+
+        return lambda payloads: read_each(payloads, texts, refused)
+
+    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+        """The payloads that are too short."""
+        return read_each(payloads, self._checked, b"")[1]
+
+    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``: fields have fixed places."""
+        words = f"the fields of a message of type {self.name} have fixed places, so that none can be left out"
+        raise UsageError(NO_FIELDS, words, hint="leave out the select list")
+
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """The new message: a struct has all its fields. Raises InputError."""
+        if problem := self._problem(delta):
+            raise input_error(problem, "delta")
+        return delta
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
+        raise without_fields(self.name, "to write")
+
+    def build(self, fields: Members) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
+        raise without_fields(self.name, "to write")
+
+    def view(self, payload: bytes) -> bytes:
+        """One line of JSON; a message that is too short as the Base64 form of its bytes."""
+        from sowctl.messages.nested.view import base64_line, json_line
+
+        if self._problem(payload):
+            return base64_line(payload)
+        return json_line(self._tree(payload), lambda item: item)
+
+    def _problem(self, payload: bytes) -> PayloadRefused | None:
+        if len(payload) < self._size:
+            words = f"the message has {len(payload):,} bytes, its fields take {self._size:,}"
+            return PayloadRefused(MALFORMED, words, len(payload))
+        return too_large(payload, self.max_message)
+
+    def _checked(self, payload: bytes) -> bytes:
+        """``payload`` itself. Raises PayloadRefused."""
+        if problem := self._problem(payload):
+            raise problem
+        return payload
+
+    def _reader(self, path: Path, listed: bool) -> Callable[[bytes], SlotValue]:
+        """What finds the value list at ``path``: the values of all fields of that name, in order."""
+        names, index = path.names, path.steps[-1].index
+        if any(step.index for step in path.steps[:-1]):
+            return lambda payload: _listed([], listed)
+        fields = [field for field in self._fields if field.path.names == names]
+        inner = any(field.path.names[: len(names)] == names for field in self._fields) and not fields
+        if inner and not index:
+            return lambda payload: Values((), True)
+        if len(fields) == 1 and not listed and index is None:
+            read = fields[0].read
+
+            def single(payload: bytes) -> SlotValue:
+                values = read(payload)
+                return values[0] if len(values) == 1 else Values(tuple(values))
+
+            return single
+        part = slice(None) if index is None else slice(index, index + 1)
+        return lambda payload: _listed([value for field in fields for value in field.read(payload)][part], listed)
+
+    def _tree(self, payload: bytes) -> Tree:
+        """The message as nested objects."""
+        found: dict[tuple[str, ...], list[Scalar]] = {}
+        for field in self._fields:
+            found.setdefault(field.path.names, []).extend(field.read(payload))
+        tree: Tree = {}
+        for names, values in found.items():
+            put(tree, names, values[0] if len(values) == 1 else values)
+        return tree
+
+
+def _listed(values: list[Scalar], listed: bool) -> SlotValue:
+    if listed or len(values) > 1:
+        return Values(tuple(values))
+    return values[0] if values else None

@@ -1,0 +1,242 @@
+"""The cutters behind ``frames.py``: bytes in pieces of any size in, chunks of whole messages out.
+
+Every cutter keeps at most one incomplete message, as the pieces in which it arrived, so that a long message costs one
+join and not one copy per piece.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from sowctl.errors import InputError, LimitError, SowError
+from sowctl.messages.framing.frames import FRAME_TOO_LONG, TOO_LONG, TRUNCATED, Chunk, Places, RefusedFrame
+
+BOM = b"\xef\xbb\xbf"
+_BLANK = re.compile(rb"[ \t]*+")
+_PREFIX = 4
+_SLACK = len(BOM) + 1
+"""Bytes that an incomplete piece may have beyond the longest message: a BOM before it and a CR behind it."""
+
+
+class SeparatedCutter:
+    """Messages that end with one separating byte. Subclasses say what of the pieces between separators is a message."""
+
+    separator = b"\n"
+
+    def __init__(self, max_message: int, start: int = 0, number: int = 1) -> None:
+        """``start``: the offset in the input at which feeding begins; ``number``: that of the first message."""
+        self.error: SowError | None = None
+        self.max_message = max_message
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._start = start
+        self._number = number
+        self._skipping: RefusedFrame | None = None
+
+    def feed(self, data: bytes) -> Chunk | None:
+        """See :class:`~sowctl.messages.framing.frames.Cutter`."""
+        if self._skipping is not None:
+            return self._skip(data)
+        cut = data.rfind(self.separator) + 1
+        if not data:
+            block = b"".join(self._parts)
+            self._hold(b"")
+        elif not cut:
+            self._parts.append(data)
+            self._held += len(data)
+            if self._held > self.max_message + _SLACK:
+                self._give_up()
+            return None
+        else:
+            block = b"".join((*self._parts, data[:cut]))
+            self._hold(data[cut:])
+        return self._chunk(block) if block else None
+
+    def _hold(self, rest: bytes) -> None:
+        self._parts = [rest] if rest else []
+        self._held = len(rest)
+
+    def _give_up(self) -> None:
+        words = f"the message has more than {self.max_message:,} bytes"
+        self._skipping = RefusedFrame(self._number, self._start, TOO_LONG, words)
+        self._start += self._held
+        self._hold(b"")
+
+    def _skip(self, data: bytes) -> Chunk | None:
+        """Drop ``data`` up to the end of a message that is too long, then go on as usual."""
+        cut = data.find(self.separator) + 1
+        if data and not cut:
+            self._start += len(data)
+            return None
+        refused, self._skipping = self._skipping, None
+        assert refused is not None
+        self._start += cut
+        self._number += 1
+        chunk = Chunk([], lambda: ([], []), self._start, [refused])
+        rest = self.feed(data[cut:]) if len(data) > cut else None
+        if rest is None:
+            return chunk
+        rest.refused.insert(0, refused)
+        return rest
+
+    def _chunk(self, block: bytes) -> Chunk:
+        start, number = self._start, self._number
+        ended = block.endswith(self.separator)
+        self._start += len(block)
+        pieces = self.pieces(block, start)
+        if ended:
+            pieces.pop()
+        self._number += len(pieces)
+        payloads, places, blank = self.messages(block, pieces, start, number)
+        refused: list[RefusedFrame] = []
+        if len(block) > self.max_message and payloads and max(map(len, payloads)) > self.max_message:
+            payloads, places, refused = self._without_long(payloads, *places())
+        return Chunk(payloads, places, self._start, refused, blank)
+
+    def pieces(self, block: bytes, start: int) -> list[bytes]:
+        """What stands between the separators of ``block``."""
+        return block.split(self.separator)
+
+    def messages(
+        self, block: bytes, pieces: list[bytes], start: int, number: int
+    ) -> tuple[list[bytes], Callable[[], Places], int]:
+        """The payloads, their places, and the number of blank pieces."""
+        return pieces, lambda: counted(number, offsets(start, pieces)), 0
+
+    def _without_long(
+        self, payloads: list[bytes], lines: Sequence[int], starts: Sequence[int]
+    ) -> tuple[list[bytes], Callable[[], Places], list[RefusedFrame]]:
+        words = f"the message has more than {self.max_message:,} bytes"
+        refused = []
+        kept = []
+        for index, payload in enumerate(payloads):
+            if len(payload) > self.max_message:
+                refused.append(RefusedFrame(lines[index], starts[index], TOO_LONG, words))
+            else:
+                kept.append(index)
+        places = [lines[index] for index in kept], [starts[index] for index in kept]
+        return [payloads[index] for index in kept], lambda: places, refused
+
+
+class NulCutter(SeparatedCutter):
+    """Messages that end with a zero byte, taken as they are."""
+
+    separator = b"\0"
+
+
+class LineCutter(SeparatedCutter):
+    """Lines: LF or CRLF, a BOM in front, blank lines skipped."""
+
+    def pieces(self, block: bytes, start: int) -> list[bytes]:
+        """The lines of ``block`` without their line breaks and without the BOM of the input."""
+        if start == 0 and block.startswith(BOM):
+            block = block[len(BOM) :]
+        pieces = block.split(b"\n")
+        if b"\r" in block:
+            last = pieces.pop()
+            pieces = [piece.removesuffix(b"\r") for piece in pieces]
+            pieces.append(last)
+        return pieces
+
+    def messages(
+        self, block: bytes, pieces: list[bytes], start: int, number: int
+    ) -> tuple[list[bytes], Callable[[], Places], int]:
+        """All lines, or, where there may be blank ones, those that are not."""
+        if not pieces or min(pieces)[:1] > b" ":
+            return pieces, lambda: counted(number, line_offsets(block, start, len(pieces))), 0
+        kept = [index for index, piece in enumerate(pieces) if not _BLANK.fullmatch(piece)]
+        count = len(pieces)
+
+        def places() -> Places:
+            starts = line_offsets(block, start, count)
+            return [number + index for index in kept], [starts[index] for index in kept]
+
+        return [pieces[index] for index in kept], places, count - len(kept)
+
+
+class LengthCutter:
+    """Messages behind their length: 4 bytes, big-endian."""
+
+    def __init__(self, max_message: int) -> None:
+        self.error: SowError | None = None
+        self.max_message = max_message
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._wanted = _PREFIX
+        self._start = 0
+        self._number = 1
+
+    def feed(self, data: bytes) -> Chunk | None:
+        """See :class:`~sowctl.messages.framing.frames.Cutter`."""
+        if not data:
+            if self._held:
+                self.error = self._truncated()
+            return None
+        self._parts.append(data)
+        self._held += len(data)
+        if self._held < self._wanted:
+            return None
+        buffer = b"".join(self._parts)
+        payloads, used = self._cut(buffer)
+        start, number = self._start, self._number
+        self._parts = [buffer[used:]] if used < len(buffer) else []
+        self._held = len(buffer) - used
+        self._start += used
+        self._number += len(payloads)
+        if not payloads:
+            return None
+        return Chunk(payloads, lambda: counted(number, offsets(start, payloads, _PREFIX)), self._start)
+
+    def _cut(self, buffer: bytes) -> tuple[list[bytes], int]:
+        payloads: list[bytes] = []
+        position = 0
+        while True:
+            begin = position + _PREFIX
+            if begin > len(buffer):
+                self._wanted = _PREFIX
+                return payloads, position
+            size = int.from_bytes(buffer[position:begin], "big")
+            if size > self.max_message:
+                self.error = self._too_long(size, self._start + position, buffer[position:begin])
+                return payloads, position
+            if begin + size > len(buffer):
+                self._wanted = _PREFIX + size
+                return payloads, position
+            position = begin + size
+            payloads.append(buffer[begin:position])
+
+    def _truncated(self) -> InputError:
+        have = b"".join(self._parts)
+        if len(have) < _PREFIX:
+            words = f"the input ends after {len(have)} of the {_PREFIX} bytes of a length"
+        else:
+            size = int.from_bytes(have[:_PREFIX], "big")
+            words = f"the input ends after {len(have) - _PREFIX:,} of the {size:,} bytes of message {self._number:,}"
+        return InputError(TRUNCATED, words, place=f"input@{self._start}", offset=self._start, number=self._number)
+
+    def _too_long(self, size: int, offset: int, prefix: bytes) -> LimitError:
+        hint = "no message may be longer; if this one is not, the input is framed in another way: see --framing"
+        if prefix.isascii() and prefix.decode().isprintable():
+            hint = f"the input looks like text ({prefix.decode()!r}), not like lengths; is --framing lines meant?"
+        words = f"a frame of {size:,} bytes, more than {self.max_message:,}"
+        return LimitError(FRAME_TOO_LONG, words, place=f"input@{offset}", hint=hint, offset=offset)
+
+
+def counted(first: int, starts: Sequence[int]) -> Places:
+    """Places of messages that are numbered without a gap from ``first``."""
+    return range(first, first + len(starts)), starts
+
+
+def offsets(start: int, payloads: Sequence[bytes], extra: int = 1) -> list[int]:
+    """Where frames start that have ``extra`` bytes besides their payload."""
+    return list(accumulate((len(payload) + extra for payload in payloads[:-1]), initial=start)) if payloads else []
+
+
+def line_offsets(block: bytes, start: int, count: int) -> list[int]:
+    """Where the first ``count`` lines of ``block`` start in the input; behind the BOM where it has one."""
+    starts = offsets(start, block.split(b"\n")[:count])
+    if start == 0 and block.startswith(BOM):
+        starts[0] = len(BOM)
+    return starts

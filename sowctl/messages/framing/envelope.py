@@ -1,0 +1,193 @@
+"""Framing ``envelope``: one JSON object a line that carries a message and its metadata (``sowctl(1)``, INPUT).
+
+Members, all but the data optional, null as good as absent: ``topic message_type sow_key timestamp correlation_id
+client bookmark command`` (strings), ``sequence txid`` (whole numbers), ``expiration`` (a number of seconds, or a string
+with an instant), and either ``data`` (any JSON: the message is its exact bytes) or ``data_base64``. Other members,
+members given twice and other kinds of values refuse the line. What a string means is for its user to find out.
+
+Lines are decoded fast where that is provably exact; whatever is doubtful goes through the exact JSON reader.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from math import isfinite
+from operator import attrgetter
+
+import msgspec
+
+from sowctl.errors import SowError
+from sowctl.messages.base import HALF_PAIR, HALF_WORDS, MAX_DEPTH
+from sowctl.messages.framing.cutters import LineCutter
+from sowctl.messages.framing.frames import TOO_LONG, Chunk, RefusedFrame
+from sowctl.messages.json.exact import JsonRefused, Spanned, is_deep, parse_members, without_halves
+from sowctl.values.fields import Number
+
+NOT_AN_ENVELOPE = "SOW-INP-010"
+UNKNOWN_MEMBER = "SOW-INP-011"
+REPEATED_MEMBER = "SOW-INP-012"
+WRONG_KIND = "SOW-INP-013"
+NO_DATA = "SOW-INP-014"
+BAD_BASE64 = "SOW-INP-015"
+
+_U64 = 1 << 64
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """The metadata of one message; None where the line does not say. ``expiration``: seconds, or an instant as text."""
+
+    topic: str | None = None
+    message_type: str | None = None
+    sow_key: str | None = None
+    timestamp: str | None = None
+    expiration: int | float | str | None = None
+    correlation_id: str | None = None
+    client: str | None = None
+    sequence: int | None = None
+    txid: int | None = None
+    bookmark: str | None = None
+    command: str | None = None
+
+
+class _Line(Envelope, gc=False, forbid_unknown_fields=True):
+    """A whole line."""
+
+    data: msgspec.Raw = msgspec.Raw(b"")
+    data_base64: str | None = None
+
+
+_METADATA = Envelope.__struct_fields__
+_NAMES = _Line.__struct_fields__
+_metadata = attrgetter(*_METADATA)
+_MEMBER = re.compile(rb'"([^"]*+)"\s*+:')
+"""Finds every member name where quotes alternate between opening and closing ones and no name starts with a colon."""
+_CONTAINERS = (b"{", b"[")
+"""How data must start to be told from a member name when it is taken out of its line."""
+_COUNTS = ("sequence", "txid")
+_DECODE = msgspec.json.Decoder(_Line).decode
+
+
+class EnvelopeRefused(ValueError):
+    """Why a line is no envelope: code, words, and the offset in the line where one is known."""
+
+    def __init__(self, code: str, message: str, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.offset = offset
+
+
+class EnvelopeCutter:
+    """Lines, opened. A line may be longer than its message: Base64 and metadata take room."""
+
+    def __init__(self, max_message: int) -> None:
+        self.max_message = max_message
+        self._lines = LineCutter(2 * max_message + (1 << 16))
+        self.error: SowError | None = None
+
+    def feed(self, data: bytes) -> Chunk | None:
+        """See :class:`~sowctl.messages.framing.frames.Cutter`."""
+        chunk = self._lines.feed(data)
+        return None if chunk is None else _opened(chunk, self.max_message)
+
+
+def _opened(chunk: Chunk, max_message: int) -> Chunk:
+    payloads: list[bytes] = []
+    envelopes: list[Envelope] = []
+    kept: list[int] = []
+    refused = chunk.refused
+    for index, line in enumerate(chunk.payloads):
+        try:
+            payload, envelope = open_envelope(line)
+            if len(payload) > max_message:
+                raise EnvelopeRefused(TOO_LONG, f"the message has more than {max_message:,} bytes")
+        except EnvelopeRefused as problem:
+            place = chunk.line(index), chunk.offset(index)
+            refused.append(RefusedFrame(*place, problem.code, problem.message, line, problem.offset))
+        else:
+            payloads.append(payload)
+            envelopes.append(envelope)
+            kept.append(index)
+
+    def places() -> tuple[list[int], list[int]]:
+        return [chunk.line(index) for index in kept], [chunk.offset(index) for index in kept]
+
+    refused.sort(key=lambda frame: frame.offset)
+    return Chunk(payloads, places, chunk.end, refused, chunk.blank, envelopes)
+
+
+def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
+    """The message in ``line`` and its metadata (without the data). Raises :class:`EnvelopeRefused`."""
+    try:
+        whole = _DECODE(line)
+        if not line.isascii():
+            line.decode()
+    except (ValueError, RecursionError):
+        return open_exactly(line)
+    payload = bytes(whole.data)
+    if payload[:1] not in _CONTAINERS or whole.data_base64 is not None or is_deep(payload):
+        return open_exactly(line)
+    at = len(line) - len(payload) - 1
+    if line[at:-1] != payload:
+        at = line.rfind(payload)
+    rest = line[:at] + line[at + len(payload) :]
+    names = _MEMBER.findall(rest)
+    if b"\\" in rest or len(set(names)) != len(names):
+        return open_exactly(line)
+    if not (0 <= (whole.sequence or 0) < _U64 and 0 <= (whole.txid or 0) < _U64):
+        return open_exactly(line)
+    return payload, Envelope(*_metadata(whole))
+
+
+def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
+    """The same by the exact reader, with a reason for every refusal."""
+    try:
+        root, repeated = parse_members(line, MAX_DEPTH + 1)
+    except JsonRefused as problem:
+        raise EnvelopeRefused(
+            NOT_AN_ENVELOPE, f"the envelope cannot be read: {problem.message}", problem.offset
+        ) from None
+    if not isinstance(root.value, dict):
+        raise EnvelopeRefused(NOT_AN_ENVELOPE, "an envelope is a JSON object, and the line is not one")
+    members: dict[str, Spanned] = root.value
+    for name in members:
+        if name not in _NAMES:
+            known = " ".join(_NAMES)
+            raise EnvelopeRefused(UNKNOWN_MEMBER, f"an envelope has no member {name!r}; it may have: {known}")
+    if repeated:
+        raise EnvelopeRefused(REPEATED_MEMBER, f"the envelope has the member {repeated[0]!r} twice")
+    values = {
+        name: _value(name, member.value)
+        for name, member in members.items()
+        if name != "data" and member.value is not None
+    }
+    payload = _data(line, members.get("data"), values.pop("data_base64", None))
+    return payload, Envelope(*[values.get(name) for name in _METADATA])  # type: ignore[arg-type]
+
+
+def _value(name: str, value: object) -> str | int | float:
+    if isinstance(value, str) and name not in _COUNTS:
+        if without_halves(value) != value:
+            raise EnvelopeRefused(HALF_PAIR, f"the member {name!r} of an envelope holds {HALF_WORDS}")
+        return value
+    if isinstance(value, Number):
+        if name == "expiration" and isfinite(value.value):
+            return value.value
+        if name in _COUNTS and isinstance(value.value, int) and value.value >= 0:
+            return value.value
+    wanted = {"expiration": "a number of seconds or a string"} | dict.fromkeys(_COUNTS, "a whole number from 0")
+    raise EnvelopeRefused(WRONG_KIND, f"the member {name!r} of an envelope must be {wanted.get(name, 'a string')}")
+
+
+def _data(line: bytes, data: Spanned | None, text: str | int | float | None) -> bytes:
+    if data is not None and text is not None:
+        raise EnvelopeRefused(NO_DATA, "an envelope has either data or data_base64, not both")
+    if data is not None:
+        return line[data.start : data.end]
+    if text is None:
+        raise EnvelopeRefused(NO_DATA, "the envelope has neither data nor data_base64")
+    try:
+        return binascii.a2b_base64(str(text).encode(), strict_mode=True)
+    except binascii.Error as problem:
+        raise EnvelopeRefused(BAD_BASE64, f"data_base64 is not Base64: {str(problem).lower()}") from None

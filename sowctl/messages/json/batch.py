@@ -1,0 +1,126 @@
+"""Payloads of JSON in a batch and what is found out about them: which msgspec must not judge, and their members.
+
+Called by :mod:`sowctl.messages.json.fast` and :mod:`~sowctl.messages.json.rows`, which make rows out of a batch, and by
+:mod:`~sowctl.messages.json.type`, which only asks whether payloads can be read. msgspec is stricter than
+:mod:`sowctl.messages.json.exact` but for UTF-8 in what it skips and for nesting, which are looked at here. Ruled by
+``sowctl-messages(7)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from sowctl.messages.base import MAX_DEPTH
+from sowctl.messages.json.exact import is_deep
+from sowctl.messages.json.shape import flatten, members_named
+
+T = TypeVar("T")
+Column = list[Any]
+FAILURES = (ValueError, RecursionError)
+"""What decoding raises for a payload that it refuses."""
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+class Batch:
+    """Payloads with what was found out about them: their Structs, and which must be read otherwise.
+
+    ``escaped``: some payload may spell a wanted name with an escape, so that the sums over the batch prove nothing.
+    """
+
+    __slots__ = ("escaped", "exact", "joined", "kinds", "payloads", "structs", "tree")
+
+    def __init__(self, payloads: Sequence[bytes], joined: bytes) -> None:
+        self.payloads = payloads
+        self.joined = joined
+        self.structs: list[Any] = []
+        self.exact: set[int] = set()
+        self.tree: set[int] = set()
+        self.escaped = False
+        self.kinds: dict[int, set[type]] = {}
+        """The types in a column, under the identity of its list."""
+
+    def kinds_of(self, column: Column) -> set[type]:
+        """The types in a column of the batch; whoever changes its types must not ask again."""
+        found = self.kinds.get(id(column))
+        if found is None:
+            found = self.kinds[id(column)] = set(map(type, column))
+        return found
+
+
+def suspects(payloads: Sequence[bytes], joined: bytes, max_message: int, max_depth: int) -> set[int]:
+    """The payloads that msgspec must not judge: too large, too deep, or not UTF-8."""
+    found: set[int] = set()
+    longest = max(map(len, payloads), default=0)
+    if longest > min(max_message, 2 * max_depth):
+        found.update(i for i, p in enumerate(payloads) if len(p) > max_message or is_deep(p, max_depth))
+    if not joined.isascii() and not _is_utf8(joined):
+        found.update(i for i, p in enumerate(payloads) if not _is_utf8(p))
+    return found
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def unreadable(payloads: Sequence[bytes], max_message: int, max_depth: int = MAX_DEPTH) -> set[int]:
+    """The payloads that are not surely acceptable; the exact reader decides."""
+    found = suspects(payloads, b"\n".join(payloads), max_message, max_depth)
+    try:
+        for _ in map(_decode_raw, payloads):
+            pass
+    except FAILURES:
+        decode_each(_decode_raw, payloads, found, None)
+    return found
+
+
+def decode_each(decode: Callable[[bytes], T], payloads: Sequence[bytes], failed: set[int], blank: T) -> list[T]:
+    """Every payload decoded, ``blank`` where that failed, which ``failed`` notes."""
+    results = []
+    for index, payload in enumerate(payloads):
+        try:
+            results.append(decode(payload))
+        except FAILURES:
+            results.append(blank)
+            failed.add(index)
+    return results
+
+
+class Members:
+    """What one field was found to be in each payload, and how often it was found.
+
+    A value is that of the one member in the one object, UNSET if there is none, or a list of the values found in
+    several objects, which means the same as an array of them would.
+    """
+
+    __slots__ = ("counts", "values")
+
+    def __init__(self, values: Column) -> None:
+        self.values = values
+        self.counts: dict[int, int] = {}
+        """How many objects had the member, by payload, where that does not follow from the value."""
+
+    def enter(self, index: int, container: object, name: str) -> None:
+        """Find the member ``name`` of all objects that ``container``, part of payload ``index``, consists of."""
+        values, count = members_named(flatten(container) if type(container) is list else [container], name)
+        self.values[index] = values if count else UNSET
+        self.counts[index] = count
+
+    def count(self, index: int) -> int:
+        """How many objects of one payload had the member."""
+        return self.counts.get(index, self.values[index] is not UNSET)
+
+    def total(self, kinds: set[type]) -> int:
+        """How many objects of all payloads had it; ``kinds`` are the types of the values."""
+        values = self.values
+        total = len(values)
+        if UnsetType in kinds:
+            total = sum([value is not UNSET for value in values])
+        return total + sum([count - (values[index] is not UNSET) for index, count in self.counts.items()])

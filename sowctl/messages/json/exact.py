@@ -1,0 +1,268 @@
+"""The exact JSON reader: slow, iterative, and the definition of what message type ``json`` accepts and means.
+
+Accepted is the JSON grammar (RFC 8259) in UTF-8, with white space around the value. Beyond the grammar:
+
+* of duplicate members the first counts, wholly; or the last, for a type that says so;
+* numbers keep their original text; without point and exponent they are Integers within -2**63 .. 2**64-1, all others
+  are Doubles, which may be infinite (``1e999``);
+* an escaped surrogate without its partner (``\\ud800``) reads as U+FFFD, in values and in member names;
+* more than ``max_depth`` containers inside one another are refused.
+
+:mod:`sowctl.messages.json.fast` must agree with this module on every payload.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import NoReturn, TypeAlias
+
+from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, TOO_DEEP, PayloadRefused
+from sowctl.patterns import pattern
+from sowctl.values.fields import Number
+
+_SPACE = pattern(rb"[ \t\n\r]*+")
+_PLAIN = pattern(rb'"([^"\\\x00-\x1f]*+)"')
+_STRING = pattern(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
+_STRING_PART = pattern(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_ANY_STRING = pattern(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{[]}"))
+_RISE = bytes.maketrans(b"{[]}", b"\1\1\0\0")
+_STEP = (-1, 1)
+_NUMBER = pattern(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
+_WORD = pattern(rb"[A-Za-z]++")
+_ESCAPE = pattern(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
+_HALF = pattern("[\ud800-\udfff]")
+_SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_WORDS: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
+_DIGITS = 20
+"""Digits and sign of the longest integer that may be in range."""
+
+Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | Number | bool | None
+
+
+class JsonRefused(PayloadRefused):
+    """Why a payload is not acceptable: code, words with line and column (in characters), byte offset."""
+
+    offset: int
+
+
+class Spanned:
+    """A value with its place ``[start, end)`` in the payload; ``value`` as in :data:`Json`, but of Spanned parts."""
+
+    __slots__ = ("end", "start", "value")
+
+    def __init__(self, start: int, end: int, value: object) -> None:
+        self.start = start
+        self.end = end
+        self.value = value
+
+
+def parse(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False, halves: bool = False) -> Json:
+    """The value of ``payload``; ``last``: so count duplicate members. Raises :class:`JsonRefused`.
+
+    ``halves``: surrogates without their partner stay in values (not in names), for those who must tell them apart.
+    """
+    return _Reader(payload, max_depth, spans=False, last=last, halves=halves).document()  # type: ignore[return-value]
+
+
+def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False) -> Spanned:
+    """The same with places: every value is a :class:`Spanned`; member names are plain. Raises :class:`JsonRefused`."""
+    return _Reader(payload, max_depth, spans=True, last=last).document()  # type: ignore[return-value]
+
+
+def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, list[str]]:
+    """:func:`parse_spans`, and the names that the outermost object has more than once. Raises :class:`JsonRefused`.
+
+    Surrogates without their partner stay in values.
+    """
+    reader = _Reader(payload, max_depth, spans=True, halves=True)
+    return reader.document(), reader.repeated  # type: ignore[return-value]
+
+
+def is_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
+    """Whether more than ``max_depth`` containers stand inside one another; of acceptable JSON that is the truth."""
+    if len(payload) <= 2 * max_depth or payload.count(b"{") + payload.count(b"[") <= max_depth:
+        return False
+    brackets = _ANY_STRING.sub(b"", payload).translate(_RISE, _NO_BRACKETS)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > max_depth
+
+
+def number_of(text: bytes) -> int | float:
+    """The value of a JSON number: an Integer if it has neither point nor exponent and is in range, else a Double."""
+    if len(text) <= _DIGITS and text.lstrip(b"-").isdigit():
+        value = int(text)
+        if -(1 << 63) <= value < 1 << 64:
+            return value
+    return float(text)
+
+
+def unescape(raw: bytes, *, halves: bool = False) -> str:
+    """The characters of a valid JSON string, given what stands between its quotes; ``halves`` as in :func:`parse`."""
+    text = raw.decode()
+    if "\\" not in text:
+        return text
+    text = _ESCAPE.sub(_character, text)
+    return text if halves else without_halves(text)
+
+
+def without_halves(text: str) -> str:
+    """``text`` with U+FFFD for every surrogate, which in the text of a string is one without its partner."""
+    return text if text.isascii() else _HALF.sub("\ufffd", text)
+
+
+def _character(match: re.Match[str]) -> str:
+    first, second, short = match.groups()
+    if short is not None:
+        return _SHORT[short]
+    unit = int(first, 16)
+    if second is not None:
+        low = int(second, 16)
+        if 0xD800 <= unit < 0xDC00:
+            return chr(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00))
+        return chr(unit) + chr(low)
+    return chr(unit)
+
+
+class _Reader:
+    """One pass over one payload, with the open containers on a list instead of the Python stack."""
+
+    def __init__(
+        self, payload: bytes, max_depth: int, *, spans: bool, last: bool = False, halves: bool = False
+    ) -> None:
+        self.payload = payload
+        self.halves = halves
+        self.last = last
+        self.max_depth = max_depth
+        self.spans = spans
+        self.position = 0
+        self.open: list[tuple[dict[str, object] | list[object], int]] = []
+        self.names: list[str] = []
+        self.repeated: list[str] = []
+
+    def document(self) -> object:
+        try:
+            self.payload.decode()
+        except UnicodeDecodeError as error:
+            byte = self.payload[error.start]
+            self.fail(error.start, f"byte 0x{byte:02x} is not valid UTF-8", NOT_UTF8)
+        self.skip_space()
+        while True:
+            complete, value = self.start_value()
+            while complete:
+                if not self.open:
+                    self.skip_space()
+                    if self.position != len(self.payload):
+                        self.fail(self.position, f"{self.found()} after the end of the value")
+                    return value
+                complete, value = self.add(value)
+
+    def start_value(self) -> tuple[bool, object]:
+        """Read a scalar or an empty container, or open a container: ``(complete, value)``."""
+        start = self.position
+        head = self.payload[start : start + 1]
+        if head == b'"':
+            return True, self.made(start, unescape(self.string(), halves=self.halves))
+        if head == b"{" or head == b"[":
+            if len(self.open) == self.max_depth:
+                self.fail(start, f"more than {self.max_depth} objects and arrays inside one another", TOO_DEEP)
+            self.open.append(({} if head == b"{" else [], start))
+            self.position += 1
+            self.skip_space()
+            if self.payload[self.position : self.position + 1] == (b"}" if head == b"{" else b"]"):
+                return True, self.close()
+            if head == b"{":
+                self.member_name()
+            return False, None
+        number = _NUMBER.match(self.payload, start)
+        if number is not None:
+            return True, self.number(number)
+        word = _WORD.match(self.payload, start)
+        if word is not None and word[0] in _WORDS:
+            self.position = word.end()
+            return True, self.made(start, _WORDS[word[0]])
+        return self.fail(start, f"a value is expected, not {self.found(word)}")
+
+    def add(self, value: object) -> tuple[bool, object]:
+        """Put ``value`` into the innermost container and go to the next one; a closed container is complete itself."""
+        container = self.open[-1][0]
+        if isinstance(container, dict):
+            name = self.names.pop()
+            if self.last or name not in container:
+                container[name] = value
+            elif len(self.open) == 1:
+                self.repeated.append(name)
+        else:
+            container.append(value)
+        self.skip_space()
+        mark = self.payload[self.position : self.position + 1]
+        if mark == b",":
+            self.position += 1
+            self.skip_space()
+            if isinstance(container, dict):
+                self.member_name()
+            return False, None
+        closer = b"}" if isinstance(container, dict) else b"]"
+        if mark == closer:
+            return True, self.close()
+        return self.fail(self.position, f"a comma or {closer.decode()} is expected, not {self.found()}")
+
+    def close(self) -> object:
+        container, start = self.open.pop()
+        self.position += 1
+        return self.made(start, container)
+
+    def member_name(self) -> None:
+        if self.payload[self.position : self.position + 1] != b'"':
+            self.fail(self.position, f"a member name in double quotes is expected, not {self.found()}")
+        self.names.append(unescape(self.string()))
+        self.skip_space()
+        if self.payload[self.position : self.position + 1] != b":":
+            self.fail(self.position, f"a colon is expected, not {self.found()}")
+        self.position += 1
+        self.skip_space()
+
+    def string(self) -> bytes:
+        """What stands between the quotes of the string at the position; the position moves behind it."""
+        match = _PLAIN.match(self.payload, self.position) or _STRING.match(self.payload, self.position)
+        if match is not None:
+            self.position = match.end()
+            return match[1]
+        part = _STRING_PART.match(self.payload, self.position)
+        end = part.end() if part is not None else self.position
+        if end == len(self.payload):
+            self.fail(self.position, "a string has no closing quote")
+        if self.payload[end : end + 1] == b"\\":
+            self.fail(end, "a string has an escape that JSON does not know")
+        return self.fail(end, f"a string has a bare control character 0x{self.payload[end]:02x}")
+
+    def number(self, match: re.Match[bytes]) -> object:
+        self.position = match.end()
+        text = match[0]
+        follower = self.payload[self.position : self.position + 1]
+        if follower.isalnum() or follower == b".":
+            self.fail(match.start(), "a number is malformed")
+        return self.made(match.start(), Number(number_of(text), text))
+
+    def made(self, start: int, value: object) -> object:
+        return Spanned(start, self.position, value) if self.spans else value
+
+    def skip_space(self) -> None:
+        match = _SPACE.match(self.payload, self.position)
+        if match is not None:
+            self.position = match.end()
+
+    def found(self, word: re.Match[bytes] | None = None) -> str:
+        """What stands at the position, for messages."""
+        if word is not None:
+            return repr(word[0][:20].decode())
+        if self.position >= len(self.payload):
+            return "the end of the text"
+        character = self.payload[self.position : self.position + 4].decode(errors="ignore")[:1]
+        return ascii(character) if character.isprintable() else f"U+{ord(character):04X}"
+
+    def fail(self, offset: int, message: str, code: str = MALFORMED) -> NoReturn:
+        before = self.payload[:offset]
+        line = before.count(b"\n") + 1
+        column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
+        raise JsonRefused(code, f"{message} (line {line}, column {column})", offset)

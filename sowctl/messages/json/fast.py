@@ -1,0 +1,184 @@
+"""The fast JSON reader: many payloads at once through msgspec, with the results of the exact reader.
+
+Three ways, each payload goes the first that is provably exact for it:
+
+1. *columns*: all payloads are decoded into Structs with just the wanted fields; these become columns, those rows;
+2. *tree*: one payload is decoded whole; for subscripted arrays on the way, and where counting cannot rule duplicate
+   members out among the objects on the way, but can among all objects of the payload;
+3. *exact*: :mod:`sowctl.messages.json.exact`; for everything else, and for every refusal.
+
+msgspec is as strict as the JSON grammar, and stricter in what the exact reader accepts beyond it (lone surrogates,
+numbers above a double); such payloads end in the third way. It is laxer in three things: UTF-8 in what it skips and
+nesting, looked after by :mod:`sowctl.messages.json.batch`, and duplicate members (:mod:`sowctl.messages.json.plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET
+
+from sowctl.messages.base import HalfPair
+from sowctl.messages.json.batch import FAILURES, Batch, Column, Members, decode_each, suspects
+from sowctl.messages.json.plan import Field, Plan
+from sowctl.messages.json.shape import holders
+from sowctl.values.fields import Number, Refusal
+
+T = TypeVar("T")
+
+
+def number(text: str) -> Number:
+    """A number with point or exponent, and its text."""
+    return Number(float(text), text.encode())
+
+
+class FastReader(Generic[T]):
+    """Reads rows of one plan.
+
+    ``columns``: makes the rows of a whole batch, to be read once, of the columns of the leaves; ``tree``: the row of
+    one decoded payload, None if only the exact reader can tell; ``exact``: the row or the refusal of payload number i;
+    ``refused``: the row of a refused payload.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        columns: Callable[[list[Column], Batch], Iterable[T]],
+        tree: Callable[[object, bytes], T | None],
+        exact: Callable[[int, bytes], T | Refusal],
+        refused: T,
+        *,
+        texts: bool,
+        max_message: int,
+        max_depth: int,
+    ) -> None:
+        hook = number if texts else None
+        self.plan = plan
+        self._columns = columns
+        self._tree = tree
+        self._exact = exact
+        self._refused = refused
+        self._max_message = max_message
+        self._max_depth = max_depth
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(plan.struct, float_hook=hook).decode
+        self._decode_tree: Callable[[bytes], object] = msgspec.json.Decoder(float_hook=hook).decode
+        self._blank = plan.struct()
+
+    def __call__(self, payloads: Sequence[bytes]) -> tuple[list[T], list[Refusal]]:
+        """One row per payload, and the refusals."""
+        rows, refusals = self.once(payloads)
+        return rows if isinstance(rows, list) else list(rows), refusals
+
+    def once(self, payloads: Sequence[bytes], joined: bytes | None = None) -> tuple[Iterable[T], list[Refusal]]:
+        """The same with rows that can be read only once, which nobody has to keep.
+
+        ``joined``: the bytes that the payloads were cut out of, line by line, where there are such.
+        """
+        if not payloads:
+            return [], []
+        batch = Batch(payloads, b"\n".join(payloads) if joined is None else joined)
+        batch.exact = suspects(payloads, batch.joined, self._max_message, self._max_depth)
+        if b"\\" in batch.joined:
+            self._find_escaped_names(batch)
+        try:
+            batch.structs = list(map(self._decode, payloads))
+        except FAILURES:
+            batch.structs = decode_each(self._decode, payloads, batch.exact, self._blank)
+        columns = self._all_columns(batch)
+        self._find_duplicates(batch, columns)
+        passing = self._columns([columns[leaf].values for leaf in self.plan.leaves], batch)
+        if not batch.tree and not batch.exact:
+            return passing, []
+        rows = list(passing)
+        for index in batch.tree - batch.exact:
+            row = self._read_tree(payloads[index])
+            if row is None:
+                batch.exact.add(index)
+            else:
+                rows[index] = row
+        return rows, self._read_exactly(batch, rows)
+
+    def _find_escaped_names(self, batch: Batch) -> None:
+        """A name spelled with an escape cannot be counted."""
+        if self.plan.names and (b"\\u00" if self.plan.ascii else b"\\u") in batch.joined:
+            search = self.plan.escapes.search
+            if search(batch.joined):
+                batch.escaped = True
+                batch.exact.update(i for i, payload in enumerate(batch.payloads) if search(payload))
+
+    def _all_columns(self, batch: Batch) -> dict[Field, Members]:
+        """The values of every field, UNSET where it is absent."""
+        columns: dict[Field, Members] = {}
+        for field in self.plan.fields:
+            parent = field.parent
+            if parent is None:
+                columns[field] = Members(list(map(field.get, batch.structs)))
+                continue
+            above = columns[parent].values
+            kinds = set(map(type, above))
+            if kinds == {parent.kind}:
+                columns[field] = Members(list(map(field.get, above)))
+                continue
+            kind, get = parent.kind, field.get
+            columns[field] = below = Members([get(value) if type(value) is kind else UNSET for value in above])
+            if list in kinds or dict in kinds:
+                for index, value in enumerate(above):
+                    if type(value) is dict or type(value) is list:
+                        below.enter(index, value, field.name)
+                        if type(value) is list and parent.subscripted:
+                            batch.tree.add(index)
+        return columns
+
+    def _find_duplicates(self, batch: Batch, columns: dict[Field, Members]) -> None:
+        """Leave payloads in which a wanted name occurs more often than found to the tree."""
+        for name, needle, mask in zip(self.plan.names, self.plan.needles, self.plan.masks, strict=True):
+            fields = [field for field in self.plan.fields if field.name == name]
+            members = [columns[field] for field in fields]
+            found = sum([one.total(batch.kinds_of(one.values)) for one in members])
+            # Searching from the right is twice as fast as counting, which searches from the left.
+            if batch.escaped or len(batch.joined.rsplit(needle)) - 1 != found:
+                known = batch.exact | batch.tree
+                doubtful = [
+                    i
+                    for i, payload in enumerate(batch.payloads)
+                    if payload.count(needle) != sum([one.count(i) for one in members]) and i not in known
+                ]
+                if len(fields) == 1 and fields[0].parent is None:
+                    doubtful = self._still_there(batch, doubtful, fields[0], needle, mask)
+                batch.tree.update(doubtful)
+
+    def _still_there(self, batch: Batch, doubtful: list[int], field: Field, needle: bytes, mask: bytes) -> list[int]:
+        """Those in which the outermost object may have the field twice.
+
+        The first occurrence of the name is overwritten with another name of the same length, which keeps the message
+        valid; if the decoder then finds no field, there was one at most. Otherwise the first occurrence was something
+        else, or there is a second member.
+        """
+        masked = [batch.payloads[index].replace(needle, mask, 1) for index in doubtful]
+        failed: set[int] = set()
+        structs = decode_each(self._decode, masked, failed, None)
+        return [index for at, index in enumerate(doubtful) if at in failed or field.get(structs[at]) is not UNSET]
+
+    def _read_tree(self, payload: bytes) -> T | None:
+        try:
+            tree = self._decode_tree(payload)
+        except FAILURES:
+            return None
+        found = holders(tree, self.plan.names)
+        for needle, token, count in zip(self.plan.needles, self.plan.tokens, found, strict=True):
+            if payload.count(needle) != count and len(token.findall(payload)) != count:
+                return None
+        return self._tree(tree, payload)
+
+    def _read_exactly(self, batch: Batch, rows: list[T]) -> list[Refusal]:
+        refusals = []
+        for index in sorted(batch.exact):
+            row = self._exact(index, batch.payloads[index])
+            if isinstance(row, Refusal):
+                refusals.append(row)
+                rows[index] = cast(T, row.texts) if isinstance(row, HalfPair) else self._refused
+            else:
+                rows[index] = row
+        return refusals

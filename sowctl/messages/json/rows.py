@@ -1,0 +1,144 @@
+"""Columns of decoded values to rows of slot values and of key texts: what the fast JSON reader is made for.
+
+Agrees with :func:`sowctl.messages.json.shape.slot_value` and :func:`~sowctl.messages.json.shape.key_text` on every
+value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import UNSET, UnsetType
+
+from sowctl.messages.base import KeyTexts
+from sowctl.messages.json.batch import Batch, Column
+from sowctl.messages.json.fast import FastReader
+from sowctl.messages.json.plan import make_plan
+from sowctl.messages.json.shape import BEYOND, LOWEST, key_text, resolve, slot_value, value_list
+from sowctl.values.fields import Number, Refusal, Row, Slot, Values
+from sowctl.values.paths import Path
+
+_SCALARS = frozenset({str, bool, float, int, Number, type(None), UnsetType})
+_ABSENT = Values(())
+
+
+def row_reader(
+    slots: Sequence[Slot], exact: Callable[[int, bytes], Row | Refusal], max_message: int, max_depth: int
+) -> FastReader[Row] | None:
+    """A fast reader of ``slots``; None where only the exact reader will do."""
+    plan = make_plan([slot.path for slot in slots], [slot.text for slot in slots])
+    if plan is None:
+        return None
+    texts = any(slot.text for slot in slots)
+
+    def columns(values: list[Column], batch: Batch) -> Iterable[Row]:
+        if not slots:
+            return [()] * len(batch.payloads)
+        signed = texts and b"-0" in batch.joined
+        parts = [_slot_column(slot, column, batch, signed) for slot, column in zip(slots, values, strict=True)]
+        return zip(*parts, strict=True)
+
+    def tree(root: object, payload: bytes) -> Row | None:
+        if texts and b"-0" in payload:
+            return None
+        return tuple([slot_value(*resolve(root, slot.path.steps), slot) for slot in slots])
+
+    return FastReader(
+        plan,
+        columns,
+        tree,
+        exact,
+        (None,) * len(slots),
+        texts=texts,
+        max_message=max_message,
+        max_depth=max_depth,
+    )
+
+
+def key_reader(
+    paths: Sequence[Path], exact: Callable[[int, bytes], KeyTexts | Refusal], max_message: int, max_depth: int
+) -> FastReader[KeyTexts] | None:
+    """A fast reader of the key texts of ``paths``; None where only the exact reader will do."""
+    plan = make_plan(paths, [True] * len(paths))
+    if plan is None:
+        return None
+
+    def columns(values: list[Column], batch: Batch) -> Iterable[KeyTexts]:
+        if not paths:
+            return [()] * len(batch.payloads)
+        signed = b"-0" in batch.joined
+        parts = [_text_column(path, column, batch, signed) for path, column in zip(paths, values, strict=True)]
+        return zip(*parts, strict=True)
+
+    def tree(root: object, payload: bytes) -> KeyTexts | None:
+        if b"-0" in payload:
+            return None
+        return tuple([key_text(resolve(root, path.steps)[0]) for path in paths])
+
+    return FastReader(
+        plan, columns, tree, exact, (None,) * len(paths), texts=True, max_message=max_message, max_depth=max_depth
+    )
+
+
+def _slot_column(slot: Slot, column: Column, batch: Batch, signed: bool) -> Column:
+    """The slot values for a column of decoded ones. ``signed``: a zero may have been written ``-0``."""
+    if _leads_nowhere(slot.path):
+        return [_ABSENT if slot.listed else None] * len(column)
+    kinds = batch.kinds_of(column)
+    if signed and int in kinds:
+        _leave_zeros(column, batch)
+    index = slot.path.steps[-1].index
+    if Number in kinds and not slot.text:
+        column = [value.value if type(value) is Number else value for value in column]
+        kinds = kinds - {Number} | {float}
+    if not slot.listed and not index and kinds <= _SCALARS and _in_range(column, kinds):
+        if UnsetType not in kinds:
+            return column
+        return [None if value is UNSET else value for value in column]
+    if signed and list in kinds:
+        _leave_lists(column, batch)
+    absent = _ABSENT if slot.listed else None
+    return [absent if value is UNSET else slot_value(*value_list(value, index), slot) for value in column]
+
+
+def _text_column(path: Path, column: Column, batch: Batch, signed: bool) -> list[bytes | None]:
+    """The key texts for a column of decoded values."""
+    if _leads_nowhere(path):
+        return [None] * len(column)
+    kinds = set(map(type, column))
+    if signed and int in kinds:
+        _leave_zeros(column, batch)
+    index = path.steps[-1].index
+    if not index and kinds == {str}:
+        texts: list[bytes | None] = list(map(str.encode, column))
+        return texts if all(texts) else [text or None for text in texts]
+    if not index and kinds == {int}:
+        return [b"%d" % value for value in column]
+    if signed and list in kinds:
+        _leave_lists(column, batch)
+    return [None if value is UNSET else key_text(value_list(value, index)[0]) for value in column]
+
+
+def _leads_nowhere(path: Path) -> bool:
+    """Whether only an array on the way could satisfy a subscript; such payloads are not read by columns."""
+    return any(step.index for step in path.steps[:-1])
+
+
+def _in_range(column: Column, kinds: set[type]) -> bool:
+    """Whether every int of a column of scalars is an Integer."""
+    if int not in kinds:
+        return True
+    numbers = column if kinds == {int} else [value for value in column if type(value) is int]
+    return bool(min(numbers) >= LOWEST and max(numbers) < BEYOND)
+
+
+def _leave_zeros(column: Column, batch: Batch) -> None:
+    """Zeros that may have been written ``-0`` go to the exact reader, which keeps the text."""
+    batch.exact.update(
+        i for i, value in enumerate(column) if type(value) is int and value == 0 and b"-0" in batch.payloads[i]
+    )
+
+
+def _leave_lists(column: Column, batch: Batch) -> None:
+    """So do arrays in which such a zero may stand."""
+    batch.exact.update(i for i, value in enumerate(column) if type(value) is list and b"-0" in batch.payloads[i])

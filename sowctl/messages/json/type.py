@@ -1,0 +1,193 @@
+"""Message type ``json``: the door to the JSON readers and writers of this room (``sowctl-expressions(7)``).
+
+:mod:`~sowctl.messages.json.exact` defines what is accepted, :mod:`~sowctl.messages.json.shape` what a path finds,
+:mod:`~sowctl.messages.json.rows` and :mod:`~sowctl.messages.json.fast` do the same fast for many payloads, and
+:mod:`~sowctl.messages.json.select` applies select lists, :mod:`~sowctl.messages.json.write` writes fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.messages.base import (
+    MAX_DEPTH,
+    MAX_MESSAGE,
+    Extractor,
+    HalfPair,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    PayloadRefused,
+    SelectList,
+    half_pair,
+    input_error,
+    refuse_large,
+    too_large,
+)
+from sowctl.messages.json.exact import Json, JsonRefused, Spanned, parse, parse_spans, without_halves
+from sowctl.messages.json.shape import key_text, resolve, slot_value
+from sowctl.plain import replace
+from sowctl.values.fields import Refusal, Row, Slot, Write
+from sowctl.values.paths import Path
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
+
+
+class JsonType:
+    """JSON (RFC 8259) in UTF-8, white space around the value allowed; members repeated: the first counts.
+
+    ``fast`` off reads every payload with the exact reader, which is what the fast one is tested against, and which is
+    the only one that knows a definition by which the last of repeated members counts.
+    """
+
+    kind = "json"
+    filterable = selectable = mergeable = constructible = True
+
+    def __init__(
+        self,
+        max_message: int = MAX_MESSAGE,
+        max_depth: int = MAX_DEPTH,
+        *,
+        fast: bool = True,
+        definition: TypeDefinition | None = None,
+    ) -> None:
+        self.name = "json" if definition is None else definition.name
+        self.max_message = max_message
+        self.max_depth = max_depth
+        self._last = definition is not None and not definition.first_wins
+        self.fast = fast and not self._last
+
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """A reader of ``slots``."""
+        wanted = tuple(slots)
+
+        def exact(index: int, payload: bytes) -> Row | Refusal:
+            tree = self._read(index, payload)
+            if isinstance(tree, Refusal):
+                return tree
+            return tuple([slot_value(*resolve(tree[0], slot.path.steps), slot) for slot in wanted])
+
+        if self.fast:
+            from sowctl.messages.json.rows import row_reader
+
+            reader = row_reader(wanted, exact, self.max_message, self.max_depth)
+            if reader is not None:
+                return reader
+        refused: Row = (None,) * len(wanted)
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+            results = [exact(index, payload) for index, payload in enumerate(payloads)]
+            rows = [refused if isinstance(result, Refusal) else result for result in results]
+            return rows, [result for result in results if isinstance(result, Refusal)]
+
+        return extract
+
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """A reader of the texts of first values."""
+        wanted = tuple(paths)
+
+        def exact(index: int, payload: bytes) -> KeyTexts | Refusal:
+            tree = self._read(index, payload, halves=True)
+            if isinstance(tree, Refusal):
+                return tree
+            found = [resolve(tree[0], path.steps)[0] for path in wanted]
+            try:
+                return tuple(map(key_text, found))
+            except UnicodeEncodeError:
+                return _with_halves(index, wanted, found)
+
+        if self.fast:
+            from sowctl.messages.json.rows import key_reader
+
+            reader = key_reader(wanted, exact, self.max_message, self.max_depth)
+            if reader is not None:
+                return reader
+        refused: KeyTexts = (None,) * len(wanted)
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
+            results = [exact(index, payload) for index, payload in enumerate(payloads)]
+            rows = [
+                result.texts if isinstance(result, HalfPair) else refused if isinstance(result, Refusal) else result
+                for result in results
+            ]
+            return rows, [result for result in results if isinstance(result, Refusal)]
+
+        return extract
+
+    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+        """The payloads that are not acceptable JSON."""
+        doubtful: Sequence[int] = range(len(payloads))
+        if self.fast:
+            from sowctl.messages.json.batch import unreadable
+
+            doubtful = sorted(unreadable(payloads, self.max_message, self.max_depth))
+        results = [self._read(index, payloads[index]) for index in doubtful]
+        return [result for result in results if isinstance(result, Refusal)]
+
+    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+        """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
+        from sowctl.messages.json.select import select
+
+        return select(payload, self._spans(payload), select_list)
+
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """``base`` with the fields of ``delta``, merged by path. Raises InputError."""
+        from sowctl.messages.json.write import merged
+
+        old, new = self._spans(base, "base"), self._spans(delta, "delta")
+        return merged(base, old, delta, new, set_nulls=set_nulls)
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """``payload`` with fields written and removed. Raises InputError."""
+        from sowctl.messages.json.write import assigned
+
+        return assigned(payload, self._spans(payload), writes)
+
+    def build(self, fields: Members) -> bytes:
+        """An object of these fields."""
+        from sowctl.messages.json.write import built
+
+        return built(fields)
+
+    def view(self, payload: bytes) -> bytes:
+        """``payload`` without line breaks, which valid JSON has only between its tokens.
+
+        Where the last of repeated members counts, the others are left out: whoever reads JSON may take the first.
+        """
+        if self._last:
+            from sowctl.messages.json.write import rebuilt
+
+            try:
+                return rebuilt(payload, parse_spans(payload, self.max_depth, last=True))
+            except PayloadRefused:
+                pass
+        if b"\n" in payload or b"\r" in payload:
+            return payload.translate(None, b"\r\n")
+        return payload
+
+    def _spans(self, payload: bytes, part: str | None = None) -> Spanned:
+        """The values of one payload with their places. Raises InputError."""
+        try:
+            if problem := too_large(payload, self.max_message):
+                raise problem
+            return parse_spans(payload, self.max_depth, last=self._last)
+        except PayloadRefused as problem:
+            raise input_error(problem, part) from None
+
+    def _read(self, index: int, payload: bytes, *, halves: bool = False) -> tuple[Json] | Refusal:
+        """The tree of one payload, in a tuple, or why there is none; ``halves`` as in :func:`parse`."""
+        if len(payload) > self.max_message:
+            return replace(refuse_large([payload], self.max_message)[0], index=index)
+        try:
+            return (parse(payload, self.max_depth, last=self._last, halves=halves),)
+        except JsonRefused as problem:
+            return Refusal(index, problem.code, problem.message, problem.offset)
+
+
+def _with_halves(index: int, paths: Sequence[Path], found: Sequence[list[object]]) -> HalfPair:
+    """The refusal of key fields that were ``found`` at ``paths``, some of which hold half a surrogate pair."""
+    whole = [[without_halves(item) if isinstance(item, str) else item for item in items[:1]] for items in found]
+    fields = [str(path) for path, old, new in zip(paths, found, whole, strict=True) if old[:1] != new]
+    return half_pair(index, fields, tuple(map(key_text, whole)))

@@ -1,0 +1,114 @@
+"""JSON payloads rewritten: delta merge, constructed fields, new messages (``sowctl-messages(7)``, json).
+
+Only the objects on the way to a change are put together anew; every other value keeps its bytes. Of duplicate members
+in such an object the one that counts stays. NULL in a delta is ``null``, an empty string, array or object, and an
+object of nothing but NULLs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from sowctl.messages.base import Members
+from sowctl.messages.json.exact import Spanned
+from sowctl.messages.json.text import json_text, quoted
+from sowctl.values.fields import Write
+
+Node: TypeAlias = "Spanned | bytes | dict[str, Node]"
+"""A value as it stands in the payload, as new text, or an object that is being rewritten."""
+
+
+def merged(base: bytes, old: Spanned, delta: bytes, new: Spanned, *, set_nulls: bool) -> bytes:
+    """``base``, read as ``old``, with the fields of ``delta``, read as ``new``; ``base`` itself where none counts."""
+    if not isinstance(old.value, dict) or not isinstance(new.value, dict):
+        return base if _is_null(new) and not set_nulls else delta
+    tree: dict[str, Node] = dict(old.value)
+    return _text(tree, base) if _overlay(tree, delta, new.value, set_nulls) else base
+
+
+def assigned(payload: bytes, root: Spanned, writes: Sequence[Write]) -> bytes:
+    """``payload``, read as ``root``, with fields written and removed. A root that is no object makes room for one."""
+    if not writes:
+        return payload
+    tree: dict[str, Node] = dict(root.value) if isinstance(root.value, dict) else {}
+    for write in writes:
+        if write.remove:
+            _remove(tree, write.destination.names)
+        else:
+            _put(tree, write.destination.names, json_text(write.value))
+    return _text(tree, payload)
+
+
+def rebuilt(payload: bytes, node: Spanned) -> bytes:
+    """``payload``, read as ``node``, with the members that count alone and without white space between its parts."""
+    if isinstance(node.value, dict):
+        members = [quoted(name) + b":" + rebuilt(payload, child) for name, child in node.value.items()]
+        return b"{" + b",".join(members) + b"}"
+    if isinstance(node.value, list):
+        return b"[" + b",".join([rebuilt(payload, child) for child in node.value]) + b"]"
+    return payload[node.start : node.end]
+
+
+def built(fields: Members) -> bytes:
+    """An object of these fields."""
+    tree: dict[str, Node] = {}
+    for names, value in fields:
+        _put(tree, names, json_text(value))
+    return _text(tree, b"")
+
+
+def _is_null(node: Spanned) -> bool:
+    return node.value is None or node.value in ("", [], {})
+
+
+def _overlay(tree: dict[str, Node], delta: bytes, members: dict[str, Spanned], set_nulls: bool) -> bool:
+    """Write members into an object; tells whether one counted."""
+    changed = False
+    for name, node in members.items():
+        if isinstance(node.value, dict) and (node.value or _is_object(tree.get(name))):
+            below = _opened(tree.get(name))
+            if _overlay(below, delta, node.value, set_nulls):
+                tree[name] = below
+                changed = True
+        elif set_nulls or not _is_null(node):
+            tree[name] = delta[node.start : node.end]
+            changed = True
+    return changed
+
+
+def _is_object(node: Node | None) -> bool:
+    return isinstance(node, dict) or (isinstance(node, Spanned) and isinstance(node.value, dict))
+
+
+def _opened(node: Node | None) -> dict[str, Node]:
+    """The members of an object; of anything else none."""
+    if isinstance(node, dict):
+        return node
+    return dict(node.value) if isinstance(node, Spanned) and isinstance(node.value, dict) else {}
+
+
+def _put(tree: dict[str, Node], names: Sequence[str], text: bytes) -> None:
+    for name in names[:-1]:
+        below = _opened(tree.get(name))
+        tree[name] = below
+        tree = below
+    tree[names[-1]] = text
+
+
+def _remove(tree: dict[str, Node], names: Sequence[str]) -> None:
+    for name in names[:-1]:
+        if not _is_object(tree.get(name)):
+            return
+        below = _opened(tree[name])
+        tree[name] = below
+        tree = below
+    tree.pop(names[-1], None)
+
+
+def _text(node: Node, payload: bytes) -> bytes:
+    if isinstance(node, bytes):
+        return node
+    if isinstance(node, Spanned):
+        return payload[node.start : node.end]
+    return b"{" + b",".join([quoted(name) + b":" + _text(child, payload) for name, child in node.items()]) + b"}"

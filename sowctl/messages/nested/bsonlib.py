@@ -1,0 +1,90 @@
+"""BSON by way of the library ``bson`` of pymongo; only :mod:`sowctl.messages.nested.bson` imports this module."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import bson
+from bson import Binary, Code, DatetimeMS, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.errors import BSONError
+
+from sowctl.messages.base import MALFORMED, NOT_UTF8, PayloadRefused
+from sowctl.messages.nested.type import too_deep
+from sowctl.messages.nested.write import Tree
+from sowctl.values.fields import Scalar
+from sowctl.values.times import format_milliseconds
+
+
+class Members(dict[str, Any]):
+    """A dictionary in which the first setting counts, which is how the library fills it."""
+
+    __slots__ = ()
+    __setitem__ = dict.setdefault
+
+
+_OPTIONS: CodecOptions[Any] = CodecOptions(Members, datetime_conversion=DatetimeConversion.DATETIME_MS)
+_FAILURES = (BSONError, ValueError, TypeError, OverflowError)
+
+
+def decode(payload: bytes) -> object:
+    """The document of ``payload``. Raises PayloadRefused."""
+    try:
+        tree: object = bson.decode(payload, _OPTIONS)
+        return _without_references(tree) if b"$ref\0" in payload else tree
+    except RecursionError:
+        raise too_deep() from None
+    except _FAILURES as problem:
+        if "recursion" in str(problem):
+            raise too_deep() from None
+        raise _refused(payload, problem) from None
+
+
+def encode(tree: Tree) -> bytes:
+    """The bytes of a document. Raises ValueError for what BSON cannot hold."""
+    try:
+        return bson.encode(tree)
+    except BSONError as problem:
+        raise ValueError(str(problem)) from None
+    except OverflowError:
+        raise ValueError("an integer is beyond 64 bits with sign") from None
+
+
+def scalar(item: object) -> Scalar:
+    """What a scalar of the library is as a slot value."""
+    convert = _KINDS.get(type(item))
+    return cast(Scalar, item) if convert is None else cast(Scalar, convert(item))
+
+
+_KINDS: dict[type, Any] = {
+    Int64: int,
+    Binary: bytes,
+    DatetimeMS: lambda item: format_milliseconds(int(item)),
+    ObjectId: str,
+    Decimal128: str,
+    Code: lambda item: str.__str__(item),
+    Regex: lambda item: item.pattern,
+    Timestamp: lambda item: str(item.time << 32 | item.inc),
+    DBRef: lambda item: str(item.id),
+    MinKey: lambda item: "MinKey",
+    MaxKey: lambda item: "MaxKey",
+}
+"""Kinds of the library that are no slot values."""
+
+
+def _without_references(node: Any) -> Any:
+    """The tree with the documents that the library takes for references to others as the documents that they are."""
+    if isinstance(node, DBRef):
+        node = Members(node.as_doc())
+    if isinstance(node, dict):
+        return Members({name: _without_references(child) for name, child in node.items()})
+    return [_without_references(child) for child in node] if isinstance(node, list) else node
+
+
+def _refused(payload: bytes, problem: Exception) -> PayloadRefused:
+    from sowctl.messages.nested.bsonscan import fault
+
+    offset, words = fault(payload)
+    if "codec can't decode" in str(problem):
+        return PayloadRefused(NOT_UTF8, "a text is not valid UTF-8", offset)
+    return PayloadRefused(MALFORMED, words or str(problem), offset)

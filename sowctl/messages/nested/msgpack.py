@@ -1,0 +1,132 @@
+"""Message type ``msgpack``: MessagePack maps (``sowctl-messages(7)``, msgpack).
+
+Strings and binary data are Strings, extension types (time stamps too) the String of their bytes, nil is NULL. Of
+members given twice the first counts, as in JSON. Names are Strings; a member named by binary data is carried along but
+no path finds it; other names are refused, as the library does. Numbers have no original text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgpack
+from msgpack import ExtType, Timestamp
+
+from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, PayloadRefused
+from sowctl.messages.nested.paths import depth_of
+from sowctl.messages.nested.type import TreeType, too_deep
+from sowctl.messages.nested.write import Tree
+from sowctl.values.fields import Scalar
+
+_OPENERS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
+"""The bytes that start a map or an array."""
+
+
+class Extension:
+    """A value of an extension type: its code and bytes."""
+
+    __slots__ = ("code", "data")
+
+    def __init__(self, code: int, data: bytes) -> None:
+        self.code = code
+        self.data = data
+
+
+class MsgpackType(TreeType):
+    """MessagePack, one value a message."""
+
+    kind = "msgpack"
+
+    def decode(self, payload: bytes) -> object:
+        """The tree of one payload, of whose maps the first of equal members count."""
+        try:
+            tree = msgpack.unpackb(payload, ext_hook=Extension)
+            if type(tree) is dict and (len(tree) != _members(payload) or _has_containers(tree)):
+                tree = msgpack.unpackb(payload, ext_hook=Extension, object_pairs_hook=_first)
+        except (ValueError, TypeError, RecursionError) as problem:
+            raise _refused(payload, problem) from None
+        if len(payload) > MAX_DEPTH and _openers(payload) > MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
+            raise too_deep()
+        return tree
+
+    def encode(self, tree: Tree) -> bytes:
+        """MessagePack in its shortest forms."""
+        try:
+            return cast(bytes, msgpack.packb(tree, default=_extension))
+        except _ReservedCode:
+            packer = msgpack.Packer(autoreset=False)
+            _pack(packer, tree)
+            return cast(bytes, packer.bytes())
+
+    def scalar(self, item: object) -> Scalar:
+        """The bytes of an extension type, all else as it is."""
+        if isinstance(item, Extension):
+            return item.data
+        if isinstance(item, Timestamp):
+            return cast(bytes, item.to_bytes())
+        return cast(Scalar, item)
+
+
+class _ReservedCode(Exception):
+    """A code below zero, which the class of the library does not take."""
+
+
+def _extension(item: object) -> ExtType:
+    if isinstance(item, Extension):
+        if item.code < 0:
+            raise _ReservedCode
+        return ExtType(item.code, item.data)
+    raise TypeError(f"a value of kind {type(item).__name__}")
+
+
+def _pack(packer: msgpack.Packer, node: object) -> None:
+    """Pack a tree piece by piece, which is slow but takes extensions of any code."""
+    if isinstance(node, dict):
+        packer.pack_map_header(len(node))
+        for name, child in node.items():
+            packer.pack(name)
+            _pack(packer, child)
+    elif isinstance(node, list):
+        packer.pack_array_header(len(node))
+        for child in node:
+            _pack(packer, child)
+    elif isinstance(node, Extension):
+        packer.pack_ext_type(node.code, node.data)
+    else:
+        packer.pack(node)
+
+
+def _first(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    members = {}
+    for name, value in pairs:
+        members.setdefault(name, value)
+    return members
+
+
+def _members(payload: bytes) -> int:
+    """How many members the map says that ``payload`` starts with."""
+    head = payload[0]
+    return head & 15 if head < 0x90 else int.from_bytes(payload[1 : 3 if head == 0xDE else 5])
+
+
+def _has_containers(tree: dict[Any, Any]) -> bool:
+    kinds = set(map(type, tree.values()))
+    return dict in kinds or list in kinds
+
+
+def _openers(payload: bytes) -> int:
+    return len(payload) - len(payload.translate(None, _OPENERS))
+
+
+def _refused(payload: bytes, problem: Exception) -> PayloadRefused:
+    from sowctl.messages.nested.msgpackscan import fault
+
+    if isinstance(problem, msgpack.StackError | RecursionError):
+        return too_deep()
+    offset, words = fault(payload)
+    if isinstance(problem, UnicodeDecodeError):
+        return PayloadRefused(NOT_UTF8, f"a string is not valid UTF-8: {problem.reason}", offset)
+    return PayloadRefused(MALFORMED, words or str(problem), offset)

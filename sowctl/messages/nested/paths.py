@@ -1,0 +1,114 @@
+"""Paths in decoded messages of the typed formats (``sowctl-expressions(7)``, IDENTIFIERS), compiled per slot.
+
+A tree is what the library of a format makes of a message: dictionaries (of any subclass), lists, and scalars. What a
+scalar of the library is as a slot value says the ``convert`` of the type; kinds in :data:`PLAIN` are themselves. Used
+by :mod:`sowctl.messages.nested.type` and by types that read parts of a message through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import NoneType
+from typing import TypeAlias
+
+from sowctl.messages.json.shape import flatten
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Scalar, Slot, SlotValue, Values
+from sowctl.values.paths import Path, Step
+
+PLAIN = frozenset({str, bool, int, float, bytes, NoneType})
+"""Kinds that a slot value may have as they are; integers only if the format cannot hold more than 64 bits."""
+
+Read: TypeAlias = Callable[[object], SlotValue]
+Convert: TypeAlias = Callable[[object], Scalar]
+
+
+def reader(slot: Slot, convert: Convert) -> Read:
+    """What finds the value of ``slot`` in a tree."""
+    steps = slot.path.steps
+    listed = slot.listed
+
+    def general(root: object) -> SlotValue:
+        items, dropped = resolve([root], steps)
+        return listed_value(items, dropped, listed, convert)
+
+    if listed or any(step.index is not None for step in steps):
+        return general
+    *above, name = slot.path.names
+
+    def top(root: object) -> SlotValue:
+        if isinstance(root, dict):
+            value = root.get(name)
+            if type(value) in PLAIN:
+                return value
+        return general(root)
+
+    def below(root: object) -> SlotValue:
+        node = root
+        for step in above:
+            if not isinstance(node, dict):
+                return general(root)
+            node = node.get(step)
+        if isinstance(node, dict):
+            value = node.get(name)
+            if type(value) in PLAIN:
+                return value
+        return general(root)
+
+    return below if above else top
+
+
+def key_reader(path: Path, convert: Convert) -> Callable[[object], bytes | None]:
+    """What finds the key text at ``path`` in a tree: the text of the first value, None for NULL."""
+    read = reader(Slot(path), convert)
+
+    def text(root: object) -> bytes | None:
+        value = read(root)
+        if type(value) is str:
+            return value.encode() or None
+        return text_of(value)
+
+    return text
+
+
+def resolve(nodes: list[object], steps: Sequence[Step]) -> tuple[list[object], bool]:
+    """The value list at ``steps`` below the roots ``nodes``, and whether a non-empty object was dropped from it."""
+    nodes = collected(nodes, steps)
+    items = [node for node in nodes if not isinstance(node, dict)]
+    dropped = len(items) != len(nodes) and any(isinstance(node, dict) and node for node in nodes)
+    return items, dropped
+
+
+def collected(nodes: list[object], steps: Sequence[Step]) -> list[object]:
+    """All nodes at ``steps`` below the roots ``nodes``, objects included."""
+    for step in steps:
+        found: list[object] = []
+        for node in nodes:
+            if isinstance(node, dict) and step.name in node:
+                child = node[step.name]
+                if type(child) is list:
+                    found.extend(flatten(child))
+                else:
+                    found.append(child)
+        nodes = found if step.index is None else found[step.index : step.index + 1]
+    return nodes
+
+
+def listed_value(items: Sequence[object], dropped: bool, listed: bool, convert: Convert) -> SlotValue:
+    """What a slot answers for a value list: the cheap form where it says everything, else :class:`Values`."""
+    if listed or dropped or len(items) > 1:
+        return Values(tuple([convert(item) for item in items]), dropped)
+    return convert(items[0]) if items else None
+
+
+def depth_of(tree: object) -> int:
+    """How many dictionaries and lists stand inside one another."""
+    depth = 0
+    level = [tree] if isinstance(tree, dict | list) else []
+    while level:
+        depth += 1
+        below: list[object] = []
+        for node in level:
+            below.extend(node.values() if isinstance(node, dict) else node)
+        level = [node for node in below if isinstance(node, dict | list)]
+    return depth

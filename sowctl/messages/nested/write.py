@@ -1,0 +1,130 @@
+"""Decoded messages of the typed formats rewritten: delta merge, constructed fields, select lists.
+
+Called by :mod:`sowctl.messages.nested.type`; the rules are those of ``sowctl-messages(7)``, the same as for JSON. Trees
+that come in are changed in place: they belong to one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from sowctl.messages.base import Members, SelectList
+from sowctl.values.fields import SlotValue, Write
+
+Tree: TypeAlias = dict[Any, Any]
+Native: TypeAlias = Callable[[SlotValue], object]
+"""Makes a value of the format's library of a slot value."""
+
+
+class Directive:
+    """What a select list says about one path: a decision or none, and the paths below it."""
+
+    __slots__ = ("below", "include")
+
+    def __init__(self) -> None:
+        self.include: bool | None = None
+        self.below: dict[str, Directive] = {}
+
+
+def directives(select_list: SelectList) -> Directive:
+    """The tree of a select list; of directives for one path the first counts."""
+    root = Directive()
+    for include, names in select_list:
+        node = root
+        for name in names:
+            node = node.below.setdefault(name, Directive())
+        if node.include is None:
+            node.include = include
+    return root
+
+
+def selected(tree: Tree, directive: Directive) -> Tree:
+    """The root object without what the list leaves out."""
+    return _object(tree, directive, True)
+
+
+def overlay(base: Tree, delta: Tree, set_nulls: bool) -> bool:
+    """Write the members of ``delta`` into ``base``, objects by path; tells whether one counted."""
+    changed = False
+    for name, value in delta.items():
+        old = base.get(name)
+        if isinstance(value, dict) and (value or isinstance(old, dict)):
+            below = old if isinstance(old, dict) else type(value)()
+            if overlay(below, value, set_nulls):
+                _set(base, name, below)
+                changed = True
+        elif set_nulls or not is_null(value):
+            _set(base, name, value)
+            changed = True
+    return changed
+
+
+def is_null(value: object) -> bool:
+    """Whether a member of a delta changes nothing: nil, an empty String, array or object."""
+    return value is None or (isinstance(value, str | bytes | list | dict) and not value)
+
+
+def write(tree: Tree, writes: Sequence[Write], native: Native) -> None:
+    """Write and remove constructed fields, in order; a scalar in the way of a path is replaced."""
+    for one in writes:
+        if one.remove:
+            _remove(tree, one.destination.names)
+        else:
+            put(tree, one.destination.names, native(one.value))
+
+
+def put(tree: Tree, names: Sequence[str], value: object) -> None:
+    """Set the member at the end of ``names``, making objects on the way."""
+    for name in names[:-1]:
+        below = tree.get(name)
+        if not isinstance(below, dict):
+            below = {}
+            _set(tree, name, below)
+        tree = below
+    _set(tree, names[-1], value)
+
+
+def made(fields: Members, native: Native) -> Tree:
+    """A new object of these fields, in their order."""
+    tree: Tree = {}
+    for names, value in fields:
+        put(tree, names, native(value))
+    return tree
+
+
+def _set(tree: Tree, name: Any, value: object) -> None:
+    """Set a member wholly, also of a dictionary in which the first setting counts."""
+    dict.__setitem__(tree, name, value)
+
+
+def _remove(tree: Tree, names: Sequence[str]) -> None:
+    for name in names[:-1]:
+        below = tree.get(name)
+        if not isinstance(below, dict):
+            return
+        tree = below
+    tree.pop(names[-1], None)
+
+
+_GONE = object()
+
+
+def _kept(node: object, directive: Directive | None, include: bool) -> object:
+    """What stays of one value. Without a directive at or below it a value stays or goes whole."""
+    if directive is None:
+        return node if include else _GONE
+    if isinstance(node, dict) and node:
+        return _object(node, directive, include) or _GONE
+    if isinstance(node, list) and node:
+        inner = include if directive.include is None else directive.include
+        kept = [part for part in (_kept(item, directive, inner) for item in node) if part is not _GONE]
+        return kept or _GONE
+    include = include if directive.include is None else directive.include
+    return node if include else _GONE
+
+
+def _object(node: Tree, directive: Directive, include: bool) -> Tree:
+    include = include if directive.include is None else directive.include
+    parts = ((name, _kept(child, directive.below.get(name), include)) for name, child in node.items())
+    return {name: part for name, part in parts if part is not _GONE}

@@ -1,0 +1,249 @@
+"""Protobuf messages by way of the library ``protobuf``; only :mod:`sowctl.messages.proto.type` imports this module.
+
+A field that is not set has its default value, unless it is a member of a oneof, an ``optional`` field of proto3 or a
+message. Enumerations are the names of their values, numbers without a name Integers; maps are objects whose members are
+named by the texts of the keys. Everything is resolved by :func:`collected` over messages, maps and scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from sowctl.messages.base import MALFORMED, NOT_UTF8, PayloadRefused
+from sowctl.messages.nested.paths import PLAIN
+from sowctl.values.fields import Scalar, SlotValue, Values
+from sowctl.values.paths import Path, Step
+
+Get: TypeAlias = Callable[[Any], Sequence[Any]]
+"""The nodes of one field of a message: of a repeated one all, of an absent one none."""
+
+
+class Schema:
+    """One message type and what can be done with its messages."""
+
+    def __init__(self, kind: type[Message]) -> None:
+        self._kind = kind
+        self.mergeable = _is_proto2(kind.DESCRIPTOR)
+        self._fields: dict[str, dict[str, Get]] = {}
+
+    def decode(self, payload: bytes) -> Message:
+        """The message of ``payload``. Required fields may be missing. Raises PayloadRefused."""
+        try:
+            return self._kind.FromString(payload)
+        except DecodeError as problem:
+            code = NOT_UTF8 if "UTF-8" in str(problem) else MALFORMED
+            words = str(problem).rpartition(": ")[2]
+            raise PayloadRefused(code, words[:1].lower() + words[1:], fault(payload)) from None
+
+    def reader(self, path: Path, listed: bool) -> Callable[[Message], SlotValue]:
+        """What finds the value list at ``path``."""
+        steps = path.steps
+        if len(steps) == 1 and steps[0].index is None and not listed:
+            get = self._of(self._kind.DESCRIPTOR).get(steps[0].name)
+            if get is None:
+                return lambda message: None
+
+            def single(message: Message) -> SlotValue:
+                found = get(message)
+                if len(found) == 1 and type(found[0]) in PLAIN:
+                    return _not_empty(found[0])
+                return _answer(found, False)
+
+            return single
+        return lambda message: _answer(self.collected([message], steps), listed)
+
+    def collected(self, nodes: Sequence[Any], steps: Sequence[Step]) -> Sequence[Any]:
+        """All nodes at ``steps`` below ``nodes``, messages and maps included."""
+        for step in steps:
+            found: list[Any] = []
+            for node in nodes:
+                if isinstance(node, Message):
+                    get = self._of(node.DESCRIPTOR).get(step.name)
+                    if get is not None:
+                        found.extend(get(node))
+                elif isinstance(node, dict) and step.name in node:
+                    found.append(node[step.name])
+            nodes = found if step.index is None else found[step.index : step.index + 1]
+        return nodes
+
+    def tree(self, message: Message) -> dict[str, Any]:
+        """The message as JSON shows it: what paths find."""
+        tree: dict[str, Any] = {}
+        for name, get in self._of(message.DESCRIPTOR).items():
+            nodes = get(message)
+            if nodes:
+                values = [self._shown(node) for node in nodes]
+                tree[name] = values if _is_repeated(message.DESCRIPTOR.fields_by_name[name]) else values[0]
+                if isinstance(nodes[0], dict):
+                    tree[name] = values[0]
+        return tree
+
+    def merged(self, base: bytes, old: Message, new: Message, *, set_nulls: bool) -> bytes:
+        """``old``, read from ``base``, with the fields that are set in ``new``; both are used up."""
+        _make_way(old, new, set_nulls)
+        if not new.SerializePartialToString():
+            return base
+        old.MergeFrom(new)
+        return cast(bytes, old.SerializePartialToString(deterministic=True))
+
+    def _shown(self, node: Any) -> Any:
+        if isinstance(node, Message):
+            return self.tree(node)
+        if isinstance(node, dict):
+            return {name: self._shown(value) for name, value in node.items()}
+        return node.decode(errors="replace") if isinstance(node, bytes) else node
+
+    def _of(self, descriptor: Descriptor) -> dict[str, Get]:
+        """The fields of a message type."""
+        fields = self._fields.get(descriptor.full_name)
+        if fields is None:
+            fields = {field.name: _getter(field) for field in descriptor.fields}
+            self._fields[descriptor.full_name] = fields
+        return fields
+
+
+def _getter(field: FieldDescriptor) -> Get:
+    name = field.name
+    convert = _converter(field)
+    if _is_map(field):
+        key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
+        inner = _converter(value)
+        shown = _key_text(key)
+
+        def members(message: Any) -> Sequence[Any]:
+            found = getattr(message, name)
+            return ({shown(each): inner(found[each]) for each in _keys(found)},) if found else ()
+
+        return members
+    if _is_repeated(field):
+        return lambda message: [convert(item) for item in getattr(message, name)]
+    if field.message_type is not None or field.containing_oneof is not None:
+        return lambda message: (convert(getattr(message, name)),) if message.HasField(name) else ()
+    if field.enum_type is None:
+        return lambda message: (getattr(message, name),)
+    return lambda message: (convert(getattr(message, name)),)
+
+
+def _converter(field: FieldDescriptor) -> Callable[[Any], Any]:
+    """What a value of a field is as a node."""
+    if field.enum_type is None:
+        return lambda value: value
+    names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+    return lambda value: names.get(value, value)
+
+
+def _key_text(field: FieldDescriptor) -> Callable[[Any], str]:
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return lambda key: "true" if key else "false"
+    return str
+
+
+def _keys(members: Any) -> list[Any]:
+    """The keys of a map; by those that are not UTF-8, which come as bytes, the library finds nothing."""
+    return [key for key in members if not isinstance(key, bytes)]
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return bool(field.message_type is not None and _is_repeated(field) and field.message_type.GetOptions().map_entry)
+
+
+def _is_repeated(field: FieldDescriptor) -> bool:
+    """Versions of the library say it in different ways."""
+    said = getattr(field, "is_repeated", None)
+    return bool(field.label == FieldDescriptor.LABEL_REPEATED if said is None else said)
+
+
+def _is_proto2(descriptor: Descriptor) -> bool:
+    """Whether the file of a message type has the syntax of version 2, which is also that of a file without one."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    file = FileDescriptorProto()
+    descriptor.file.CopyToProto(file)
+    return file.syntax in ("", "proto2")
+
+
+def _not_empty(value: Any) -> Scalar:
+    """NULL for an empty String; zeros and False are values."""
+    return None if value == "" or value == b"" else cast(Scalar, value)
+
+
+def _answer(nodes: Sequence[Any], listed: bool) -> SlotValue:
+    items: list[Scalar] = [_not_empty(node) for node in nodes if not isinstance(node, Message | dict)]
+    dropped = len(items) != len(nodes)
+    if listed or dropped or len(items) > 1:
+        return Values(tuple(items), dropped)
+    return items[0] if items else None
+
+
+def _make_way(old: Message, new: Message, set_nulls: bool) -> None:
+    """Take out of ``old`` what ``new`` replaces and merging would add to, and of ``new`` what changes nothing."""
+    for field, value in new.ListFields():
+        name = field.name
+        if field.is_extension:
+            continue
+        if _is_map(field):
+            _make_way_in_map(getattr(old, name), value, set_nulls)
+        elif _is_repeated(field):
+            old.ClearField(name)
+        elif field.message_type is not None:
+            if old.HasField(name):
+                _make_way(getattr(old, name), value, set_nulls)
+            elif not set_nulls:
+                _make_way(type(value)(), value, set_nulls)
+            if not set_nulls and not value.SerializePartialToString():
+                new.ClearField(name)
+        elif not set_nulls and (value == "" or value == b""):
+            new.ClearField(name)
+
+
+def _make_way_in_map(old: Mapping[Any, Any], new: Mapping[Any, Any], set_nulls: bool) -> None:
+    """Merge the messages of a map one by one, since the library replaces them."""
+    for key in _keys(new):
+        value = new[key]
+        if isinstance(value, Message) and key in old:
+            both = type(value)()
+            both.CopyFrom(old[key])
+            _make_way(both, value, set_nulls)
+            both.MergeFrom(value)
+            value.CopyFrom(both)
+
+
+def fault(payload: bytes) -> int | None:
+    """The offset of the first field of the outermost message that cannot be read; None if it is further inside."""
+    position = 0
+    while position < len(payload):
+        start = position
+        position, tag = _varint(payload, position)
+        kind = tag & 7
+        if kind == 0:
+            position, _ = _varint(payload, position)
+        elif kind == 2:
+            position, length = _varint(payload, position)
+            position += length
+        elif kind in (1, 5):
+            position += 8 if kind == 1 else 4
+        elif kind in (3, 4):
+            return None
+        else:
+            return start
+        if position > len(payload) or not tag >> 3:
+            return start
+    return None
+
+
+def _varint(payload: bytes, position: int) -> tuple[int, int]:
+    """Where a varint ends, beyond the payload if it does not, and its value."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(payload):
+            break
+        byte = payload[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return position, value
+    return len(payload) + 1, 0

@@ -1,0 +1,156 @@
+"""Message type ``bflat``: typed fields without nesting (``sowctl-messages(7)``, bflat).
+
+Arrays, and several fields of one tag, are value lists. Integers, whatever their width, and doubles are numbers without
+an original text; a datetime is its text in UTC; Booleans do not exist and are written as 1 and 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.messages.base import (
+    MAX_MESSAGE,
+    Extractor,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    PayloadRefused,
+    SelectList,
+    input_error,
+    read_each,
+    sized,
+)
+from sowctl.messages.tagged.bflatcodec import Scanned, encoded, scan
+from sowctl.messages.tagged.fields import Field, assigned, merged, selected, tag_of
+from sowctl.values.compare import plain, text_of
+from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Values, Write
+from sowctl.values.paths import Path
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
+
+
+class BflatType:
+    """BFlat messages, format version 1.02."""
+
+    kind = "bflat"
+    filterable = selectable = mergeable = constructible = True
+
+    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+        self.name = "bflat" if definition is None else definition.name
+        self.max_message = max_message
+
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """A reader of ``slots``."""
+        asked = [(_flat(slot.path), slot.path.steps[0].index, slot.listed) for slot in slots]
+        wanted = frozenset(tag for tag, _, _ in asked if tag is not None)
+        refused: Row = (None,) * len(asked)
+
+        def row(payload: bytes) -> Row:
+            found = self._found(payload, wanted)
+            return tuple([_slot_value(found.get(tag, []), index, listed) for tag, index, listed in asked])
+
+        return lambda payloads: read_each(payloads, row, refused)
+
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """A reader of the texts of first values."""
+        asked = [(_flat(path), path.steps[0].index or 0) for path in paths]
+        wanted = frozenset(tag for tag, _ in asked if tag is not None)
+        refused: KeyTexts = (None,) * len(asked)
+
+        def texts(payload: bytes) -> KeyTexts:
+            found = self._found(payload, wanted)
+            return tuple([text_of(Values(tuple(found.get(tag, [])[at : at + 1]))) for tag, at in asked])
+
+        return lambda payloads: read_each(payloads, texts, refused)
+
+    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+        """The payloads that are no fields one after the other."""
+        return read_each(payloads, lambda payload: len(self._found(payload, frozenset())), 0)[1]
+
+    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+        """``payload`` without the fields that the select list leaves out. Raises InputError."""
+        kept = selected(self._fields(payload), select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
+        return _text(kept)
+
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """``base`` with the fields of ``delta``, merged by tag. Raises InputError."""
+        result = merged(self._fields(base, "base"), self._fields(delta, "delta"), set_nulls=set_nulls)
+        return base if result is None else _text(result)
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """``payload`` with fields written and removed. Raises InputError; UsageError for paths of several steps."""
+        changes = []
+        for write in writes:
+            tag = tag_of(write.destination.names, self.name)
+            changes.append((tag, None if write.remove else _field(tag, write.value)))
+        return _text(assigned(self._fields(payload), changes))
+
+    def build(self, fields: Members) -> bytes:
+        """A message of these fields. Raises UsageError for paths of several steps."""
+        made = [(tag_of(names, self.name), value) for names, value in fields]
+        return _text(assigned([], [(tag, _field(tag, value)) for tag, value in made]))
+
+    def view(self, payload: bytes) -> bytes:
+        """One JSON object, arrays for several values; a string with Base64 where the bytes cannot be read."""
+        from sowctl.messages.json.text import json_text, quoted
+
+        try:
+            fields = scan(payload)
+        except PayloadRefused:
+            from sowctl.messages.nested.view import base64_line
+
+            return base64_line(payload)
+        listed = {field.tag for field in fields if payload[field.start] & 0x80}
+        values: dict[bytes, list[Scalar]] = {}
+        for field in fields:
+            values.setdefault(field.tag, []).extend(field.values)
+        members = []
+        for tag, items in values.items():
+            texts = [json_text(item) for item in items]
+            single = len(texts) == 1 and tag not in listed
+            text = texts[0] if single else b"[" + b",".join(texts) + b"]"
+            members.append(quoted(tag.decode("utf-8", "replace")) + b":" + text)
+        return b"{" + b",".join(members) + b"}"
+
+    def _found(self, payload: bytes, wanted: frozenset[bytes]) -> dict[bytes | None, list[Scalar]]:
+        """The values of the wanted tags. Raises PayloadRefused."""
+        found: dict[bytes | None, list[Scalar]] = {}
+        for field in scan(sized(payload, self.max_message), wanted):
+            found.setdefault(field.tag, []).extend(field.values)
+        return found
+
+    def _fields(self, payload: bytes, part: str | None = None) -> list[Field]:
+        """The fields. Raises InputError."""
+        try:
+            fields = scan(sized(payload, self.max_message))
+            return [Field(one.tag, payload[one.start : one.end], _is_null(one)) for one in fields]
+        except PayloadRefused as problem:
+            raise input_error(problem, part) from None
+
+
+def _flat(path: Path) -> bytes | None:
+    """The tag that a path names; None where no field can be there."""
+    return path.steps[0].name.encode("utf-8", "surrogateescape") if len(path.steps) == 1 else None
+
+
+def _slot_value(items: list[Scalar], index: int | None, listed: bool) -> SlotValue:
+    if index is not None:
+        items = items[index : index + 1]
+    if listed or len(items) > 1:
+        return Values(tuple(items))
+    return items[0] if items else None
+
+
+def _is_null(field: Scanned) -> bool:
+    return all(value is None or value == "" or value == b"" for value in field.values)
+
+
+def _field(tag: bytes, value: SlotValue) -> Field:
+    scalar = plain(value)
+    return Field(tag, encoded(tag, scalar), scalar is None)
+
+
+def _text(fields: Sequence[Field]) -> bytes:
+    return b"".join([field.raw for field in fields])

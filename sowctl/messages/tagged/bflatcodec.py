@@ -1,0 +1,214 @@
+"""The bytes of BFlat messages: fields read and written (``sowctl-messages(7)``, bflat).
+
+A message is its fields one after the other. The first byte of a field is an array flag (0x80), four bits of type and
+three bits of tag length, 0 where a ULEB128 with the length follows; then come the tag and the value, or a ULEB128 with
+a count and as many values. Integers and doubles are little-endian. Only :mod:`sowctl.messages.tagged.bflat` calls this.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+
+from sowctl.messages.base import MALFORMED, MAX_FIELDS, PayloadRefused, too_many_fields
+from sowctl.tuples import NamedTuple
+from sowctl.values.fields import Scalar
+from sowctl.values.times import format_milliseconds
+
+NULL, STRING, BINARY, INT8, INT16, INT32, INT64, DOUBLE, DATETIME, LEB128 = range(10)
+_NAMES = ("null", "string", "binary", "int8", "int16", "int32", "int64", "double", "datetime", "leb128")
+_SIZES = (0, 0, 0, 1, 2, 4, 8, 8, 8, 0)
+"""Bytes of a value where they are always as many."""
+_WIDTHS = ((INT8, 1), (INT16, 2), (INT32, 4), (INT64, 8))
+_DOUBLE = struct.Struct("<d")
+_ARRAY = 0x80
+_TEXTS, _NUMBERS, _SIMPLE = STRING << 3, INT8 << 3, LEB128 << 3
+"""First bytes from which on there are texts, numbers, and values of a length that only reading tells."""
+_LONGEST_LENGTH = 10
+_LONGEST_LEB = 19
+_MOST_NULLS = 1 << 16
+"""Values of arrays of NULL that a message may have: they take no room, so its size says nothing of their number."""
+_LOWEST = -(1 << 63)
+_BEYOND = 1 << 64
+
+
+class Scanned(NamedTuple):
+    """One field: its tag, where it begins and ends, and its values, where they were asked for."""
+
+    tag: bytes
+    start: int
+    end: int
+    values: list[Scalar]
+
+
+def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanned]:
+    """The fields in order, all or those of some tags; all are checked. Raises PayloadRefused with the place."""
+    fields: list[Scanned] = []
+    position, end, nulls, number = 0, len(payload), 0, 0
+    while position < end:
+        start = position
+        number += 1
+        if number > MAX_FIELDS:
+            raise too_many_fields()
+        head = payload[start]
+        size = head & 7
+        if wanted is not None and size and head < _SIMPLE and payload[start + 1 : start + 1 + size] not in wanted:
+            after = start + 1 + size
+            if not _TEXTS <= head < _NUMBERS:
+                position = after + _SIZES[head >> 3]
+            elif after < end and payload[after] < 0x80:
+                position = after + 1 + payload[after]
+            else:
+                position = end + 1
+            if position <= end:
+                continue
+            # Cut off, or a long text: the code below knows all cases.
+        kind, tag, position = _named(payload, start)
+        count = 1
+        if head & _ARRAY:
+            count, position = _length(payload, position)
+            nulls += count if kind == NULL else 0
+            if nulls > _MOST_NULLS or (kind != NULL and count > end - position):
+                raise PayloadRefused(MALFORMED, f"an array of {count} values is longer than its message", start)
+        if wanted is None or tag in wanted:
+            values, position = _values(payload, position, kind, count)
+            fields.append(Scanned(tag, start, position, values))
+        else:
+            position = _skipped(payload, position, kind, count)
+        if position > end:
+            raise PayloadRefused(MALFORMED, f"the message ends inside a value of type {_NAMES[kind]}", start)
+    return fields
+
+
+def _named(payload: bytes, start: int) -> tuple[int, bytes, int]:
+    """Type and tag of the field that begins at ``start``, and the position behind them."""
+    kind = (payload[start] >> 3) & 15
+    size, position = payload[start] & 7, start + 1
+    if kind > LEB128:
+        raise PayloadRefused(MALFORMED, f"there is no type {kind} of fields", start)
+    if not size:
+        size, position = _length(payload, position)
+    if position + size > len(payload):
+        raise PayloadRefused(MALFORMED, "the message ends inside a tag", start)
+    return kind, payload[position : position + size], position + size
+
+
+def _length(payload: bytes, position: int) -> tuple[int, int]:
+    """An unsigned LEB128 number, and the position behind it."""
+    value = shift = 0
+    for at in range(position, min(position + _LONGEST_LENGTH, len(payload))):
+        byte = payload[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+    raise PayloadRefused(MALFORMED, "a length does not end", position)
+
+
+def _leb128(payload: bytes, position: int) -> tuple[int, int]:
+    """A signed LEB128 number, and the position behind it."""
+    value = shift = 0
+    for at in range(position, min(position + _LONGEST_LEB, len(payload))):
+        byte = payload[at]
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value - (1 << shift) if byte & 0x40 else value, at + 1
+    raise PayloadRefused(MALFORMED, "a leb128 number does not end", position)
+
+
+def _skipped(payload: bytes, position: int, kind: int, count: int) -> int:
+    """The position behind ``count`` values."""
+    size = _SIZES[kind]
+    if size or kind == NULL:
+        return position + size * count
+    for _ in range(count):
+        if kind == LEB128:
+            position = _leb128(payload, position)[1]
+        else:
+            size, position = _length(payload, position)
+            position += size
+            if position > len(payload):
+                return position
+    return position
+
+
+def _values(payload: bytes, position: int, kind: int, count: int) -> tuple[list[Scalar], int]:
+    """``count`` values and the position behind them, beyond the end where they are cut off."""
+    if kind == NULL:
+        return [None] * count, position
+    values: list[Scalar] = []
+    for _ in range(count):
+        if kind == LEB128:
+            number, position = _leb128(payload, position)
+            values.append(number if _LOWEST <= number < _BEYOND else float(number))
+            continue
+        size = _SIZES[kind]
+        if not size:
+            size, position = _length(payload, position)
+        raw = payload[position : position + size]
+        position += size
+        if position > len(payload):
+            return values, position
+        values.append(_value(kind, raw))
+    return values, position
+
+
+def _value(kind: int, raw: bytes) -> Scalar:
+    if kind == STRING:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return raw
+    if kind == BINARY:
+        return raw
+    if kind == DOUBLE:
+        number: float = _DOUBLE.unpack(raw)[0]
+        return number
+    whole = int.from_bytes(raw, "little", signed=True)
+    return format_milliseconds(whole) if kind == DATETIME else whole
+
+
+def encoded(tag: bytes, value: bool | int | float | str | bytes | None) -> bytes:
+    """One field with a scalar: integers in the smallest width, Booleans as 1 and 0, bytes that are no text binary."""
+    if value is None:
+        return _head(NULL, tag)
+    if isinstance(value, float):
+        return _head(DOUBLE, tag) + _DOUBLE.pack(value)
+    if isinstance(value, int):
+        return _whole(tag, int(value))
+    raw = value.encode() if isinstance(value, str) else value
+    kind = STRING
+    if isinstance(value, bytes):
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            kind = BINARY
+    return _head(kind, tag) + _uleb128(len(raw)) + raw
+
+
+def _whole(tag: bytes, value: int) -> bytes:
+    for kind, width in _WIDTHS:
+        if -(1 << (8 * width - 1)) <= value < 1 << (8 * width - 1):
+            return _head(kind, tag) + value.to_bytes(width, "little", signed=True)
+    parts = bytearray()
+    while not -64 <= value < 64:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value & 0x7F)
+    return _head(LEB128, tag) + bytes(parts)
+
+
+def _head(kind: int, tag: bytes) -> bytes:
+    if 0 < len(tag) < 8:
+        return bytes([kind << 3 | len(tag)]) + tag
+    return bytes([kind << 3]) + _uleb128(len(tag)) + tag
+
+
+def _uleb128(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)

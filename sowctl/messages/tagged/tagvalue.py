@@ -1,0 +1,193 @@
+"""What fix and nvfix share: messages of ``tag=value`` fields between separators (``sowctl-messages(7)``, fix, nvfix).
+
+The first ``=`` of a field ends its tag; what has none is no field and is carried along; a tag that is repeated is an
+array; an empty value is NULL. So every sequence of bytes is a message, unless it is too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.errors import ConfigError, InputError, UsageError
+from sowctl.messages.base import (
+    BAD_DEFINITION,
+    MAX_FIELDS,
+    MAX_MESSAGE,
+    NO_SUCH_FIELD,
+    UNWRITABLE,
+    Extractor,
+    KeyExtractor,
+    KeyTexts,
+    Members,
+    PayloadRefused,
+    SelectList,
+    input_error,
+    too_large,
+    too_many_fields,
+)
+from sowctl.messages.tagged.columns import Joined, slot_column, text_column
+from sowctl.messages.tagged.fields import Field, assigned, merged, selected, tag_of
+from sowctl.values.compare import first, text_of
+from sowctl.values.fields import Number, Refusal, Row, Slot, SlotValue, Write
+from sowctl.values.paths import Path
+
+if TYPE_CHECKING:
+    from sowctl.messages.definition import TypeDefinition
+
+
+class TagValueType:
+    """A message type of tag=value fields; subclasses give its kind and say which tags it may write."""
+
+    kind = ""
+    filterable = selectable = mergeable = constructible = True
+
+    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+        self.name = self.kind if definition is None else definition.name
+        self.max_message = max_message
+        self.separator = b"\x01" if definition is None else definition.field_separator
+        if self.separator == b"=":
+            assert definition is not None
+            words = f"the field separator of message type {self.name!r} is the equals sign, which ends the tags"
+            raise ConfigError(BAD_DEFINITION, words, place=definition.place, hint="choose another FieldSeparator")
+
+    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+        """A reader of ``slots``."""
+        wanted = tuple(slots)
+        refused: Row = (None,) * len(wanted)
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+            readable, refusals = self._readable(payloads)
+            if not wanted:
+                return [()] * len(payloads), refusals
+            joined = Joined(readable, self.separator)
+            rows: list[Row] = list(zip(*[slot_column(joined, slot) for slot in wanted], strict=True))
+            for refusal in refusals:
+                rows[refusal.index] = refused
+            return rows, refusals
+
+        return extract
+
+    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+        """A reader of the texts of first values."""
+        wanted = tuple(paths)
+
+        def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
+            readable, refusals = self._readable(payloads)
+            if not wanted:
+                return [()] * len(payloads), refusals
+            joined = Joined(readable, self.separator)
+            return list(zip(*[text_column(joined, path) for path in wanted], strict=True)), refusals
+
+        return extract
+
+    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+        """Only the size and the number of fields can be wrong."""
+        return self._readable(payloads)[1]
+
+    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+        """``payload`` without the fields that the select list leaves out; every field stays as it is."""
+        fields, end = self._fields(payload)
+        kept = selected(fields, select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
+        return payload if len(kept) == len(fields) else self._text(kept, end)
+
+    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+        """``base`` with the fields of ``delta``, merged by tag. Raises InputError for a message that is too large."""
+        fields, end = self._fields(base, "base")
+        result = merged(fields, self._fields(delta, "delta")[0], set_nulls=set_nulls)
+        return base if result is None else self._text(result, end)
+
+    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+        """``payload`` with fields written and removed. Raises InputError and, for a tag that cannot be, UsageError."""
+        fields, end = self._fields(payload)
+        changes = []
+        for write in writes:
+            tag = self._tag(write.destination.names)
+            changes.append((tag, None if write.remove else self._field(tag, write.value)))
+        return self._text(assigned(fields, changes), end) if changes else payload
+
+    def build(self, fields: Members) -> bytes:
+        """A message of these fields, each with the separator behind it. Raises as :meth:`assign`."""
+        tags = [self._tag(names) for names, _ in fields]
+        made = [(tag, self._field(tag, value)) for tag, (_, value) in zip(tags, fields, strict=True)]
+        return self._text(assigned([], made), self.separator)
+
+    def view(self, payload: bytes) -> bytes:
+        """One JSON object: arrays for repeated tags, numbers as written where JSON has them so, null for no value."""
+        from sowctl.messages.json.text import quoted, untyped_text
+
+        names = self.names()
+        found: dict[str, list[bytes]] = {}
+        for piece in payload.split(self.separator):
+            tag, equals, value = piece.partition(b"=")
+            if equals:
+                found.setdefault(names.get(tag) or tag.decode("utf-8", "replace"), []).append(value)
+        members = []
+        for name, values in found.items():
+            texts = [untyped_text(value) for value in values]
+            members.append(quoted(name) + b":" + (texts[0] if len(texts) == 1 else b"[" + b",".join(texts) + b"]"))
+        return b"{" + b",".join(members) + b"}"
+
+    def names(self) -> Mapping[bytes, str]:
+        """What a view calls some tags instead."""
+        return {}
+
+    def may_write(self, tag: bytes) -> bool:
+        """Whether a field of this tag can be written."""
+        return bool(tag) and b"=" not in tag and self.separator not in tag
+
+    def _readable(self, payloads: Sequence[bytes]) -> tuple[Sequence[bytes], list[Refusal]]:
+        """The payloads with nothing in the place of those that are too large, and why they are."""
+        if max(map(len, payloads), default=0) <= min(self.max_message, MAX_FIELDS):
+            return payloads, []
+        readable, refusals = list(payloads), []
+        for index, payload in enumerate(payloads):
+            if problem := self._problem(payload):
+                readable[index] = b""
+                refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
+        return readable, refusals
+
+    def _problem(self, payload: bytes) -> PayloadRefused | None:
+        if problem := too_large(payload, self.max_message):
+            return problem
+        many = len(payload) > MAX_FIELDS and payload.count(self.separator) > MAX_FIELDS
+        return too_many_fields() if many else None
+
+    def _fields(self, payload: bytes, part: str | None = None) -> tuple[list[Field], bytes]:
+        """The fields, and what stands behind the last one: the separator (also without fields) or nothing."""
+        if problem := self._problem(payload):
+            raise input_error(problem, part)
+        pieces = payload.split(self.separator)
+        ended = not pieces[-1]
+        if ended:
+            pieces.pop()
+        fields = []
+        for piece in pieces:
+            tag, equals, value = piece.partition(b"=")
+            fields.append(Field(tag if equals else None, piece, not value))
+        return fields, self.separator if ended else b""
+
+    def _text(self, fields: Sequence[Field], end: bytes) -> bytes:
+        return self.separator.join([field.raw for field in fields]) + end if fields else b""
+
+    def _tag(self, names: Sequence[str]) -> bytes:
+        tag = tag_of(names, self.name)
+        if self.may_write(tag):
+            return tag
+        raise UsageError(NO_SUCH_FIELD, f"a message of type {self.name} can have no field /{names[0]}")
+
+    def _field(self, tag: bytes, value: SlotValue) -> Field:
+        text = _written(value)
+        if self.separator in text:
+            words = f"the value for /{tag.decode()} holds the byte 0x{self.separator.hex()} that ends a field"
+            raise InputError(UNWRITABLE, words, hint="replace it in the expression")
+        return Field(tag, tag + b"=" + text, not text)
+
+
+def _written(value: SlotValue) -> bytes:
+    """A value as a field holds it: NULL is nothing, Booleans are 1 and 0, NaN and infinities 0."""
+    scalar = first(value)
+    number = scalar.value if isinstance(scalar, Number) else scalar
+    if isinstance(number, float) and number - number != 0:
+        return b"0"
+    return text_of(scalar) or b""

@@ -1,0 +1,1 @@
+"""xml: TODO map."""

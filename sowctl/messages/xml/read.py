@@ -1,0 +1,145 @@
+"""Fields of XML payloads read by path; one parse per payload (``sowctl-expressions(7)``, IDENTIFIERS).
+
+Used by :mod:`sowctl.messages.xml.type`. The parser hands its events to the tree builder of the standard library without
+any Python in between: a whole tree costs less than handlers of our own that keep only what is wanted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+from xml.etree.ElementTree import Element, TreeBuilder
+
+from sowctl.messages.base import PayloadRefused
+from sowctl.messages.xml.parse import MAX_XML_DEPTH, SPACE, check, new_parser, run
+from sowctl.values.compare import numeric_reading
+from sowctl.values.fields import Number, Scalar, Slot, SlotValue, Values
+from sowctl.values.paths import Path, Step
+
+_SIMPLE = re.compile(r"[\w:-]+").fullmatch
+"""Names that ``findall`` takes for names."""
+
+_MANY = 1 << 16
+"""Tags above which a payload is read before a tree is made of it: one that is refused then costs no memory."""
+
+Node: TypeAlias = Element | str
+"""An element, or the text of an attribute."""
+
+
+def read_document(payload: bytes) -> Element:
+    """The root element of one payload. Raises PayloadRefused."""
+    if payload.count(b"<") > _MANY:
+        check(payload)
+    builder = TreeBuilder()
+    parser = new_parser()
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.data
+    try:
+        run(parser, payload)
+    except PayloadRefused:
+        check(payload)
+        raise
+    root: Element = builder.close()
+    if payload.count(b"<") > MAX_XML_DEPTH and _is_deep(root):
+        check(payload)
+    return root
+
+
+def _is_deep(root: Element) -> bool:
+    level = [root]
+    for _ in range(MAX_XML_DEPTH):
+        level = [below for element in level for below in element]
+        if not level:
+            return False
+    return True
+
+
+def reader(slot: Slot) -> Callable[[Element], SlotValue]:
+    """What finds the value of ``slot`` below a root element."""
+    steps, text, listed = slot.path.steps, slot.text, slot.listed
+
+    def general(root: Element) -> SlotValue:
+        items, dropped = value_list(resolve(root, steps))
+        if listed or dropped or len(items) > 1:
+            return Values(tuple([inferred(item, text=text) for item in items]), dropped)
+        return inferred(items[0], text=text) if items else None
+
+    first, *above = slot.path.names
+    if listed or not above or any(step.index is not None for step in steps) or not all(map(_SIMPLE, above)):
+        return general
+    last = above.pop()
+
+    def single(root: Element) -> SlotValue:
+        if root.tag != first:
+            return None
+        node = root
+        for name in above:
+            found = node.findall(name)
+            if len(found) != 1:
+                return general(root) if found else None
+            node = found[0]
+        found = node.findall(last)
+        if not found:
+            return None
+        node = found[0]
+        if len(found) > 1 or len(node) or node.attrib:
+            return general(root)
+        return inferred(node.text, text=text) if node.text else None
+
+    return single
+
+
+def key_reader(path: Path) -> Callable[[Element], bytes | None]:
+    """What finds the key text at ``path``: the text of the first value as it stands, None for NULL."""
+    steps = path.steps
+
+    def read(root: Element) -> bytes | None:
+        items = value_list(resolve(root, steps))[0]
+        return items[0].encode() if items and items[0].strip(SPACE) else None
+
+    return read
+
+
+def resolve(root: Element, steps: Sequence[Step]) -> Sequence[Node]:
+    """The elements and texts of attributes that a path reaches; its first step is the root element."""
+    first = steps[0]
+    nodes: Sequence[Node] = [root] if root.tag == first.name and not first.index else []
+    for step in steps[1:]:
+        name = step.name
+        found: list[Node]
+        if name.startswith("@"):
+            name = name[1:]
+            found = [node.attrib[name] for node in nodes if not isinstance(node, str) and name in node.attrib]
+        else:
+            found = [below for node in nodes if not isinstance(node, str) for below in node if below.tag == name]
+        nodes = found if step.index is None else found[step.index : step.index + 1]
+    return nodes
+
+
+def value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
+    """The texts of a value list, blank ones included, and whether an object with members was dropped."""
+    items: list[str] = []
+    dropped = False
+    for node in nodes:
+        if isinstance(node, str):
+            items.append(node)
+        elif len(node) or node.attrib:
+            dropped = True
+            text = "".join([node.text or "", *[below.tail or "" for below in node]])
+            if text.strip(SPACE):
+                items.append(text)
+        else:
+            items.append(node.text or "")
+    return items, dropped
+
+
+def inferred(value: str, *, text: bool) -> Scalar:
+    """A value: NULL if it is blank, a number if it reads as one, else its text. ``text``: keep that of numbers."""
+    number = numeric_reading(value)
+    if number is None:
+        return value if value.strip(SPACE) else None
+    if text and (type(number) is float or str(number) != value):
+        return Number(number, value.encode())
+    return number

@@ -1,0 +1,199 @@
+"""XML payloads taken apart so that parts can change and all else keeps its bytes; and their JSON view.
+
+Made by :func:`parse_document` for :mod:`sowctl.messages.xml.write`. A payload in another encoding than UTF-8 becomes
+UTF-8 first; its declaration then says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from sowctl.messages.base import MALFORMED, PayloadRefused
+from sowctl.messages.xml.parse import MAX_XML_DEPTH, SPACE, new_parser, run, too_deep
+
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_ENCODING = re.compile(rb"""(<\?xml[^>]*?encoding\s*=\s*["'])([A-Za-z0-9._-]+)""")
+_TAG_END = re.compile(rb"""<[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*>""")
+
+
+class Part:
+    """An element with all that stands in it: elements, and the bytes between them (text, comments, and so on)."""
+
+    __slots__ = ("attributes", "items", "name", "opening", "texts")
+
+    def __init__(self, name: str, attributes: dict[str, str], opening: bytes | None = None) -> None:
+        self.name = name
+        self.attributes = attributes
+        self.opening = opening
+        """Its start tag as it stands in the payload; None once the attributes have changed."""
+        self.items: list[Item] = []
+        self.texts: list[str] = []
+        """Text and CDATA directly in it, as the parser hands it over."""
+
+    @property
+    def text(self) -> str:
+        """Text and CDATA directly in it."""
+        return "".join(self.texts)
+
+    @property
+    def blank(self) -> bool:
+        """Whether it has no text of its own."""
+        return not any(text.strip(SPACE) for text in self.texts)
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it counts as an object with members."""
+        return bool(self.attributes) or any(isinstance(item, Part) for item in self.items)
+
+    def elements(self) -> dict[str, list[Part]]:
+        """The elements directly in it, by name."""
+        found: dict[str, list[Part]] = {}
+        for item in self.items:
+            if isinstance(item, Part):
+                found.setdefault(item.name, []).append(item)
+        return found
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes."""
+        opening = self.opening or self._opening()
+        if not self.items:
+            yield opening if opening.endswith(b"/>") else opening + b"</" + self.name.encode() + b">"
+            return
+        yield opening[:-2].rstrip() + b">" if opening.endswith(b"/>") else opening
+        for item in self.items:
+            if isinstance(item, Part):
+                yield from item.pieces()
+            else:
+                yield item
+        yield b"</" + self.name.encode() + b">"
+
+    def _opening(self) -> bytes:
+        members = "".join(f' {name}="{escaped_attribute(value)}"' for name, value in self.attributes.items())
+        return f"<{self.name}{members}/>".encode()
+
+
+Item: TypeAlias = Part | bytes
+
+
+class Document:
+    """A whole payload: its root element and what stands around it."""
+
+    __slots__ = ("after", "before", "root")
+
+    def __init__(self, before: bytes, root: Part, after: bytes) -> None:
+        self.before = before
+        self.root = root
+        self.after = after
+
+    def text(self) -> bytes:
+        """The payload."""
+        return b"".join([self.before, *self.root.pieces(), self.after])
+
+
+def parse_document(payload: bytes) -> Document:
+    """``payload`` taken apart. Raises PayloadRefused."""
+    parser = new_parser()
+    taker = _Taker(_as_utf8(payload))
+    parser.StartElementHandler = lambda name, attributes: taker.start(name, attributes, parser.CurrentByteIndex)
+    parser.EndElementHandler = lambda name: taker.end(parser.CurrentByteIndex)
+    parser.CharacterDataHandler = taker.characters
+    try:
+        run(parser, taker.payload)
+    finally:
+        parser.StartElementHandler = parser.EndElementHandler = parser.CharacterDataHandler = None
+    root = taker.top.items[1]
+    assert isinstance(root, Part) and isinstance(taker.top.items[0], bytes)
+    return Document(taker.top.items[0], root, taker.payload[taker.position :])
+
+
+class _Taker:
+    """Puts parts together while the parser goes over a payload."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.position = 0
+        """Up to where the payload has been put away."""
+        self.top = Part("", {})
+        self.stack = [self.top]
+
+    def start(self, name: str, attributes: dict[str, str], at: int) -> None:
+        if len(self.stack) > MAX_XML_DEPTH:
+            raise too_deep()
+        tag = _TAG_END.match(self.payload, at)
+        assert tag is not None
+        self.put_away(at)
+        part = Part(name, attributes, tag[0])
+        self.stack[-1].items.append(part)
+        self.stack.append(part)
+        self.position = tag.end()
+
+    def end(self, at: int) -> None:
+        part = self.stack.pop()
+        assert part.opening is not None
+        if not part.opening.endswith(b"/>"):
+            self.stack.append(part)
+            self.put_away(at)
+            self.stack.pop()
+            self.position = self.payload.index(b">", at) + 1
+
+    def characters(self, data: str) -> None:
+        self.stack[-1].texts.append(data)
+
+    def put_away(self, at: int) -> None:
+        if at > self.position or len(self.stack) == 1:
+            self.stack[-1].items.append(self.payload[self.position : at])
+
+
+def _as_utf8(payload: bytes) -> bytes:
+    """``payload`` in UTF-8 without byte order mark. Raises PayloadRefused where it is not what it says."""
+    encoding = "utf-8"
+    for mark, name in _BOMS:
+        if payload.startswith(mark):
+            payload, encoding = payload[len(mark) :], name
+            break
+    else:
+        named = _ENCODING.match(payload)
+        if named is not None:
+            encoding = named[2].decode()
+    if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "us-ascii", "ascii"):
+        return payload
+    try:
+        payload = payload.decode(encoding).encode()
+    except (ValueError, LookupError) as problem:
+        raise PayloadRefused(MALFORMED, f"the encoding cannot be read: {problem}", 0) from None
+    return _ENCODING.sub(rb"\1UTF-8", payload, count=1)
+
+
+def escaped(text: str) -> str:
+    """Text as the content of an element."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
+
+
+def escaped_attribute(text: str) -> str:
+    """Text as the value of an attribute in double quotes."""
+    text = escaped(text).replace('"', "&quot;")
+    return text.replace("\n", "&#10;").replace("\t", "&#9;")
+
+
+def json_line(root: Part) -> bytes:
+    """The document as one line of JSON."""
+    from sowctl.messages.json.text import quoted
+
+    return b"{" + quoted(root.name) + b":" + _json(root) + b"}"
+
+
+def _json(part: Part) -> bytes:
+    from sowctl.messages.json.text import quoted, untyped_text
+
+    text = b"null" if part.blank else untyped_text(part.text.encode())
+    if not part.is_object:
+        return text
+    members = [quoted("@" + name) + b":" + untyped_text(value.encode()) for name, value in part.attributes.items()]
+    for name, parts in part.elements().items():
+        values = [_json(one) for one in parts]
+        members.append(quoted(name) + b":" + (values[0] if len(values) == 1 else b"[" + b",".join(values) + b"]"))
+    if not part.blank:
+        members.append(b'"#text":' + text)
+    return b"{" + b",".join(members) + b"}"

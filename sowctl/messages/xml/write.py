@@ -1,0 +1,213 @@
+"""XML payloads rewritten: delta merge, constructed fields, select lists, new messages (``sowctl-messages(7)``, xml).
+
+Works on the parts of :mod:`sowctl.messages.xml.tree`. What is not touched keeps its bytes, comments included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sowctl.errors import InputError, UsageError
+from sowctl.messages.base import NO_SUCH_FIELD, UNWRITABLE, Members, SelectList
+from sowctl.messages.nested.write import Directive, directives
+from sowctl.messages.xml.parse import SPACE
+from sowctl.messages.xml.tree import Part, escaped
+from sowctl.values.compare import text_of
+from sowctl.values.fields import SlotValue, Write
+
+_NAME = re.compile(r"[^\W\d][\w.:·-]*")
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def merge(base: Part, delta: Part, set_nulls: bool) -> bool:
+    """Write what ``delta`` has into ``base``, an element of the same name; tells whether something counted.
+
+    A single element is merged with a single one: attributes and elements by name; text of its own replaces all
+    content. Where either side has several, or ``base`` none, those of ``delta`` replace.
+    """
+    changed = False
+    for name, value in delta.attributes.items():
+        if set_nulls or value.strip(SPACE):
+            _set_attribute(base, name, value)
+            changed = True
+    below = delta.elements()
+    if not delta.blank or (set_nulls and not below and not delta.attributes):
+        base.items, base.texts = delta.items, delta.texts
+        return True
+    if not below:
+        return changed
+    present = base.elements()
+    if not present and any(_counts(part, set_nulls) for parts in below.values() for part in parts):
+        _set_content(base, [])
+    news: dict[str, list[Part]] = {}
+    for name, parts in below.items():
+        old = present.get(name, [])
+        if len(parts) == 1 and len(old) == 1:
+            changed |= merge(old[0], parts[0], set_nulls)
+        elif set_nulls or any(_counts(part, set_nulls) for part in parts):
+            news[name] = parts if len(parts) > 1 or set_nulls else [_without_nulls(parts[0])]
+    _replace(base, news)
+    return changed or bool(news)
+
+
+def _counts(part: Part, set_nulls: bool) -> bool:
+    """Whether an element of a delta says something: not if there is nothing but NULLs in it."""
+    if set_nulls or not part.blank or any(value.strip(SPACE) for value in part.attributes.values()):
+        return True
+    return any(_counts(item, False) for item in part.items if isinstance(item, Part))
+
+
+def _without_nulls(part: Part) -> Part:
+    """A new element as it is added: its own NULLs, unlike those in arrays, are left out."""
+    if not part.blank:
+        return part
+    bare = Part(part.name, {name: value for name, value in part.attributes.items() if value.strip(SPACE)})
+    counts = {name: len(parts) for name, parts in part.elements().items()}
+    for item in part.items:
+        if isinstance(item, Part):
+            if counts[item.name] > 1:
+                bare.items.append(item)
+            elif _counts(item, False):
+                bare.items.append(_without_nulls(item))
+    return bare
+
+
+def assign(root: Part, writes: Sequence[Write]) -> None:
+    """Write and remove constructed fields, in order."""
+    for one in writes:
+        if one.remove:
+            _remove(root, one.destination.names)
+        else:
+            _write(root, one.destination.names, one.value)
+
+
+def build(fields: Members) -> bytes:
+    """A document of these fields, whose first steps must be one and the same."""
+    roots = {names[0] for names, _ in fields}
+    if len(roots) != 1:
+        raise UsageError(
+            NO_SUCH_FIELD,
+            f"an XML message has one root element, not {len(roots)}",
+            hint="let all destinations start with the same step, such as /order",
+        )
+    root = Part(_checked(roots.pop()), {})
+    for names, value in fields:
+        _write(root, names, value)
+    return b"".join(root.pieces())
+
+
+def select(document_root: Part, select_list: SelectList) -> None:
+    """Take out what the list leaves out; the root element stays."""
+    rules = directives(select_list)
+    include = True if rules.include is None else rules.include
+    if not _select(document_root, rules.below.get(document_root.name), include):
+        document_root.items.clear()
+
+
+def _select(part: Part, rules: Directive | None, include: bool) -> bool:
+    """Reduce an element; tells whether it stays."""
+    if rules is None:
+        if not include:
+            _set_content(part, [])
+            part.attributes, part.opening = {}, None
+        return include
+    include = include if rules.include is None else rules.include
+    had = part.is_object
+    for name in list(part.attributes):
+        rule = rules.below.get("@" + name)
+        if not (include if rule is None or rule.include is None else rule.include):
+            del part.attributes[name]
+            part.opening = None
+    kept: list[Part | bytes] = []
+    for item in part.items:
+        if isinstance(item, bytes):
+            if include:
+                kept.append(item)
+        elif _select(item, rules.below.get(item.name), include):
+            kept.append(item)
+    part.items[:] = kept
+    return part.is_object or (include and (not had or not part.blank))
+
+
+def _write(root: Part, names: Sequence[str], value: SlotValue) -> None:
+    if names[0] != root.name:
+        raise UsageError(
+            NO_SUCH_FIELD,
+            f"/{'/'.join(names)} cannot be written into a message whose root element is {root.name}",
+            hint=f"let the destination start with /{root.name}",
+        )
+    text = _text(value)
+    part = root
+    for name in names[1:-1] if names[-1].startswith("@") else names[1:]:
+        found = part.elements().get(name, [])
+        if len(found) != 1:
+            new = Part(_checked(name), {})
+            if not part.elements():
+                _set_content(part, [])
+            _replace(part, {name: [new]})
+            found = [new]
+        part = found[0]
+    if names[-1].startswith("@"):
+        _set_attribute(part, _checked(names[-1][1:]), text)
+    else:
+        _set_content(part, [escaped(text).encode()] if text else [])
+
+
+def _remove(root: Part, names: Sequence[str]) -> None:
+    parts = [root] if names[0] == root.name else []
+    for name in names[1:-1]:
+        parts = [below for part in parts for below in part.elements().get(name, [])]
+    for part in parts:
+        if names[-1].startswith("@"):
+            if part.attributes.pop(names[-1][1:], None) is not None:
+                part.opening = None
+        elif len(names) > 1:
+            _replace(part, {names[-1]: []})
+        else:
+            _set_content(part, [])
+
+
+def _text(value: SlotValue) -> str:
+    raw = text_of(value) or b""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise InputError(UNWRITABLE, "a value with bytes that are not UTF-8 cannot be written as XML") from None
+    if _UNFIT.search(text):
+        raise InputError(UNWRITABLE, "a value with a control character cannot be written as XML")
+    return text
+
+
+def _checked(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(NO_SUCH_FIELD, f"{name!r} cannot be the name of an XML element or attribute")
+    return name
+
+
+def _set_attribute(part: Part, name: str, value: str) -> None:
+    part.attributes[name] = value
+    part.opening = None
+
+
+def _set_content(part: Part, items: list[bytes]) -> None:
+    part.items = list(items)
+    part.texts = []
+
+
+def _replace(part: Part, news: dict[str, list[Part]]) -> None:
+    """Put new elements of each name where the first old one stands, or at the end."""
+    if not news:
+        return
+    items: list[Part | bytes] = []
+    written: set[str] = set()
+    for item in part.items:
+        if not isinstance(item, Part) or item.name not in news:
+            items.append(item)
+        elif item.name not in written:
+            written.add(item.name)
+            items.extend(news[item.name])
+    for name, new in news.items():
+        if name not in written:
+            items.extend(new)
+    part.items = items

@@ -1,0 +1,1 @@
+"""decode: TODO map."""

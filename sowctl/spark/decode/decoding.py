@@ -1,0 +1,183 @@
+"""Messages as structs: JSON views of any message type to Arrow arrays of a declared type (sowctl-spark(7), MESSAGES).
+
+A field takes the value of the message's JSON view where that fits the declared type, else NULL; what is not declared is
+not decoded. Columns of JSON messages are cut out of their text where :mod:`sowctl.spark.decode.shaped` can do that.
+Others are decoded into typed objects, whole batches at once, and columns are made of their fields; a message that does
+not fit that is read again by itself, value by value, by :mod:`sowctl.spark.decode.jsoncolumns`. What a column holds
+depends on its own field alone: not on the other columns, not on what else is in the message, not on which of these ways
+was taken. Called by the readers of stores and journals, and by the jobs that write columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Annotated, Any
+
+from sowctl.messages.base import PayloadRefused
+from sowctl.messages.nested.type import TreeType
+from sowctl.spark.decode import arrays
+from sowctl.spark.decode.jsoncolumns import INTEGERS, Misfit, coercion, column
+from sowctl.spark.decode.jsontrees import TreeReader, Unreadable, plain_tree, suspects
+from sowctl.spark.decode.shaped import ShapedMessages
+from sowctl.spark.decode.shapes import Odd
+from sowctl.spark.decode.templates import shape_of
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.messages.base import MessageType
+    from sowctl.spark.decode.arrays import Numbers
+    from sowctl.spark.decode.shapes import Shape
+
+
+class StructDecoder:
+    """Decodes messages into arrays of one struct type. Not for several threads at once.
+
+    ``strict``, for a type that was inferred: a message that is no object, a field that the type does not have and a
+    value that does not fit raise :class:`~sowctl.spark.decode.jsoncolumns.Misfit` with the message's place in the
+    batch.
+    """
+
+    def __init__(self, struct: pyarrow.StructType, *, strict: bool = False) -> None:
+        import msgspec
+
+        self._type = struct
+        self._strict = strict
+        self._one = msgspec.json.Decoder(_typed(struct, [0], strict))
+        self._trees = TreeReader()
+        self._coerce = coercion(struct, strict=strict)
+        self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+        self._shaped = ShapedMessages(self.views, self._shape)
+        self._binary = _has_binary(struct)
+
+    def array(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
+        """One struct per payload; NULL where there is no message, or one that cannot be read."""
+        if kind.kind == "json":
+            made = None
+            if payloads and None not in payloads:
+                made = self._shaped.array(payloads, arrays.lengths(payloads))  # type: ignore[arg-type]
+            return self.views(payloads) if made is None else made
+        if self._binary and isinstance(kind, TreeType):
+            return column(self._each(payloads, lambda payload: self._native(payload, kind)), self._type)
+        return self.views([None if payload is None else kind.view(payload) for payload in payloads])
+
+    def packed(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> pyarrow.Array:
+        """The same of JSON messages that lie back to back in ``parts``, ``lengths`` says how many bytes each.
+
+        What is not ``present`` is NULL and has no bytes.
+        """
+        whole = bool(present.all())
+        try:
+            made = self._shaped.array(parts, lengths if whole else lengths[present]) if present.any() else None
+        except Misfit as problem:
+            problem.row = int(present.nonzero()[0][problem.row])
+            raise
+        if made is None:
+            raw = b"".join(parts)
+            cut = [raw[start:end] for start, end in pairwise(accumulate(lengths.tolist(), initial=0))]
+            return self.views(
+                cut if whole else [one if there else None for one, there in zip(cut, present.tolist(), strict=True)]
+            )
+        return made if whole else made.take(arrays.places(present))
+
+    def views(self, views: Sequence[bytes | None]) -> pyarrow.Array:
+        """The same of JSON views."""
+        return column(self._objects(views), self._type)
+
+    def _shape(self, message: bytes) -> Shape:
+        try:
+            found = self._trees.tree(message)
+        except Unreadable:
+            raise Odd from None
+        if not isinstance(found, dict):
+            raise Odd
+        return shape_of(message, self._type, strict=self._strict)
+
+    def _objects(self, views: Sequence[bytes | None]) -> list[Any]:
+        if None not in views and not suspects(views):
+            # Not decode_lines(): it takes two values on one line, and one on two, for two.
+            try:
+                return list(map(self._one.decode, views))  # type: ignore[arg-type]
+            except self._errors:
+                pass
+        return self._each(views, self._by_itself)
+
+    def _each(self, messages: Sequence[bytes | None], read: Callable[[bytes], Any]) -> list[Any]:
+        found = []
+        for row, message in enumerate(messages):
+            try:
+                found.append(None if message is None else read(message))
+            except Misfit as problem:
+                problem.row = row
+                raise
+        return found
+
+    def _by_itself(self, view: bytes) -> Any:
+        if not suspects([view]):
+            try:
+                return self._one.decode(view)
+            except self._errors:
+                pass
+        try:
+            return self._value(self._trees.tree(view))
+        except Unreadable:
+            return self._unreadable()
+
+    def _native(self, payload: bytes, kind: TreeType) -> Any:
+        """A message of a format with binary data, which its JSON view would show as text."""
+        try:
+            return self._value(plain_tree(kind.tree(payload), kind.scalar))
+        except PayloadRefused:
+            return self._unreadable()
+
+    def _value(self, tree: Any) -> Any:
+        if tree is None and self._strict:
+            raise Misfit("null is no object")
+        return self._coerce(tree)
+
+    def _unreadable(self) -> None:
+        if self._strict:
+            raise Misfit("it cannot be read")
+
+
+def _has_binary(kind: pyarrow.DataType) -> bool:
+    import pyarrow.types as t
+
+    if t.is_nested(kind):
+        return any(_has_binary(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(t.is_binary(kind))
+
+
+def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool) -> Any:
+    """The annotation for msgspec that accepts exactly the values which need no second look."""
+    import msgspec
+    import pyarrow.types as t
+
+    if t.is_struct(kind):
+        counter[0] += 1
+        fields = [(f"f{place}", _nullable(field.type, counter, strict), None) for place, field in enumerate(kind)]
+        names = {f"f{place}": field.name for place, field in enumerate(kind)}
+        return msgspec.defstruct(f"S{counter[0]}", fields, rename=names, gc=False, forbid_unknown_fields=strict)
+    if t.is_list(kind):
+        return list[_nullable(kind.value_type, counter, strict)]  # type: ignore[misc]
+    if t.is_map(kind):
+        return dict[str, _nullable(kind.item_type, counter, strict)]  # type: ignore[misc]
+    if str(kind) in INTEGERS:
+        bound = 1 << INTEGERS[str(kind)]
+        return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
+    if t.is_floating(kind):
+        return float
+    if t.is_boolean(kind):
+        return bool
+    if t.is_string(kind):
+        return str
+    # Raw accepts anything, and column() reads it; UnsetType nothing, so that what does not fit is found here
+    return msgspec.UnsetType if strict else msgspec.Raw
+
+
+def _nullable(kind: pyarrow.DataType, counter: list[int], strict: bool) -> Any:
+    import msgspec
+
+    found = _typed(kind, counter, strict)
+    return found if found is msgspec.Raw else found | None  # a Raw in a union is not cut out

@@ -1,0 +1,225 @@
+"""Which fields messages have: a schema as text, inferred from them (sowctl-spark(7), MESSAGES).
+
+Called by the data sources, and by the jobs that write columns, where every task looks at its part of the records and
+the driver puts together what they saw. A type is chosen when all has been looked at, and holds all of it: numbers go
+from BIGINT to DOUBLE or DECIMAL, and to STRING, which holds everything, where these do not have all their digits. What
+is met later and does not fit ends the reading (:func:`misfit_error`): it never becomes NULL in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from math import isfinite
+from typing import Any
+
+from msgspec import Raw
+
+from sowctl.errors import InputError, LimitError
+from sowctl.spark.decode.jsoncolumns import Misfit
+from sowctl.spark.decode.jsontrees import TreeReader, Unreadable
+
+MOST_FIELDS = 10_000
+"""Fields, nested ones counted, of the largest schema that is inferred. More are names that are data."""
+_LONG = 1 << 63
+_EXACT = 1 << 53
+"""Up to here a double holds every whole number."""
+_DIGITS = 38
+"""Digits of the largest DECIMAL."""
+_SHORT = 16
+"""Characters up to which a number without an exponent is surely kept by a double: 15 digits and a point."""
+_TOO_MANY = 1000
+"""Stands for more digits than any type has."""
+
+
+class Inference:
+    """What was seen in some messages. Those that cannot be read or are no objects say nothing."""
+
+    def __init__(self) -> None:
+        self._seen = _Seen()
+
+    def add(self, views: Iterable[bytes]) -> None:
+        """Look at some JSON views. Raises LimitError ``SOW-SPK-083`` for more fields than :data:`MOST_FIELDS`."""
+        trees, seen = TreeReader(), self._seen
+        budget = _Budget(seen.count())
+        for view in views:
+            try:
+                value = trees.tree(view)
+            except Unreadable:
+                continue
+            if type(value) is dict:
+                seen.note(value, budget)
+
+    def merge(self, other: Inference) -> None:
+        """Add what was seen elsewhere, its members behind those that are known. Raises as :meth:`add`."""
+        self._seen.merge(other._seen, _Budget(self._seen.count()))
+
+    def __bool__(self) -> bool:
+        """Whether any message had fields."""
+        return bool(self._seen.members)
+
+    def ddl(self) -> str:
+        """The DDL of the struct that holds all of it; members in the order in which they were first seen."""
+        self._seen.objects = True
+        return self._seen.ddl()
+
+
+def infer(views: Iterable[bytes]) -> str:
+    """The DDL of the struct that holds all of these JSON views."""
+    found = Inference()
+    found.add(views)
+    return found.ddl()
+
+
+def misfit_error(problem: Misfit, place: str, hint: str) -> InputError:
+    """The error of a message that does not fit what was inferred; ``place`` names the message."""
+    if problem.names:
+        words = f"field {'/'.join(problem.names)} does not fit the fields that were inferred: {problem.what}"
+    else:
+        words = f"the message does not fit the fields that were inferred: {problem.what}"
+    return InputError("SOW-SPK-082", f"{place}: {words}", hint=hint)
+
+
+class _Budget:
+    """How many fields there are, and may be."""
+
+    def __init__(self, spent: int) -> None:
+        self._spent = spent
+
+    def field(self) -> _Seen:
+        """A new field."""
+        self._spent += 1
+        if self._spent > MOST_FIELDS:
+            raise LimitError(
+                "SOW-SPK-083",
+                f"the messages have more than {MOST_FIELDS:,} fields, which no inferred schema holds",
+                hint="declare the fields; an object whose names are data is a MAP<STRING, ...>",
+            )
+        return _Seen()
+
+
+class _Seen:
+    """The values in one place of the messages. All flags and bounds only ever grow, so the order does not matter."""
+
+    def __init__(self) -> None:
+        self.text = self.truth = self.whole = self.real = self.objects = False
+        self.low = self.high = 0
+        # of numbers with a point or an exponent: whether a double keeps them all, and the digits on both sides
+        self.exact = True
+        self.before = self.behind = 0
+        self.forms: set[tuple[int, int]] = set()
+        self.item: _Seen | None = None
+        self.members: dict[str, _Seen] = {}
+
+    def note(self, value: Any, budget: _Budget) -> None:
+        """One more value."""
+        kind = type(value)
+        if kind is str:
+            self.text = True
+        elif kind is int:
+            self.whole = True
+            if not self.low <= value <= self.high:
+                self.low, self.high = min(self.low, value), max(self.high, value)
+        elif kind is Raw:
+            self._number(bytes(value))
+        elif kind is bool:
+            self.truth = True
+        elif kind is dict:
+            self.objects = True
+            members = self.members
+            for name, inner in value.items():
+                member = members.get(name)
+                if member is None:
+                    member = members[name] = budget.field()
+                if type(inner) is str:  # most are, and the call would cost more than this
+                    member.text = True
+                else:
+                    member.note(inner, budget)
+        elif kind is list:
+            if self.item is None:
+                self.item = budget.field()
+            for inner in value:
+                self.item.note(inner, budget)
+
+    def _number(self, text: bytes) -> None:
+        """A number that is no plain whole one."""
+        short = len(text) <= _SHORT and b"e" not in text and b"E" not in text
+        if short:
+            # numbers of this length with their point at this place need the same digits
+            form = len(text), text.find(b".")
+            if form in self.forms:
+                return
+            self.forms.add(form)
+        if text == b"-0":
+            self.whole = True
+            return
+        self.real = True
+        before, behind = _digits(text)
+        self.before, self.behind = max(self.before, before), max(self.behind, behind)
+        self.exact = self.exact and (short or _is_double(text))
+
+    def merge(self, other: _Seen, budget: _Budget) -> None:
+        """Add what another one saw."""
+        self.text |= other.text
+        self.truth |= other.truth
+        self.whole |= other.whole
+        self.real |= other.real
+        self.objects |= other.objects
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self.exact &= other.exact
+        self.before, self.behind = max(self.before, other.before), max(self.behind, other.behind)
+        self.forms |= other.forms
+        if other.item is not None:
+            if self.item is None:
+                self.item = budget.field()
+            self.item.merge(other.item, budget)
+        for name, seen in other.members.items():
+            if name not in self.members:
+                self.members[name] = budget.field()
+            self.members[name].merge(seen, budget)
+
+    def count(self) -> int:
+        """How many fields it holds."""
+        inner = [*self.members.values(), *([self.item] if self.item is not None else [])]
+        return len(inner) + sum(one.count() for one in inner)
+
+    def ddl(self) -> str:
+        """The type that holds all values; STRING for different kinds of them, and for none at all."""
+        kinds = [self.text, self.truth, self.whole or self.real, self.objects, self.item is not None]
+        if sum(kinds) != 1 or self.text:
+            return "STRING"
+        if self.truth:
+            return "BOOLEAN"
+        if self.objects:
+            members = [f"`{name.replace('`', '``')}`: {inner.ddl()}" for name, inner in self.members.items()]
+            return f"STRUCT<{', '.join(members)}>"
+        return self._numeric() if self.item is None else f"ARRAY<{self.item.ddl()}>"
+
+    def _numeric(self) -> str:
+        if not self.real and self.low >= -_LONG and self.high < _LONG:
+            return "BIGINT"
+        if self.real and self.exact and self.low >= -_EXACT and self.high <= _EXACT:
+            return "DOUBLE"
+        whole = len(str(max(-self.low, self.high))) if max(-self.low, self.high) < 10**_DIGITS else _TOO_MANY
+        digits = max(self.before, whole) + self.behind
+        return f"DECIMAL({digits},{self.behind})" if digits <= _DIGITS else "STRING"
+
+
+def _digits(text: bytes) -> tuple[int, int]:
+    """How many digits a number has before and behind the point, when it is written without an exponent."""
+    try:
+        _, digits, exponent = Decimal(text.decode()).as_tuple()
+    except InvalidOperation:
+        return _TOO_MANY, 0
+    assert isinstance(exponent, int)
+    before = 1 if not any(digits) else max(len(digits) + exponent, 1)
+    return min(before, _TOO_MANY), min(max(-exponent, 0), _TOO_MANY)
+
+
+def _is_double(text: bytes) -> bool:
+    """Whether the shortest text of the nearest double is the same number."""
+    nearest = float(text)
+    try:
+        return isfinite(nearest) and Decimal(repr(nearest)) == Decimal(text.decode())
+    except InvalidOperation:
+        return False

@@ -1,0 +1,305 @@
+"""JSON values as Arrow columns of a declared type: what fits is taken, the rest is NULL (sowctl-spark(7), MESSAGES).
+
+Called by :mod:`sowctl.spark.decode.decoding`, and by way of it for the columns that are cut out of messages' texts.
+:func:`coercion` says of one value after the other what it is in the declared type; :func:`column` makes an array of
+what came out, and of objects that were decoded as a whole: both have a struct's fields as ``f0``, ``f1`` and so on.
+Values are those of :mod:`sowctl.spark.decode.jsontrees`: numbers that are no ``int`` have their own digits. Under an
+inferred type nothing may be lost: there, what does not fit raises :class:`Misfit`.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from itertools import accumulate
+from math import isfinite
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+from msgspec.json import decode, encode
+
+from sowctl.spark.decode.jsontrees import text_of
+
+if TYPE_CHECKING:
+    import pyarrow
+
+INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+"""The types of whole numbers, and the bits of each besides the sign."""
+Coerce = Callable[[Any], Any]
+_QUOTE, _NUMERIC = 0x22, b"-0123456789"
+_LONGEST = 40
+"""Digits before the point beyond which no number fits a DECIMAL or a whole number of 64 bits."""
+
+
+class Misfit(Exception):
+    """A value that an inferred type cannot hold, or a field that it does not have; ``row`` is its message's place."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.names: list[str] = []
+        self.row = 0
+
+
+def column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
+    """An array of ``kind`` from decoded objects, Nones among them."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if t.is_struct(kind) and not kind.num_fields:
+        return pa.array([None if value is None else {} for value in values], kind)
+    if t.is_struct(kind):
+        mask = None
+        if None in values:
+            mask = pa.array([value is None for value in values], pa.bool_())
+            values = [_NOTHING if value is None else value for value in values]
+        children = [column(list(map(attrgetter(f"f{place}"), values)), field.type) for place, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    if t.is_list(kind):
+        offsets, absent = _offsets(values)
+        inner = column([item for value in values if value is not None for item in value], kind.value_type)
+        return pa.ListArray.from_arrays(offsets, inner, type=kind, mask=absent)
+    if t.is_map(kind):
+        pairs = [None if value is None else list(value.items()) for value in values]
+        offsets, absent = _offsets(pairs)
+        flat = [pair for one in pairs if one is not None for pair in one]
+        keys = pa.array([key for key, _ in flat], kind.key_type)
+        items = column([item for _, item in flat], kind.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=absent)
+    if not ((t.is_primitive(kind) and not t.is_temporal(kind)) or t.is_string(kind)):
+        coerce = coercion(kind)
+        values = [coerce(_read(value)) if type(value) is Raw else value for value in values]
+    return pa.array(values, kind)
+
+
+def _read(raw: Raw) -> Any:
+    """A value that was cut out of a message and is not read yet; nothing else is a Raw here."""
+    text = bytes(raw)
+    if text[0] != _QUOTE:
+        return raw if text[0] in _NUMERIC else None
+    return text[1:-1].decode() if b"\\" not in text else decode(text)
+
+
+def _offsets(values: Sequence[Any]) -> tuple[pyarrow.Array, pyarrow.Array]:
+    import pyarrow as pa
+
+    ends = accumulate((0 if value is None else len(value) for value in values), initial=0)
+    return pa.array(list(ends), pa.int32()), pa.array([value is None for value in values], pa.bool_())
+
+
+class _Nothing:
+    """Stands for an object that is not there: every field of it is None."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+_NOTHING = _Nothing()
+
+
+class _Fields:
+    """Stands for a decoded object whose values were read one by one."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        for place, value in enumerate(values):
+            setattr(self, f"f{place}", value)
+
+
+def coercion(kind: pyarrow.DataType, *, strict: bool = False) -> Coerce:
+    """From any JSON value to what :func:`column` takes, None where it does not fit.
+
+    ``strict``: raises :class:`Misfit` there, and for members of an object that are not declared.
+    """
+    if not strict:
+        return _lenient(kind, coercion)
+    import pyarrow.types as t
+
+    if t.is_struct(kind):
+        return _strict_struct(kind)
+    coerce = _lenient(kind, lambda inner: coercion(inner, strict=True))
+
+    def strictly(value: Any) -> Any:
+        found = coerce(value)
+        if found is None and value is not None:
+            raise Misfit(f"{_shown(value)} is no {kind}")
+        return found
+
+    return strictly
+
+
+def _strict_struct(kind: pyarrow.DataType) -> Coerce:
+    members = [(field.name, coercion(field.type, strict=True)) for field in kind]
+    known = {name for name, _ in members}
+
+    def struct(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise Misfit(f"{_shown(value)} is no object")
+        for name in value.keys() - known:
+            problem = Misfit("it is among no fields that were seen")
+            problem.names.append(name)
+            raise problem
+        found = []
+        for name, coerce in members:
+            try:
+                found.append(coerce(value.get(name)))
+            except Misfit as problem:
+                problem.names.insert(0, name)
+                raise
+        return _Fields(found)
+
+    return struct
+
+
+def _shown(value: Any) -> str:
+    text = _text(value) or ""
+    return text if len(text) <= 60 else text[:60] + "..."
+
+
+def _lenient(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataType], Coerce]) -> Coerce:
+    """The coercion of one type; ``inner_of`` makes those of the types in it."""
+    import pyarrow.types as t
+
+    if t.is_struct(kind):
+        members = [(field.name, inner_of(field.type)) for field in kind]
+
+        def struct(value: Any) -> Any:
+            if not isinstance(value, dict):
+                return None
+            return _Fields([coerce(value.get(name)) for name, coerce in members])
+
+        return struct
+    if t.is_list(kind):
+        item = inner_of(kind.value_type)
+        return lambda value: [item(one) for one in value] if isinstance(value, list) else None
+    if t.is_map(kind):
+        inner = inner_of(kind.item_type)
+        return lambda value: {key: inner(one) for key, one in value.items()} if isinstance(value, dict) else None
+    if str(kind) in INTEGERS:
+        return _integer(1 << INTEGERS[str(kind)])
+    if t.is_floating(kind):
+        return _double
+    if t.is_boolean(kind):
+        return lambda value: value if isinstance(value, bool) else None
+    if t.is_string(kind):
+        return _text
+    if t.is_binary(kind):
+        return _binary
+    if t.is_decimal(kind):
+        return _decimal(kind)
+    if t.is_timestamp(kind) or t.is_date(kind):
+        return _moment(kind)
+    raise TypeError(f"a message has no {kind}")  # refused by sowctl.spark.schema before it comes so far
+
+
+def _exact(value: Any) -> Decimal | None:
+    """A number with all its digits; None for what is no number, or for one that is too long for any type."""
+    if isinstance(value, bool) or not isinstance(value, int | Raw):
+        return None
+    try:
+        number = Decimal(value) if isinstance(value, int) else Decimal(text_of(value))
+    except InvalidOperation:  # an exponent that is beyond all bounds
+        return None
+    return number if not number or number.adjusted() <= _LONGEST else None
+
+
+def _integer(bound: int) -> Coerce:
+    def integer(value: Any) -> int | None:
+        if isinstance(value, Raw):
+            number = _exact(value)
+            if number is None or number != number.to_integral_value():
+                return None
+            value = int(number)
+        if isinstance(value, int) and not isinstance(value, bool) and -bound <= value < bound:
+            return value
+        return None
+
+    return integer
+
+
+def _double(value: Any) -> float | None:
+    """The nearest double, None for a number beyond all of them."""
+    if isinstance(value, bool) or not isinstance(value, int | Raw):
+        return None
+    try:
+        found = float(value) if isinstance(value, int) else float(text_of(value))
+    except OverflowError:
+        return None
+    return found if isfinite(found) else None
+
+
+def _text(value: Any) -> str | None:
+    """A string as it is; anything else as the message has it, without the white space between its parts."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Raw):
+        return text_of(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return encode(_without_bytes(value)).decode()
+
+
+def _without_bytes(value: Any) -> Any:
+    """A value of a format with binary data, as that is shown in JSON."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, dict):
+        return {name: _without_bytes(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_bytes(inner) for inner in value]
+    return value
+
+
+def _binary(value: Any) -> bytes | None:
+    """Binary data of a format that has them; else the Base64 form of bytes, as writing makes it."""
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        return None
+    try:
+        return b64decode(value, validate=True)
+    except ValueError:
+        return None
+
+
+def _decimal(kind: pyarrow.DataType) -> Coerce:
+    quantum = Decimal(1).scaleb(-kind.scale)
+    # a context of its own: the usual one rounds to 28 digits
+    context = Context(prec=2 * _LONGEST, rounding=ROUND_HALF_EVEN)
+
+    def decimal(value: Any) -> Decimal | None:
+        try:
+            number = Decimal(value) if isinstance(value, str) else _exact(value)
+            if number is None or not number.is_finite():
+                return None
+            exact = number.quantize(quantum, context=context)
+        except InvalidOperation:
+            return None
+        return exact if len(exact.as_tuple().digits) <= kind.precision else None
+
+    return decimal
+
+
+def _moment(kind: pyarrow.DataType) -> Coerce:
+    """ISO-8601 texts; a time without a zone is UTC."""
+    from datetime import UTC, date, datetime
+
+    import pyarrow.types as t
+
+    def moment(value: Any) -> date | None:
+        if not isinstance(value, str):
+            return None
+        try:
+            if t.is_date(kind):
+                return date.fromisoformat(value[:10])
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        if kind.tz is None:
+            return found.replace(tzinfo=None)
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+    return moment

@@ -1,0 +1,111 @@
+"""One JSON message as a tree of Python values, every number with its own digits.
+
+Called by :mod:`sowctl.spark.decode.decoding` for messages that its typed decoder does not take, and by
+:mod:`sowctl.spark.decode.inference`. Which messages can be read is decided here, by the message alone: whatever the
+message type ``json`` accepts (:mod:`sowctl.messages.json.exact`). Of members given twice the last counts
+(sowctl-spark(7), MESSAGES).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from sowctl.messages.json.exact import is_deep, parse
+from sowctl.values.fields import Number, Scalar
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+_NEGATIVE_ZERO = re.compile(rb"-0[,\]}\s]")
+_SAFE_DIGITS = 4000
+"""Digits of the longest whole number that Python and msgspec read without complaint."""
+
+
+class Unreadable(Exception):
+    """A message that the message type ``json`` does not accept."""
+
+
+class TreeReader:
+    """Reads messages one by one. Whole numbers are ``int``; all others, and a negative zero, are ``msgspec.Raw``: their
+    own text."""
+
+    def __init__(self) -> None:
+        import msgspec
+
+        self._decode = msgspec.json.Decoder(float_hook=msgspec.Raw).decode
+        self._raw = msgspec.Raw
+        # what a library refuses is not yet what the message type refuses: numbers of 5,000 digits, lone surrogates
+        self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+    def tree(self, message: bytes) -> Any:
+        """The value of one message. Raises :class:`Unreadable`."""
+        if is_deep(message):
+            raise Unreadable
+        # msgspec reads -0 as the whole number 0, which has lost its sign
+        if b"-0" not in message or _NEGATIVE_ZERO.search(message) is None:
+            try:
+                return self._decode(message)
+            except self._errors:
+                pass
+        from sowctl.messages.base import PayloadRefused
+
+        try:
+            return self._plain(parse(message, last=True))
+        except PayloadRefused:
+            raise Unreadable from None
+
+    def _plain(self, value: Any) -> Any:
+        """A tree of the exact reader as msgspec would have made it."""
+        if isinstance(value, dict):
+            return {name: self._plain(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._plain(inner) for inner in value]
+        if isinstance(value, Number):
+            text = value.text.strip()
+            whole = text.removeprefix(b"-").isdigit() and text != b"-0" and len(text) < _SAFE_DIGITS
+            return int(text) if whole else self._raw(text)
+        return value
+
+
+def suspects(messages: Sequence[bytes | None]) -> bool:
+    """Whether there may be messages that a typed decoder takes and the message type refuses.
+
+    A decoder passes over what is not declared without looking whether texts are UTF-8, and goes as deep as the stack.
+    """
+    present = [message for message in messages if message is not None]
+    joined = b"".join(present)
+    if not joined.isascii():
+        try:
+            joined.decode()
+        except UnicodeDecodeError:
+            return True
+    return any(map(is_deep, present))
+
+
+def plain_tree(value: Any, convert: Callable[[Any], Scalar]) -> Any:
+    """A decoded message of another format as such a tree, in which binary data stay bytes.
+
+    ``convert`` makes slot values of the format's own kinds. NaN and infinities are None, as in the JSON view.
+    """
+    from msgspec import Raw
+
+    if isinstance(value, dict):
+        return {
+            name.decode(errors="replace") if isinstance(name, bytes) else str(name): plain_tree(inner, convert)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [plain_tree(inner, convert) for inner in value]
+    if not isinstance(value, str | int | bytes | None):
+        value = convert(value)
+    if isinstance(value, float):
+        return Raw(repr(value)) if isfinite(value) else None
+    return value
+
+
+def text_of(number: Raw) -> str:
+    """The digits of a number that is not an ``int``."""
+    return bytes(number).decode()

@@ -1,0 +1,1 @@
+"""jvm: TODO map."""

@@ -1,0 +1,101 @@
+"""Several blocks of a journal as one: their columns side by side, topics and publishers under common numbers.
+
+Blocks are small, and what an array costs does not depend on how much is in it: the readers of journals put blocks
+together before they make columns of them. sow-journal(5), "Columns".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from sowctl.journal.format import NO_PUBLISHER
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+    from sowctl.spark.decode.arrays import Numbers
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Entries:
+    """The entries of some blocks, at least one. Columns are put together when first asked for."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+        self._numbers = [block.numpy_columns() for block in blocks]
+        self.count = sum(map(len, blocks))
+
+    def numbers(self, name: str) -> Numbers:
+        """One of the columns that are numbers and mean the same in every block."""
+        return _joined([getattr(columns, name) for columns in self._numbers])
+
+    def texts(self, name: str) -> list[bytes | None] | None:
+        """One of the columns that are texts; None where no entry has one."""
+        columns = [getattr(one, name) for one in self._numbers]
+        if not any(column is not None for column in columns):
+            return None
+        found: list[bytes | None] = []
+        for block, column in zip(self._blocks, columns, strict=True):
+            found += [None] * len(block) if column is None else column
+        return found
+
+    @property
+    def txids(self) -> Numbers:
+        """The transaction id of every entry."""
+        import numpy as np
+
+        return _joined([np.arange(block.first_txid, block.last_txid + 1) for block in self._blocks])
+
+    @cached_property
+    def lengths(self) -> Numbers:
+        """The length of every message."""
+        return self.numbers("lengths")
+
+    @cached_property
+    def operations(self) -> Numbers:
+        """What every entry is."""
+        return self.numbers("operations")
+
+    @cached_property
+    def topics(self) -> tuple[list[Topic], Numbers]:
+        """The topics of these entries, and the place of each entry's topic among them."""
+        return self._common(lambda block: block.topics, "topics", None)
+
+    @cached_property
+    def clients(self) -> tuple[list[str], Numbers]:
+        """The clients of these entries, and the place of each entry's; NO_PUBLISHER is nobody."""
+        return self._common(lambda block: [client for _, client in block.publishers], "publishers", NO_PUBLISHER)
+
+    def payloads(self) -> list[memoryview]:
+        """The messages of each block, back to back."""
+        return [block.payload_bytes() for block in self._blocks]
+
+    def messages(self) -> list[bytes]:
+        """One message per entry."""
+        return [message for block in self._blocks for message in block.payloads()]
+
+    def _common(self, listed: Callable[[Block], list[T]], name: str, none: int | None) -> tuple[list[T], Numbers]:
+        import numpy as np
+
+        lists = [listed(block) for block in self._blocks]
+        if all(one == lists[0] for one in lists):
+            return lists[0], self.numbers(name)
+        places: dict[T, int] = {}
+        for one in lists:
+            for item in one:
+                places.setdefault(item, len(places))
+        columns = []
+        for one, numbers in zip(lists, self._numbers, strict=True):
+            column = getattr(numbers, name)
+            known = np.array([*(places[item] for item in one), -1 if none is None else none], "i4")
+            columns.append(known[column if none is None else np.where(column == none, len(one), column)])
+        return list(places), np.concatenate(columns)
+
+
+def _joined(columns: list[Numbers]) -> Numbers:
+    import numpy as np
+
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)

@@ -1,0 +1,243 @@
+"""The entries of a journal that a query asks for: chosen in its blocks, and made into Arrow batches.
+
+The reader of :mod:`sowctl.spark.reading.journalreader` calls it for every task, and where a schema is to be inferred;
+the data sources make the query of their options. sowctl-spark(7), COLUMNS and FILTERS, rules both. Numbers and payloads
+go from the decompressed blocks into Arrow without being looked at one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sowctl.engine.fold.overlay import values_of
+from sowctl.engine.search.matcher import Matcher, environment_of
+from sowctl.errors import ConfigError
+from sowctl.identity.bookmarks import bookmark_of
+from sowctl.identity.hashes import client_hash
+from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, UNKEYED
+from sowctl.spark.decode import arrays
+from sowctl.spark.decode.inference import misfit_error
+from sowctl.spark.decode.jsoncolumns import Misfit
+from sowctl.spark.reading.bounds import Bounds, Range
+from sowctl.spark.reading.entries import Entries
+from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, is_inferred
+from sowctl.store.codec import TOMBSTONE, stamps
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+    from sowctl.messages.base import MessageType
+    from sowctl.spark.decode.decoding import StructDecoder
+    from sowctl.spark.origin import Origin
+
+_TEXTS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correlation_id": "correlation_ids"}
+_OPERATIONS = {"publish": PUBLISH, "delete": DELETE}
+
+
+@dataclass(frozen=True)
+class JournalQuery:
+    """Which entries are to be read. ``topic`` and ``message_type`` None: any; ``operation`` may be ``all``."""
+
+    origin: Origin
+    topic: str | None = None
+    message_type: str | None = None
+    operation: str = "all"
+    filter: str | None = None
+    txids: Range = field(default_factory=Range)
+    times: Range = field(default_factory=Range)
+    partition_bytes: int | None = None
+
+    def bounds(self) -> Bounds:
+        """The same as bounds."""
+        bounds = Bounds(txids=self.txids, times=self.times)
+        if self.topic is not None:
+            bounds = bounds.among("topics", [self.topic])
+        return bounds if self.operation == "all" else bounds.among("operations", [self.operation])
+
+
+Run = list[tuple["Block", "arrays.Numbers | None"]]
+"""Blocks, and which of their entries are wanted; None for all."""
+
+
+class Batches:
+    """Makes record batches of blocks in the columns of ``schema``: what a query asks for, within ``bounds``."""
+
+    def __init__(self, query: JournalQuery, bounds: Bounds, schema: pyarrow.Schema) -> None:
+        import pyarrow.types as t
+
+        self._query = query
+        self._bounds = bounds
+        self._schema = schema
+        self._instance = query.origin.instance()
+        name = query.origin.journal_name
+        self._owner = self._instance.publisher if name is None else client_hash(name)
+        self._matchers: dict[Topic, Matcher] = {}
+        self._decoder: StructDecoder | None = None
+        self._strict = False
+        if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
+            from sowctl.spark.decode.decoding import StructDecoder
+
+            self._strict = is_inferred(schema)
+            self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=self._strict)
+
+    def batch(self, run: Run) -> pyarrow.RecordBatch:
+        """The entries of some blocks that are wanted."""
+        import numpy as np
+        import pyarrow as pa
+
+        entries = Entries([block for block, _ in run])
+        mask = None
+        if any(chosen is not None for _, chosen in run):
+            mask = np.concatenate([np.ones(len(block), bool) if chosen is None else chosen for block, chosen in run])
+        columns = [self._column(name, entries, mask) for name in self._schema.names]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return batch if mask is None else batch.filter(pa.array(mask))
+
+    def chosen(self, block: Block) -> arrays.Numbers | None:
+        """Which entries of a block are wanted; None for all."""
+        import numpy as np
+
+        bounds, header = self._bounds, block.header
+        numbers = block.numpy_columns()
+        tests = []
+        if not _within(bounds.txids, header.first_txid, header.last_txid):
+            tests.append(_in_range(np.arange(header.first_txid, header.last_txid + 1), bounds.txids))
+        if not _within(bounds.times, header.earliest, header.latest):
+            tests.append(_in_range(numbers.times, bounds.times))
+        places = [place for place, topic in enumerate(block.topics) if self.wants(topic)]
+        if len(places) < len(block.topics):
+            tests.append(np.isin(numbers.topics, places))
+        if bounds.operations is not None:
+            codes = [code for word, code in _OPERATIONS.items() if word in bounds.operations]
+            tests.append(np.isin(numbers.operations, codes))
+        if self._query.filter is not None:
+            tests.append(self._matching(block))
+        found = np.logical_and.reduce(tests) if tests else None
+        return None if found is None or found.all() else found
+
+    def wants(self, topic: Topic) -> bool:
+        """Whether entries of a topic are asked for."""
+        names, kind = self._bounds.topics, self._query.message_type
+        return (names is None or topic[0] in names) and (kind is None or topic[1] == kind)
+
+    def _matching(self, block: Block) -> arrays.Numbers:
+        """The publishes whose messages match the filter."""
+        import numpy as np
+
+        found = np.zeros(len(block), bool)
+        for topic in filter(self.wants, block.topics):
+            keys, values = values_of(block, topic, unkeyed=True)
+            published = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE]
+            if not published:
+                continue
+            values = [values[place] for place in published]
+            matches = self._matcher(topic).places([keys[place] for place in published], values)
+            found[[stamps(values[place])[0] - block.first_txid for place in matches]] = True
+        return found
+
+    def _matcher(self, topic: Topic) -> Matcher:
+        known = self._matchers.get(topic)
+        if known is None:
+            instance = self._instance
+            known = self._matchers[topic] = Matcher(
+                self._query.filter,
+                self.kind(topic[1]),
+                topic[0],
+                environment_of(instance),
+                functions=instance.functions,
+            )
+        return known
+
+    def kind(self, message_type: str) -> MessageType:
+        """The message type of that name, bytes where nobody knows it."""
+        try:
+            return self._instance.type_of(message_type)
+        except ConfigError:
+            # a journal outlives its configuration: what nobody knows any more is bytes
+            return self._instance.type_of("binary")
+
+    def _column(self, name: str, entries: Entries, mask: arrays.Numbers | None) -> pyarrow.Array:
+        import pyarrow as pa
+
+        count = entries.count
+        if name == PAYLOAD:
+            return self._payload(entries, mask)
+        if name == "_sow_key":
+            return arrays.nullable_decimals(entries.numbers("keys"), (entries.numbers("flags") & UNKEYED) == 0)
+        if name == "_txid":
+            return arrays.longs(entries.txids)
+        if name == "_timestamp":
+            return arrays.instants(entries.numbers("times"))
+        if name == "_expiration":
+            return arrays.stamps(entries.numbers("expirations"))
+        if name in ("_topic", "_message_type"):
+            topics, places = entries.topics
+            return arrays.chosen([topic[name == "_message_type"] for topic in topics], places)
+        if name == "_operation":
+            return _operations(entries.operations)
+        if name == "_client":
+            clients, places = entries.clients
+            return arrays.chosen(clients, places, NO_PUBLISHER) if clients else pa.nulls(count, pa.string())
+        if name == "_bookmark":
+            return pa.array(self._bookmarks(entries), pa.string())
+        if name == "_sequence":
+            return arrays.nullable_longs(entries.numbers("sequences"), entries.numbers("publishers") != NO_PUBLISHER)
+        return arrays.texts(entries.texts(_TEXTS[name]), count)
+
+    def _bookmarks(self, entries: Entries) -> list[str]:
+        clients, places = entries.clients
+        ids = {place: client_hash(client) for place, client in enumerate(clients)}
+        rows = zip(places.tolist(), entries.numbers("sequences").tolist(), entries.txids.tolist(), strict=True)
+        return [str(bookmark_of(ids.get(place), sequence, txid, self._owner)) for place, sequence, txid in rows]
+
+    def _payload(self, entries: Entries, mask: arrays.Numbers | None) -> pyarrow.Array:
+        published = entries.operations == PUBLISH
+        if self._decoder is None:
+            return arrays.packed(entries.payloads(), entries.lengths, published)
+        if self._strict and mask is not None:
+            # inferred types were made for what is asked for; other messages in the blocks need not fit them
+            published &= mask
+        try:
+            return self._structs(self._decoder, entries, published)
+        except Misfit as problem:
+            raise misfit_error(problem, f"entry {entries.txids[problem.row]}", LOOK_AT_MORE) from None
+
+    def _structs(self, decoder: StructDecoder, entries: Entries, published: arrays.Numbers) -> pyarrow.Array:
+        topics, places = entries.topics
+        kinds = [self.kind(message_type) for _, message_type in topics]
+        same = len(set(map(id, kinds))) == 1
+        if same and kinds[0].kind == "json" and not entries.lengths[~published].any():
+            return decoder.packed(entries.payloads(), entries.lengths, published)
+        messages: list[Any] = entries.messages()
+        if not published.all():
+            messages = [one if there else None for one, there in zip(messages, published.tolist(), strict=True)]
+        if same:
+            return decoder.array(messages, kinds[0])
+        for place, topic in enumerate(places.tolist()):
+            if messages[place] is not None:
+                messages[place] = kinds[topic].view(messages[place])
+        return decoder.views(messages)
+
+
+def _operations(codes: arrays.Numbers) -> pyarrow.Array:
+    if (codes == PUBLISH).all():
+        return arrays.constant("publish", len(codes))
+    return arrays.chosen(["publish", "delete"], (codes == DELETE).astype("i4"))
+
+
+def _within(wanted: Range, low: int, high: int) -> bool:
+    return (wanted.low is None or wanted.low <= low) and (wanted.high is None or high <= wanted.high)
+
+
+def _in_range(numbers: arrays.Numbers, wanted: Range) -> arrays.Numbers:
+    import numpy as np
+
+    found = np.ones(len(numbers), bool)
+    if wanted.low is not None:
+        found &= numbers >= wanted.low
+    if wanted.high is not None:
+        found &= numbers <= wanted.high
+    return found

@@ -1,0 +1,197 @@
+"""Batch reading of a store: key ranges as partitions, Arrow batches out (sowctl-spark(7), THE SOURCE sow).
+
+Runs in Spark's Python processes: planned in one, read in others. LMDB environments are opened inside ``read`` and
+closed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from sowctl.engine.search.matcher import Matcher, environment_of
+from sowctl.engine.sources.current import CurrentSource, Source
+from sowctl.spark.decode import arrays
+from sowctl.spark.decode.inference import misfit_error
+from sowctl.spark.decode.jsoncolumns import Misfit
+from sowctl.spark.errors import carried
+from sowctl.spark.origin import compiled
+from sowctl.spark.reading.positions import Position, open_planned, plan_position, ranged
+from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, STORE_COLUMNS, arrow_schema, is_inferred
+from sowctl.store.codec import CORRELATION, HEADER_SIZE, LOGICAL_TOPIC, USER_KEY, decode, payloads
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+    from sowctl.spark.decode.decoding import StructDecoder
+    from sowctl.spark.origin import Origin
+
+RECORDS_PER_PARTITION = 100_000
+BATCH = 4096
+KEYS = 1 << 64
+_HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
+
+
+@dataclass(frozen=True)
+class StoreQuery:
+    """What is to be read: the state ``at`` an instant (None: now), the filter's text, into how many partitions."""
+
+    origin: Origin
+    at: int | None = None
+    filter: str | None = None
+    partitions: int | None = None
+
+
+class KeyRange(InputPartition):
+    """One partition: keys from ``low`` to below ``high``, in the state at ``position``."""
+
+    def __init__(self, low: int, high: int, position: Position | None) -> None:
+        self.low = low
+        self.high = high
+        self.position = position
+
+    @property
+    def bounds(self) -> tuple[bytes | None, bytes | None]:
+        """The keys as the store sorts them; None where there is no bound."""
+        low = self.low.to_bytes(8, "big") if self.low else None
+        high = self.high.to_bytes(8, "big") if self.high < KEYS else None
+        return low, high
+
+
+class StoreReader(DataSourceReader):
+    """Reads what a :class:`StoreQuery` asks for, in the columns of ``schema``."""
+
+    def __init__(self, query: StoreQuery, schema: StructType) -> None:
+        self.query = query
+        with carried():
+            self._schema = arrow_schema(schema, STORE_COLUMNS)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Equal shares of the key space, which hashing fills evenly; one where the state has to be built first."""
+        with carried():
+            if self.query.filter is not None:
+                compiled(self.query.origin, self.query.filter)
+            position = plan_position(self.query.origin)
+            count = 1
+            if position is not None and self.query.at is None:
+                count = self.query.partitions or position.records // RECORDS_PER_PARTITION + 1
+            steps = [KEYS * step // count for step in range(count + 1)]
+            return [KeyRange(*edges, position) for edges in pairwise(steps) if edges[0] < edges[1]]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The records of one partition that match."""
+        if isinstance(partition, KeyRange):
+            with carried(), closing(open_planned(self.query.origin, partition.position, self.query.at)) as source:
+                yield from self._batches(source, partition)
+
+    def _batches(self, source: Source, partition: KeyRange) -> Iterator[pyarrow.RecordBatch]:
+        arrays.keep_memory()
+        matcher = matcher_of(self.query, source)
+        made = _Batches(self._schema, matcher, source)
+        for keys, values in ranged(source, self.query.origin, BATCH, *partition.bounds):
+            places = matcher.places(keys, values)
+            if len(places) < len(keys):
+                keys, values = [keys[place] for place in places], [values[place] for place in places]
+            if keys:
+                yield made.batch(keys, values)
+
+
+def matcher_of(query: StoreQuery, source: Source) -> Matcher:
+    """The engine's own evaluator of the filter over one source. Raises what compiling a filter raises."""
+    instance = query.origin.instance()
+    topic = query.origin.topic
+    kind = instance.type_of(source.message_type)
+    seen = (topic.key_mode if topic is not None else _key_mode(source)) == "fields"
+    wanted = query.filter is not None and bool(query.filter.strip())
+    environment = environment_of(instance) if wanted else None
+    functions = instance.functions if wanted else None
+    return Matcher(query.filter, kind, source.topic, environment, seen=seen, functions=functions)
+
+
+def _key_mode(source: Source) -> str:
+    return source.meta.definition.key_mode if isinstance(source, CurrentSource) else "fields"
+
+
+_TEXTS = {
+    "_logical_topic": (LOGICAL_TOPIC, "logical_topic"),
+    "_user_key": (USER_KEY, "user_key"),
+    "_correlation_id": (CORRELATION, "correlation_id"),
+}
+"""Columns of text: the flag of records that have it, and the record's attribute."""
+
+
+class _Batches:
+    """Makes record batches of stored values."""
+
+    def __init__(self, schema: pyarrow.Schema, matcher: Matcher, source: Source) -> None:
+        import pyarrow.types as t
+
+        self._schema = schema
+        self._kind = matcher.type
+        self._topic = source.topic
+        self._decoder: StructDecoder | None = None
+        if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
+            from sowctl.spark.decode.decoding import StructDecoder
+
+            self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=is_inferred(schema))
+
+    def batch(self, keys: list[bytes], values: list[bytes]) -> pyarrow.RecordBatch:
+        """The batch of these records."""
+        import numpy as np
+        import pyarrow as pa
+
+        heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
+        columns = []
+        for name in self._schema.names:
+            if name == PAYLOAD:
+                columns.append(self._messages(keys, payloads(values)))
+            elif name == "_sow_key":
+                columns.append(arrays.decimals(np.frombuffer(b"".join(keys), ">u8")))
+            elif name == "_txid":
+                columns.append(arrays.longs(heads["txid"]))
+            elif name == "_timestamp":
+                columns.append(arrays.instants(heads["time"]))
+            elif name == "_expiration":
+                columns.append(arrays.stamps(heads["expiration"]))
+            elif name == "_topic":
+                columns.append(arrays.constant(self._topic, len(keys)))
+            else:
+                flag, part = _TEXTS[name]
+                columns.append(arrays.texts(_parts(keys, values, heads["flags"] & flag, part), len(keys)))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _messages(self, keys: list[bytes], messages: list[bytes]) -> pyarrow.Array:
+        import pyarrow as pa
+
+        if self._decoder is None:
+            return pa.array(messages, pa.binary())
+        try:
+            return self._decoder.array(messages, self._kind)
+        except Misfit as problem:
+            key = int.from_bytes(keys[problem.row], "big")
+            raise misfit_error(problem, f"record {key} of topic {self._topic}", LOOK_AT_MORE) from None
+
+
+def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: str) -> list[bytes | None] | None:
+    if not has.any():
+        return None
+    found: list[bytes | None] = []
+    for key, value, there in zip(keys, values, has.tolist(), strict=True):
+        record = decode(key, value) if there else None
+        found.append(None if record is None else getattr(record, part))
+    return found
+
+
+def sample(query: StoreQuery, count: int | None) -> Iterator[bytes]:
+    """JSON views of the first ``count`` records, None for all, for the inference of a schema."""
+    position = plan_position(query.origin)
+    with closing(open_planned(query.origin, position, query.at)) as source:
+        kind = matcher_of(replace(query, filter=None), source).type
+        batches = source.batches(BATCH if count is None else min(count, BATCH))
+        yield from islice((kind.view(payload) for _, values in batches for payload in payloads(values)), count)

@@ -1,0 +1,272 @@
+"""Writing to a topic: tasks stage messages, the driver's commit publishes those of the winners as one group.
+
+sowctl-spark(7), WRITING. A batch write and every batch of a stream are one group each. A stream's ``queryName`` is the
+publisher and its batch id, counted from one, the sequence number: a batch that comes again is recognised by the journal
+and not written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+from uuid import uuid4
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from sowctl.engine.bulk.commit import RefusalWords, commit
+from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Plan, Staged
+from sowctl.engine.bulk.task import StageTask
+from sowctl.engine.options import PublishOptions
+from sowctl.errors import InputError, UsageError
+from sowctl.messages.framing.envelope import Envelope
+from sowctl.spark.errors import carried
+from sowctl.spark.writing.encoding import RowEncoder, Rows, root_of
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark import TaskContext
+    from pyspark.sql.types import StructType
+
+    from sowctl.engine.reports import Rejected
+    from sowctl.spark.origin import Origin
+    from sowctl.spark.writing.attempts import Staging
+
+
+@dataclass(frozen=True)
+class WriteRequest:
+    """What a write was asked for. ``operation`` None: rows say so in ``_operation``, else they are published.
+
+    ``client`` is a stream's publisher. ``overwrite``: what has no row is deleted.
+    """
+
+    origin: Origin
+    staging: Staging
+    publish: PublishOptions
+    operation: Operation | None
+    overwrite: bool = False
+    keep_stamps: bool = False
+    client: str | None = None
+
+    def check(self) -> None:
+        """Raise UsageError where the options do not fit each other or the topic."""
+        if self.overwrite and self.operation not in (None, "publish"):
+            raise UsageError("SOW-SPK-031", f"mode overwrite replaces records: operation {self.operation} does not fit")
+        self._area().plan(self.publish)
+
+    def _area(self) -> Area:
+        assert self.origin.topic is not None
+        return Area(self.staging.directory, self.origin.topic, self.origin.instance())
+
+    def plan(self, operation: Operation) -> Plan:
+        """What the tasks need for one operation; two of one write differ in nothing else."""
+        return self._area().plan(self.publish, operation=operation)
+
+    def encoder(self, schema: StructType) -> RowEncoder:
+        """What makes messages of rows. Raises UsageError ``SOW-SPK-030``."""
+        topic = self.origin.topic
+        assert topic is not None
+        return RowEncoder(
+            schema,
+            self.origin.instance().type_of(topic.message_type),
+            keep_stamps=self.keep_stamps,
+            by_key=self.operation in (None, "delete"),
+            own_keys=topic.key_mode == "user",
+            root=root_of(topic),
+        )
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], sequence: int | None = None) -> None:
+        """Publish what the winners staged, as one group, and remove the directory whatever happens."""
+        staged = [one for message in messages if isinstance(message, StagedMessage) for one in message.staged]
+        publisher = None if self.client is None or sequence is None else (self.client, sequence)
+        self.staging.open()
+        try:
+            plan = self.plan(self.operation or "publish")
+            names = [_partition(number) for number in range(len(messages))]
+            area = self._area()
+            commit(area, plan, staged, publisher=publisher, overwrite=self.overwrite, sources=names, words=OF_ROWS)
+        finally:
+            self.staging.remove()
+
+    def stage(self, batches: Iterable[pyarrow.RecordBatch], schema: StructType) -> StagedMessage:
+        """What one attempt of one task does. Raises UsageError ``SOW-SPK-099`` where a table of the catalog is made."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = context.partitionId() if context is not None else 0
+        if context is not None:
+            _refuse_catalog(context)
+        if self.client is not None:
+            # the directory of a stream goes with every batch; that of a batch write was made by its driver
+            self.staging.open()
+        with _Attempt(self, number) as attempt:
+            encoder = self.encoder(schema)
+            for batch in batches:
+                if len(batch):
+                    attempt.add(encoder.rows(batch))
+            return attempt.finish()
+
+
+@dataclass
+class StagedMessage(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    staged: tuple[Staged, ...]
+
+
+EXCERPT = 200
+"""Characters of a refused message that an error shows."""
+
+
+def _partition(number: int) -> str:
+    return f"partition {number}"
+
+
+def _excerpt(one: Rejected) -> str | None:
+    """The beginning of the message, which holds its key: rows have no place that could be looked up."""
+    return one.payload[:EXCERPT].decode("utf-8", "replace") if one.payload else None
+
+
+OF_ROWS = RefusalWords(
+    lambda one: f"{one.source}, row {one.offset + 1}",
+    _excerpt,
+    "option onError=skip leaves refused rows out; maxErrors says up to how many",
+    in_bytes=False,
+)
+
+
+def _refuse_catalog(context: TaskContext) -> None:
+    """Refuse rows for a table that Spark is about to make in its catalog, before anything of them is staged.
+
+    Spark makes such a table (saveAsTable, writeTo().create()) by a write within the execution of a command, and gives
+    the write the same options as a plain one; the table is then read without them, so nothing could ever read it.
+    Apart from that only the batches of a stream are written within another execution.
+    """
+    inner, outer = (context.getLocalProperty(f"spark.sql.execution.{name}") for name in ("id", "root.id"))
+    streaming = context.getLocalProperty("sql.streaming.queryId") is not None
+    if inner is not None and outer is not None and inner != outer and not streaming:
+        raise UsageError(
+            "SOW-SPK-099",
+            "a topic cannot become a table of Spark's catalog, which is read without its options. Nothing was written.",
+            hint='frame.write.format("sow").options(...).mode("append").save() publishes the rows',
+        )
+
+
+class _Attempt:
+    """One attempt's segments: deletions by key apart from messages, both in the order of the rows."""
+
+    def __init__(self, request: WriteRequest, number: int) -> None:
+        self._request = request
+        self._number = number
+        self._name = f"{number}-{uuid4().hex}"
+        self._tasks: dict[Operation, StageTask] = {}
+        self._position = 0
+
+    def add(self, rows: Rows) -> None:
+        """Stage the messages of one batch."""
+        start = self._position
+        self._position += len(rows.payloads)
+        fixed = self._request.operation
+        if fixed is not None or rows.operations is None:
+            self._stage(fixed or "publish", rows, range(start, self._position))
+            return
+        for name in dict.fromkeys(rows.operations):
+            if name not in OPERATIONS:
+                row = start + rows.operations.index(name)
+                raise InputError(
+                    "SOW-SPK-032",
+                    f"a row has the operation {name!r}",
+                    place=f"{_partition(self._number)}, row {row + 1}",
+                    hint="publish, delta or delete",
+                )
+            places = [place for place, one in enumerate(rows.operations) if one == name]
+            chosen = Rows([rows.payloads[p] for p in places], [rows.envelopes[p] for p in places], None)
+            self._stage(cast(Operation, name), chosen, [start + place for place in places])
+
+    def _stage(self, operation: Operation, rows: Rows, positions: Sequence[int]) -> None:
+        task = self._tasks.get(operation)
+        if task is None:
+            task = self._tasks[operation] = StageTask(self._request.plan(operation), f"{self._name}-{operation}")
+        envelopes = rows.envelopes
+        if operation != "delete":
+            # the key of a message follows from it, unless its publisher chooses keys
+            topic = self._request.origin.topic
+            if topic is None or topic.key_mode != "user":
+                envelopes = [_without_key(one) for one in envelopes]
+        source = _partition(self._number)
+        bare = operation != "delete" and not any(_says_something(one) for one in envelopes)
+        task.add(rows.payloads, self._number, list(positions), envelopes=None if bare else envelopes, source=source)
+
+    def finish(self) -> StagedMessage:
+        """Complete the segments."""
+        return StagedMessage(tuple(task.finish() for task in self._tasks.values()))
+
+    def __enter__(self) -> _Attempt:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for task in self._tasks.values():
+            task.__exit__(*error)  # type: ignore[arg-type]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One batch write."""
+
+    def __init__(self, request: WriteRequest, schema: StructType) -> None:
+        self._request = request
+        self._schema = schema
+        request.check()
+        request.encoder(schema)
+        request.staging.open()
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of one task."""
+        with carried():
+            return self._request.stage(iterator, self._schema)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish everything, or nothing."""
+        with carried():
+            self._request.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Forget everything."""
+        self._request.staging.remove()
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """The batches of a stream."""
+
+    def __init__(self, request: WriteRequest, schema: StructType) -> None:
+        self._request = request
+        self._schema = schema
+        request.check()
+        request.encoder(schema)
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of one task."""
+        with carried():
+            return self._request.stage(iterator, self._schema)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish the batch, unless the journal says that this has happened."""
+        with carried():
+            self._request.commit(messages, batchId + 1)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Forget the batch."""
+        self._request.staging.remove()
+
+
+def _without_key(envelope: Envelope) -> Envelope:
+    from msgspec.structs import replace as changed
+
+    return envelope if envelope.sow_key is None else changed(envelope, sow_key=None)
+
+
+def _says_something(envelope: Envelope) -> bool:
+    return any((envelope.sow_key, envelope.timestamp, envelope.expiration, envelope.correlation_id))

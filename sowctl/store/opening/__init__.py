@@ -1,0 +1,1 @@
+"""opening: TODO map."""

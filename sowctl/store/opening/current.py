@@ -1,0 +1,99 @@
+"""The environment behind the path of a store: opened, shared with other readers, and opened anew when replaced.
+
+Called by :mod:`sowctl.store.env` alone. Ruled by ``sow-store(5)``, "How to read" and "Replacing a store".
+"""
+
+from __future__ import annotations
+
+from _thread import RLock  # threading's own; that module takes 0.5 ms of a start
+from typing import Any
+
+from sowctl.errors import LockedError, RefusedError
+from sowctl.plain import replace
+from sowctl.seam import Seam
+from sowctl.store.lmdberrors import missing
+from sowctl.store.opening.environment import Mode, open_handle, refuse_other_names
+from sowctl.store.opening.handle import Handle, current_identity
+from sowctl.store.opening.locks import Files, WriterLock
+from sowctl.store.opening.sharing import close_idle, let_go, share
+
+
+class Current:
+    """The handle of the file that a path shows. ``mutex`` is held while it is looked at or exchanged.
+
+    ``handle`` is the one that is open, which may be that of a file that was replaced since; None where there is none.
+    """
+
+    def __init__(self, files: Files, lock: WriterLock, mode: Mode, seam: Seam) -> None:
+        self.mutex = RLock()
+        self._files = files
+        self._lock = lock
+        self._mode = mode
+        self._seam = seam
+        self._closed = False
+        self.handle: Handle | None = self._open_handle(mode.lock_wait)
+
+    def open(self, *, writing: bool = False) -> Handle:
+        """The handle of the file that the path shows; a replaced file is opened anew. To write, hold the lock."""
+        if self._closed:
+            raise ValueError("the store is closed")
+        handle = self.handle
+        if handle is not None:
+            handle.check_process()
+            now = current_identity(self._files, self._mode.no_lock)
+            if not handle.retired and (now is None or now == handle.identity):
+                if writing and now is not None:
+                    refuse_other_names(self._files)
+                if handle.writable or not writing:
+                    return handle
+                if handle.users:
+                    raise self._blocked()
+            self.drop(handle)
+        handle = self.handle = self._open_again(writing)
+        return handle
+
+    def _open_again(self, writing: bool) -> Handle:
+        """Readers of a replaced store do not wait for its writer: they open it read-only, a write opens it anew."""
+        if not writing and self._mode.write:
+            try:
+                return self._open_handle(0.0)
+            except LockedError:
+                close_idle(self._files.path)
+                return open_handle(self._files, replace(self._mode, write=False), self._seam)
+        return self._open_handle(self._mode.lock_wait)
+
+    def _open_handle(self, wait: float) -> Handle:
+        if not self._mode.write:
+            return share(self._files, self._mode, self._seam)
+        if not self._files.path.exists():
+            raise missing(self._files.path)
+        with self._lock.held(wait):
+            close_idle(self._files.path)
+            return open_handle(self._files, self._mode, self._seam)
+
+    def _blocked(self) -> RefusedError:
+        return RefusedError(
+            "SOW-STO-028",
+            "the store must be opened anew while a snapshot of this process is open",
+            place=str(self._files.path),
+            hint="read the result to its end, or close it, before writing",
+        )
+
+    def begin_reading(self) -> tuple[Handle, Any]:
+        """A read transaction in the current file, and its handle, which counts it. Raises as opening does."""
+        with self.mutex:
+            handle = self.open()
+            return handle, handle.begin_reading()
+
+    def drop(self, handle: Handle) -> None:
+        """Have nothing open any more; ``handle``, which was, is let go."""
+        self.handle = None
+        let_go(handle)
+
+    def close(self) -> None:
+        """Close the file as soon as its last snapshot ends."""
+        with self.mutex:
+            self._closed = True
+            handle, self.handle = self.handle, None
+            if handle is not None:
+                let_go(handle)

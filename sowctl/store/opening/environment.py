@@ -1,0 +1,209 @@
+"""Opening the LMDB environment of a store: through its gate, with its sub-databases (``sow-store(5)``).
+
+Called by ``current``, ``sharing``, ``examine`` and ``replace``. An interrupted replacement is completed on the way;
+what an open environment is and may do is in :mod:`sowctl.store.opening.handle`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from sowctl.errors import DamageError, RefusedError, StorageError
+from sowctl.plain import dataclass
+from sowctl.seam import Seam
+from sowctl.store.lmdberrors import explained, missing, translate
+from sowctl.store.opening.access import DAMAGED, REPLACED, Files, may_lock, may_settle
+from sowctl.store.opening.handle import Databases, Handle, Identity, current_identity, rounded
+from sowctl.store.opening.locks import FILE_MODE, Gate, record_inode, recorded_inode
+from sowctl.store.opening.unlocked import Watch
+from sowctl.store.raw.pages import inspect
+
+DEFAULT_MAP = 16 << 20
+READER_MAP = 1 << 20
+MAX_READERS = 254
+MAX_DATABASES = 32
+RECORDS = b"records"
+NAMES = (b"meta", RECORDS, b"history", b"expiry")
+CHANGES = b"changes"
+"""The sub-database that stores made before it was thought of do not have, until they are built anew."""
+_OPEN_ATTEMPTS = 5
+_OPEN_PAUSE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How a store is opened."""
+
+    write: bool
+    durable: bool
+    no_lock: bool
+    lock_wait: float
+
+
+def open_handle(files: Files, mode: Mode, seam: Seam) -> Handle:
+    """Open the store through its gate, completing a replacement that was interrupted.
+
+    To open for writing the caller holds the writer lock. A reader who may not use the locks reads without them; its
+    handle has a ``watch`` then. Raises MissingError, DamageError, StorageError, LockedError, RefusedError SOW-STO-027
+    (open already in this process).
+    """
+    with explained(files.path, "open the store"):
+        if not files.path.exists():
+            raise missing(files.path)
+    if mode.no_lock or not (mode.write or may_lock(files)):
+        return _open(files, mode, seam, locks=False)
+    gate = Gate(files, seam, mode.lock_wait)
+    for _ in range(_OPEN_ATTEMPTS):
+        with gate.held(exclusive=False) as lock, explained(files.path, "open the store"):
+            if recorded_inode(lock) == files.path.stat().st_ino:
+                return _open(files, mode, seam)
+        if not mode.write and not may_settle(files):
+            # The lock file belongs to another data file, and this process may not say so: it reads beside it.
+            return _open(files, mode, seam, locks=False)
+        with gate.held(exclusive=True) as lock, explained(files.path, "complete a replacement"):
+            settle(files, lock, seam)
+    raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
+
+
+def refuse_other_names(files: Files) -> None:
+    """Refuse to write to a data file that has several names. Raises RefusedError SOW-STO-062, StorageError.
+
+    The locks of a store have its file's name: through two hard links two writers would change one file at once. And a
+    link is no copy: LMDB writes into the file, so a backup that is a hard link changes with it, and is none.
+    """
+    with explained(files.path, "open the store"):
+        names = files.path.stat().st_nlink
+        if names > 1:  # a file that a rebuild keeps aside stands there until the new store takes its place
+            kept = (files.path.name + DAMAGED, files.path.name + REPLACED)
+            aside = (one for one in files.directory.iterdir() if one.name.startswith(kept))
+            names -= sum(one.samefile(files.path) for one in aside)
+    if names > 1:
+        raise RefusedError(
+            "SOW-STO-062",
+            f"the file has {names} names (hard links): who writes through another one does not see these locks, and "
+            "what is written here changes all of them",
+            place=str(files.path),
+            hint=f"'find DIR -samefile {files.path.name}' finds the others: replace them by copies; a backup that is a "
+            "hard link is none",
+            names=names,
+        )
+
+
+def settle(files: Files, lock: Any, seam: Seam) -> None:
+    """With the gate held exclusively: part the data file from an LMDB lock file that belonged to another one."""
+    inode = files.path.stat().st_ino
+    if recorded_inode(lock) == inode:
+        return
+    if files.lock.exists():
+        seam.call("file.unlink", os.unlink, files.lock)
+    record_inode(lock, inode, seam)
+
+
+def _open(files: Files, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
+    for attempt in range(_OPEN_ATTEMPTS):
+        needed = inspect(files.path, seam).needed
+        if mode.write:
+            refuse_other_names(files)
+        watch = None
+        try:
+            if not locks:
+                watch = Watch(files, seam)
+            env = open_environment(files.path, needed, mode, seam, locks=locks)
+            if watch is None or watch.inode() == files.path.stat().st_ino:
+                break
+            env.close()  # replaced between the two, and it is not known which of them was opened
+            watch.close()
+        except (lmdb.Error, OSError) as problem:
+            if watch is not None:
+                watch.close()
+            if "already open in this process" in str(problem):
+                raise RefusedError(
+                    "SOW-STO-027",
+                    "the store is open already in this process",
+                    place=str(files.path),
+                    hint="read the result of a query to its end, or close it, before writing to its topic",
+                ) from problem
+            # LMDB documents that opening may fail while another process opens or closes at the same instant
+            if isinstance(problem, OSError) or attempt == _OPEN_ATTEMPTS - 1 or not _passing(problem):
+                raise translate(problem, files.path, "open the store") from problem
+            time.sleep(_OPEN_PAUSE)
+    else:
+        raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
+    try:
+        databases = open_databases(env, files.path, write=mode.write)
+        if mode.write:
+            env.reader_check()
+    except BaseException:
+        env.close()
+        if watch is not None:
+            watch.close()
+        raise
+    identity = current_identity(files, mode.no_lock)
+    handle = Handle(files, env, databases, identity or Identity(0, 0), seam)
+    handle.writable = mode.write
+    handle.watch = watch
+    return handle
+
+
+def _passing(problem: lmdb.Error) -> bool:
+    return not isinstance(problem, (lmdb.VersionMismatchError, lmdb.MemoryError))
+
+
+def open_environment(path: Path, needed: int, mode: Mode, seam: Seam, *, locks: bool) -> Any:
+    """``lmdb.open`` with the flags of this format; a smaller map where address space is short."""
+    wanted = max(DEFAULT_MAP, 2 * needed) if mode.write else max(READER_MAP, 2 * needed)
+    options: dict[str, Any] = {
+        "subdir": False,
+        "readonly": not mode.write,
+        "metasync": mode.durable,
+        "mode": FILE_MODE,
+        "max_dbs": MAX_DATABASES,
+        "max_readers": MAX_READERS,
+        "lock": locks,
+    }
+    try:
+        return seam.call("lmdb.open", lmdb.open, str(path), map_size=rounded(wanted), **options)
+    except (lmdb.MemoryError, MemoryError):
+        return seam.call("lmdb.open", lmdb.open, str(path), map_size=rounded(needed), **options)
+
+
+def open_databases(env: Any, path: Path, *, write: bool) -> Databases:
+    """Open the sub-databases of an existing store. Raises DamageError SOW-STO-010, SOW-STO-023.
+
+    py-lmdb keeps handles opened in a read transaction of a writable environment for that transaction only, so there
+    it takes an (empty) write transaction; whoever opens to write holds the writer lock and so never waits for LMDB's.
+    """
+    with explained(path, "open the store"):
+        txn = env.begin(write=True) if write else None
+        try:
+            found = [env.open_db(name, txn=txn, create=False) for name in NAMES]
+            found.append(_open_changes(env, txn))
+            if any(any(database.flags().values()) for database in found if database is not None):
+                raise DamageError("SOW-STO-023", "LMDB's description of a sub-database is damaged", place=str(path))
+            if txn is not None:
+                txn.commit()
+        except lmdb.NotFoundError as problem:
+            raise DamageError(
+                "SOW-STO-010", "this LMDB file is not a SOW file: a sub-database is missing", place=str(path)
+            ) from problem
+        finally:
+            if txn is not None:
+                txn.abort()
+    return Databases(*found)
+
+
+def _open_changes(env: Any, txn: Any) -> Any:
+    try:
+        return env.open_db(CHANGES, txn=txn, create=False)
+    except lmdb.NotFoundError:
+        return None
+
+
+def create_databases(env: Any, txn: Any) -> Databases:
+    """Make the sub-databases of a new store within ``txn``."""
+    return Databases(*(env.open_db(name, txn=txn) for name in (*NAMES, CHANGES)))

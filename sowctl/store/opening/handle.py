@@ -1,0 +1,164 @@
+"""One open LMDB environment and the rules for using, growing and closing it (``sow-store(5)``).
+
+Made by :mod:`sowctl.store.opening.environment` and ``replace``, used by everybody in the room who has a transaction. A
+handle knows which files it opened, how many transactions of this process run in it, and that it must not be used after
+a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock
+from typing import TYPE_CHECKING, Any
+
+import lmdb
+
+from sowctl.errors import RefusedError, SowError
+from sowctl.plain import dataclass
+from sowctl.seam import Seam
+from sowctl.store.lmdberrors import explained
+from sowctl.store.opening.locks import Files
+
+if TYPE_CHECKING:
+    from sowctl.store.opening.unlocked import Watch
+
+MAP_UNIT = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Databases:
+    """LMDB's handles of the sub-databases."""
+
+    meta: Any
+    records: Any
+    history: Any
+    expiry: Any
+    changes: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The inodes behind a handle; when the path shows others, the store was replaced."""
+
+    data: int
+    lock: int
+
+
+class Handle:
+    """An open environment. ``users`` counts its running read transactions, ``sharers`` the stores that have it open.
+
+    ``watch`` is there where it is read without locks: whatever is read must be verified by it before it is used.
+    """
+
+    def __init__(self, files: Files, env: Any, databases: Databases, identity: Identity, seam: Seam) -> None:
+        self.files = files
+        self.env = env
+        self.databases = databases
+        self.identity = identity
+        self.seam = seam
+        self.writable = False
+        self.watch: Watch | None = None
+        self.users = 0
+        self.sharers = 1
+        self.retired = False
+        self._mutex = RLock()
+        self.pid = os.getpid()
+
+    def check_process(self) -> None:
+        """Refuse to work in a forked child: LMDB's locks did not come along. Raises RefusedError SOW-STO-027."""
+        if self.pid != os.getpid():
+            raise RefusedError("SOW-STO-027", "a store handle does not survive a fork", place=str(self.files.path))
+
+    def begin(self, *, write: bool) -> Any:
+        """Begin a transaction; follows a map that another process made larger."""
+        self.check_process()
+        while True:
+            try:
+                with explained(self.files.path, "begin a transaction"):
+                    return self.seam.call("lmdb.begin", self.env.begin, write=write)
+            except lmdb.MapResizedError:
+                self.resize(0)
+
+    def begin_reading(self) -> Any:
+        """Begin a read transaction, which counts until :meth:`release`. Raises as :meth:`begin`."""
+        with self._mutex:
+            txn = self.begin(write=False)
+            self.users += 1
+            return txn
+
+    def map_size(self) -> int:
+        """The size of the map in bytes."""
+        return int(self.env.info()["map_size"])
+
+    def resize(self, size: int) -> None:
+        """Set the map's size (0: what the file asks for).
+
+        Raises RefusedError SOW-STO-028 while a snapshot of this process is open, StorageError SOW-STO-043 when there
+        is no address space; the environment is closed then, because LMDB leaves it without a map.
+        """
+        if self.users:
+            raise RefusedError(
+                "SOW-STO-028",
+                "the map must grow while a snapshot of this process is open",
+                place=str(self.files.path),
+                hint="read the result to its end, or close it, before writing",
+            )
+        try:
+            with explained(self.files.path, "enlarge the map"):
+                self.seam.call("lmdb.resize", self.env.set_mapsize, rounded(size))
+        except SowError:
+            self.retired = True
+            self.close()
+            raise
+
+    def last_txnid(self) -> int:
+        """The number of the last committed LMDB transaction."""
+        return int(self.env.info()["last_txnid"])
+
+    def release(self) -> None:
+        """One read transaction less; the last one closes a retired environment."""
+        with self._mutex:
+            self.users -= 1
+            if self.retired and self.users == 0:
+                self.close()
+
+    def retire(self) -> None:
+        """Close as soon as nobody reads."""
+        with self._mutex:
+            self.retired = True
+            if self.users == 0:
+                self.close()
+
+    def revive(self) -> bool:
+        """Do not close after all; False where that has happened."""
+        with self._mutex:
+            if self.env is not None:
+                self.retired = False
+            return self.env is not None
+
+    def close(self) -> None:
+        """Close the environment; in a forked child it is only forgotten."""
+        env, self.env = self.env, None
+        if env is not None and self.pid == os.getpid():
+            env.close()
+            if self.watch is not None:
+                self.watch.close()
+
+
+def rounded(size: int) -> int:
+    """A size of the map that holds ``size`` bytes."""
+    return -(-size // MAP_UNIT) * MAP_UNIT
+
+
+def current_identity(files: Files, no_lock: bool) -> Identity | None:
+    """The inodes that the path shows now; None when there is no data file."""
+    try:
+        data = files.path.stat().st_ino
+    except FileNotFoundError:
+        return None
+    if no_lock:
+        return Identity(data, 0)
+    try:
+        return Identity(data, files.lock.stat().st_ino)
+    except FileNotFoundError:
+        return Identity(data, 0)

@@ -1,0 +1,227 @@
+"""The two lock files beside a store: the gate and the writer lock (``sow-store(5)``, "Files", "Replacing a store").
+
+Both are locked with flock(2), which ends with the process, and are never renamed or removed, so that whoever locks one
+locks the same file. Waiting is done in short sleeps: a signal is answered at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from _thread import RLock  # threading's own; that module takes 0.5 ms of a start
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from sowctl.checksum import crc32
+from sowctl.errors import LockedError
+from sowctl.seam import Seam
+from sowctl.store.lmdberrors import explained
+from sowctl.store.opening.access import Files as Files
+from sowctl.values.times import format_time
+from sowctl.waiting import holders, take
+
+_SLEEPS = 0.002, 0.05
+GATE_WAIT = 10.0
+"""Seconds to wait for the gate at least; it is held for the length of a rename."""
+_GATE = Struct("<QII")
+FILE_MODE = 0o640
+
+
+class FileLock:
+    """One flock(2) lock. Not re-entrant; of one process and one thread at a time."""
+
+    def __init__(self, path: Path, seam: Seam) -> None:
+        self.path = path
+        self.seam = seam
+        self.fd = -1
+        self.pid = 0
+
+    def acquire(self, *, exclusive: bool, wait: float, tell: Callable[[], None] | None = None) -> bool:
+        """Lock within ``wait`` seconds; False when somebody else kept it; ``tell`` hears of a long wait. Raises
+        OSError."""
+        return take(lambda: self._try(exclusive), wait, _SLEEPS, tell)
+
+    def _try(self, exclusive: bool) -> bool:
+        fd = self._open(exclusive)
+        try:
+            kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+            self.seam.call("file.lock", fcntl.flock, fd, kind | fcntl.LOCK_NB)
+            here, there = os.fstat(fd), self.path.stat()
+            same = (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+        except OSError as problem:
+            os.close(fd)
+            if problem.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.ENOENT):
+                return False
+            raise
+        except BaseException:
+            os.close(fd)
+            raise
+        if not same:
+            os.close(fd)
+            return False
+        self.fd, self.pid = fd, os.getpid()
+        return True
+
+    def _open(self, exclusive: bool) -> int:
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return self.seam.call("file.open", os.open, self.path, flags | os.O_RDWR | os.O_CREAT, FILE_MODE)
+        except OSError as problem:
+            if exclusive or problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            return self.seam.call("file.open", os.open, self.path, flags | os.O_RDONLY)
+
+    def release(self) -> None:
+        """Let go. After a fork only the descriptor is closed: the lock belongs to the parent."""
+        fd, self.fd = self.fd, -1
+        if fd < 0:
+            return
+        try:
+            if self.pid == os.getpid():
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        finally:
+            os.close(fd)
+
+
+class Gate:
+    """The gate of a store: shared while opening, exclusive while replacing."""
+
+    def __init__(self, files: Files, seam: Seam, wait: float) -> None:
+        self.files = files
+        self.seam = seam
+        self.wait = max(wait, GATE_WAIT)
+
+    @contextmanager
+    def held(self, *, exclusive: bool) -> Iterator[FileLock]:
+        """Hold the gate. Raises :class:`LockedError` SOW-STO-031, :class:`StorageError`."""
+        lock = FileLock(self.files.gate, self.seam)
+        with explained(self.files.path, "lock the gate"):
+            taken = lock.acquire(exclusive=exclusive, wait=self.wait)
+        if not taken:
+            raise LockedError(
+                "SOW-STO-031",
+                f"the store is being {'opened' if exclusive else 'replaced'} by another process, for more than "
+                f"{self.wait:g} s",
+                place=str(self.files.path),
+            )
+        try:
+            yield lock
+        finally:
+            lock.release()
+
+
+def recorded_inode(lock: FileLock) -> int | None:
+    """The inode to which the LMDB lock file belongs, as the gate says; None when it says nothing sensible."""
+    data = os.pread(lock.fd, _GATE.size, 0)
+    if len(data) != _GATE.size:
+        return None
+    inode, zero, crc = _GATE.unpack(data)
+    return inode if zero == 0 and crc == crc32(data[:12]) else None
+
+
+def record_inode(lock: FileLock, inode: int, seam: Seam) -> None:
+    """Write it into the gate; ``lock`` is held exclusively."""
+    body = _GATE.pack(inode, 0, 0)[:12]
+    seam.call("file.pwrite", os.pwrite, lock.fd, body + crc32(body).to_bytes(4, "little"), 0)
+
+
+class WriterLock:
+    """The writer lock of a store, re-entrant within a thread; other threads wait like other processes do."""
+
+    def __init__(self, files: Files, seam: Seam, command: str, notify: Callable[[str], None] | None = None) -> None:
+        """``command`` is what those who wait are told, ``notify`` is told of a long wait."""
+        self.files = files
+        self.seam = seam
+        self.command = command
+        self._notify = notify
+        self.depth = 0
+        self._lock = FileLock(files.writer, seam)
+        self._threads = RLock()
+
+    def acquire(self, wait: float) -> None:
+        """Take it within ``wait`` seconds. Raises :class:`LockedError` SOW-STO-030 that names the holder."""
+        if not self._threads.acquire(timeout=max(wait, 0)):
+            raise self._refused(wait)
+        try:
+            if self.depth == 0:
+                with explained(self.files.path, "take the writer lock"):
+                    if not self._lock.acquire(exclusive=True, wait=wait, tell=self._tell):
+                        raise self._refused(wait)
+                self._sign()
+            self.depth += 1
+        except BaseException:
+            self._threads.release()
+            raise
+
+    def release(self) -> None:
+        """Let go of one level."""
+        self.depth -= 1
+        try:
+            if self.depth == 0:
+                self._unsign()
+        finally:
+            self._threads.release()
+
+    @contextmanager
+    def held(self, wait: float) -> Iterator[None]:
+        """Hold it for the length of a with statement."""
+        self.acquire(wait)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def _sign(self) -> None:
+        import json  # here, because readers, who never sign, start without it
+
+        line = json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "command": self.command}) + "\n"
+        try:
+            os.ftruncate(self._lock.fd, 0)
+            os.pwrite(self._lock.fd, line.encode(), 0)
+        except OSError:
+            return  # who holds it is a courtesy to those who wait; the lock itself stands
+
+    def _unsign(self) -> None:
+        try:
+            if self._lock.pid == os.getpid():
+                os.ftruncate(self._lock.fd, 0)
+        except OSError:
+            pass
+        finally:
+            self._lock.release()
+
+    def _tell(self) -> None:
+        if self._notify is not None:
+            who = holder(self.files.writer)[0]
+            self._notify(f"waiting for the store {self.files.path}: another process writes to it{who}")
+
+    def _refused(self, wait: float) -> LockedError:
+        who, facts = holder(self.files.writer)
+        return LockedError(
+            "SOW-STO-030",
+            f"another process writes to the store{who}; waited {wait:g} s",
+            place=str(self.files.path),
+            hint="wait longer with --lock-wait, or end that process",
+            **facts,
+        )
+
+
+def holder(writer_file: Path) -> tuple[str, dict[str, Any]]:
+    """Who holds a writer lock: words for a message (perhaps none) and plain values."""
+    import json
+
+    try:
+        facts = dict(json.loads(writer_file.read_bytes() or b"{}"))
+        since = format_time(writer_file.stat().st_mtime_ns // 1000)
+    except (OSError, ValueError, TypeError):
+        return "", {}
+    if not facts:
+        # A program of another kind may hold it; the system may know which process that is.
+        known = holders(writer_file)
+        return (f": process {min(known)}", {"holder_pid": min(known)}) if known else ("", {})
+    words = f": process {facts.get('pid')} on {facts.get('host')} ({facts.get('command')}), since {since}"
+    return words, {"holder_" + name: facts.get(name) for name in ("pid", "host", "command")} | {"holder_since": since}

@@ -1,0 +1,232 @@
+"""Building a store under a temporary name and putting it in place (``sow-store(5)``, "Replacing a store").
+
+Replay, compaction, snapshots and creation build here. Until :meth:`Builder.put_in_place` nothing of it can be seen; a
+builder that dies leaves a file that the next one removes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import lmdb
+
+from sowctl.errors import RefusedError
+from sowctl.seam import SEAM, Seam
+from sowctl.store.lmdberrors import explained
+from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
+from sowctl.store.opening.access import refuse_irregular
+from sowctl.store.opening.environment import DEFAULT_MAP, MAX_DATABASES, create_databases
+from sowctl.store.opening.handle import Handle, Identity
+from sowctl.store.opening.locks import FILE_MODE, Files, Gate, WriterLock, record_inode
+from sowctl.store.opening.unfinished import make_directories, remove_stale, sync_directory, temporary_file
+from sowctl.store.write import WriteTxn
+
+FLUSH_BYTES = 16 << 20
+"""Records are gathered up to this size and then appended in one transaction."""
+
+
+class Builder:
+    """A store under construction. Made by :func:`build`; keys must come in ascending order."""
+
+    def __init__(self, files: Files, meta: StoreMeta, seam: Seam, command: str) -> None:
+        self.files = files
+        self._seam = seam
+        self._command = command
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
+        self._versions: list[tuple[bytes, bytes]] = []
+        self._pending = 0
+        self._handle: Handle | None = None
+        self._meta = meta
+        refuse_irregular(files.path)
+        with explained(files.path, "build a store"):
+            make_directories(files.directory, seam)
+            remove_stale(files)
+            self.path, self._guard = temporary_file(files, seam)
+            try:
+                self._handle = self._open(meta)
+            except BaseException:
+                self.discard()
+                raise
+
+    @property
+    def meta(self) -> StoreMeta:
+        """Definition and state as of what was flushed."""
+        return self._meta
+
+    def _open(self, meta: StoreMeta) -> Handle:
+        options: dict[str, Any] = {"subdir": False, "lock": False, "sync": False, "mode": FILE_MODE}
+        env = self._seam.call(
+            "lmdb.open", lmdb.open, str(self.path), map_size=DEFAULT_MAP, max_dbs=MAX_DATABASES, **options
+        )
+        txn = None
+        try:
+            txn = self._seam.call("lmdb.begin", env.begin, write=True)
+            databases = create_databases(env, txn)
+            handle = Handle(self.files, env, databases, Identity(0, 0), self._seam)
+            WriteTxn.create(handle, txn, meta)
+            self._seam.call("lmdb.commit", txn.commit)
+        except BaseException:
+            if txn is not None:
+                with suppress(lmdb.Error):
+                    txn.abort()
+            env.close()
+            raise
+        return handle
+
+    def append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add records: encoded values under ascending keys, each greater than all before. Raises ValueError."""
+        self._keys += keys
+        self._values += values
+        self._gathered(sum(map(len, values)))
+
+    def append_versions(self, items: Sequence[tuple[bytes, bytes]]) -> None:
+        """Add versions: pairs of SOW key and value, ascending by key, time, txid. Raises ValueError."""
+        self._versions += items
+        self._gathered(sum(len(value) for _, value in items))
+
+    def _gathered(self, size: int) -> None:
+        self._pending += size
+        if self._pending >= FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Move what was gathered into the file."""
+        keys, values, versions = self._keys, self._values, self._versions
+        pending, self._pending = self._pending, 0
+        self._keys, self._values, self._versions = [], [], []
+
+        def add(txn: WriteTxn) -> None:
+            if keys:
+                txn.bulk_append(keys, values)
+            if versions:
+                txn.append_versions(versions)
+
+        if keys or versions:
+            self.change(add, pending=pending + 64 * (len(keys) + len(versions)))
+
+    def change(self, fn: Callable[[WriteTxn], None], *, pending: int = 0) -> None:
+        """Run ``fn`` on the unfinished store in a transaction of its own (position, sequences, last time)."""
+        handle = self._handle
+        if handle is None:
+            raise ValueError("this store is finished")
+        target = handle.env.info()["last_pgno"] * handle.env.stat()["psize"] + 4 * pending
+        while True:
+            if handle.map_size() < target:
+                handle.resize(max(target, 2 * handle.map_size()))
+            try:
+                self._transact(handle, fn)
+                return
+            except lmdb.MapFullError:
+                target = 2 * handle.map_size()
+
+    def _transact(self, handle: Handle, fn: Callable[[WriteTxn], None]) -> None:
+        txn = handle.begin(write=True)
+        try:
+            work = WriteTxn(handle, txn)
+            fn(work)
+            work.finish()
+            with explained(self.files.path, "write a new store"):
+                self._seam.call("lmdb.commit", txn.commit)
+            self._meta = work.meta
+        except BaseException:
+            with suppress(lmdb.Error):
+                txn.abort()
+            raise
+
+    def finish(self) -> None:
+        """Write everything to the disk and close the file; nothing can be added after this."""
+        if self._handle is None:
+            return
+        self.flush()
+        with explained(self.files.path, "write a new store"):
+            self._seam.call("lmdb.sync", self._handle.env.sync, True)
+        self._handle.close()
+        self._handle = None
+
+    def put_in_place(self, *, lock: WriterLock | None = None, wait: float = 0.0, new: bool = False) -> None:
+        """Make this the store, atomically, for this and all other processes.
+
+        ``lock`` is the store's writer lock if the caller holds it already; else it is taken within ``wait`` seconds.
+        ``new`` refuses to replace a store (RefusedError SOW-STO-025). Raises LockedError, StorageError.
+        """
+        self.finish()
+        files, seam = self.files, self._seam
+        writer = lock or WriterLock(files, seam, self._command)
+        with (
+            writer.held(wait),
+            Gate(files, seam, wait).held(exclusive=True) as gate,
+            explained(files.path, "put a new store in place"),
+        ):
+            if files.path.exists():
+                if new:
+                    raise RefusedError("SOW-STO-025", "the store exists already", place=str(files.path))
+                os.fchmod(self._guard, files.path.stat().st_mode & 0o777)
+            inode = os.fstat(self._guard).st_ino
+            seam.call("file.rename", os.rename, self.path, files.path)
+            if files.lock.exists():
+                seam.call("file.unlink", os.unlink, files.lock)
+            sync_directory(files.directory, seam)
+            record_inode(gate, inode, seam)
+        self._let_go()
+
+    def discard(self) -> None:
+        """Close and remove what was built; after :meth:`put_in_place` there is nothing left to remove."""
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+        if self._guard >= 0:
+            if os.fstat(self._guard).st_nlink and self.path.exists():
+                self.path.unlink()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        guard, self._guard = self._guard, -1
+        if guard >= 0:
+            os.close(guard)
+
+
+@contextmanager
+def build(
+    path: str | os.PathLike[str],
+    definition: Definition,
+    *,
+    seam: Seam,
+    now: int,
+    lineage: bytes = NO_LINEAGE,
+    applied: int = 0,
+    command: str = "sowctl",
+) -> Iterator[Builder]:
+    """A new store for ``path``, removed at the end of the with statement unless it was put in place.
+
+    ``now`` (microseconds) becomes its creation time. Raises StorageError.
+    """
+    meta = StoreMeta(definition, lineage=lineage, applied=applied, created=now)
+    builder = Builder(Files.of(path), meta, seam, command)
+    try:
+        yield builder
+    finally:
+        builder.discard()
+
+
+def create_store(
+    path: str | os.PathLike[str],
+    definition: Definition,
+    *,
+    seam: Seam = SEAM,
+    now: int,
+    lineage: bytes = NO_LINEAGE,
+    applied: int = 0,
+    lock: WriterLock | None = None,
+    lock_wait: float = 0.0,
+    command: str = "sowctl",
+) -> None:
+    """Make an empty store, complete or not at all; missing directories are made.
+
+    Raises RefusedError SOW-STO-025 when it exists, LockedError, StorageError.
+    """
+    with build(path, definition, seam=seam, now=now, lineage=lineage, applied=applied, command=command) as builder:
+        builder.put_in_place(lock=lock, wait=lock_wait, new=True)

@@ -1,0 +1,322 @@
+"""LMDB's own pages, read with plain reads before anything is mapped (``sow-store(5)``, "How to read").
+
+A file that is shorter than its last page ends the process by SIGBUS once it is mapped, and a wrong bit in a meta page
+shows another state. Both are found here. Format: LMDB 0.9, ``struct MDB_meta`` and page headers, in the byte order
+of the machine. :func:`inspect` is called on opening and by checks, never on a file that this process has open in LMDB.
+
+Which of the two meta pages counts is LMDB's choice, followed exactly: the one with the higher transaction number, page
+0 where they are equal. That page must be sound. Of the other one LMDB needs its beginning alone, and so do we: where
+writing a meta page fails, LMDB puts the old transaction number and last page back over what it wrote, so that the page
+keeps the roots of a transaction that never was, and the next transaction writes all of it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from struct import Struct, error
+from typing import TYPE_CHECKING
+
+from sowctl.errors import DamageError
+from sowctl.plain import dataclass
+from sowctl.seam import Seam
+from sowctl.store.lmdberrors import REBUILD, explained
+
+if TYPE_CHECKING:
+    import mmap
+
+LMDB_MAGIC = 0xBEEFC0DE
+LMDB_VERSION = 1
+PAGE = Struct("=QHHHH")
+_META = Struct("=IIQQ")
+TREE = Struct("=IHHQQQQQ")
+_TAIL = Struct("=QQ")
+NODE = Struct("=HHHH")
+_META_AT = PAGE.size
+_TREES_AT = _META_AT + _META.size
+_TAIL_AT = _TREES_AT + 2 * TREE.size
+_META_END = _TAIL_AT + _TAIL.size
+NO_PAGE = (1 << 64) - 1
+BRANCH, LEAF, _META_FLAG = 0x01, 0x02, 0x08
+BIG_DATA = 0x01
+_INTEGER_KEY = 0x08
+_NO_SUBDIR = 0x4000
+DEEPEST = 32
+PAGE_SIZES = tuple(1 << bits for bits in range(9, 17))
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class MetaPage:
+    """What one of LMDB's two meta pages says; ``fault`` in words where it cannot be the one in use."""
+
+    number: int
+    page_size: int
+    last_page: int
+    txnid: int
+    free_root: int
+    main_root: int
+    main_depth: int
+    fault: str = ""
+
+    @property
+    def needed(self) -> int:
+        """The file size that all pages take."""
+        return (self.last_page + 1) * self.page_size
+
+
+def inspect(path: Path, seam: Seam) -> MetaPage:
+    """Check the file's beginning and size and give the meta page that LMDB will use.
+
+    Raises :class:`DamageError` SOW-STO-021 (beginning) or SOW-STO-022 (cut end), MissingError, StorageError.
+    """
+    with explained(path, "read the store"):
+        fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise DamageError("SOW-STO-021", "this is not a file of bytes", place=str(path), hint=REBUILD)
+            newest = _newest(fd, path)
+            while not _free_root_is_sound(fd, newest):
+                again = _newest(fd, path)
+                if again == newest:
+                    raise _damaged(path, "the first page of its free list is not one")
+                newest = again  # writers went on meanwhile, and used the page for something else
+            size = os.fstat(fd).st_size
+            if size < newest.needed and not _tail_is_free(fd, newest, size // newest.page_size):
+                raise DamageError(
+                    "SOW-STO-022",
+                    f"the end of the file is missing: {size} bytes are there, {newest.needed} are needed",
+                    place=str(path),
+                    hint=REBUILD,
+                )
+            return newest
+        finally:
+            os.close(fd)
+
+
+def _newest(fd: int, path: Path) -> MetaPage:
+    """The meta page in use; read again while a writer is just replacing one of them."""
+    reason = ""
+    for _ in range(_ATTEMPTS):
+        pages = _both(partial(_read, fd))
+        if isinstance(pages, str):
+            raise _damaged(path, pages)
+        newer, older = pages
+        if not _neighbours(*pages):
+            reason = f"its meta pages have the transaction numbers {older.txnid} and {newer.txnid}"
+        elif newer.fault:
+            reason = newer.fault
+        else:
+            return newer
+    raise _damaged(path, reason)
+
+
+def _read(fd: int, size: int, start: int) -> bytes:
+    return os.pread(fd, size, start)
+
+
+def _both(read: Callable[[int, int], bytes]) -> tuple[MetaPage, MetaPage] | str:
+    """The meta page in use and the other one, whatever is wrong with their contents; words where LMDB opens neither.
+
+    ``read`` gives so many bytes from a place of the file.
+    """
+    first = _meta_page(read(_META_END, 0), 0)
+    if isinstance(first, str):
+        return first
+    second = _meta_page(read(_META_END, first.page_size), 1)
+    if isinstance(second, str):
+        return second
+    if second.page_size != first.page_size:
+        return "its meta pages disagree about the page size"
+    return (second, first) if second.txnid > first.txnid else (first, second)
+
+
+def _neighbours(newer: MetaPage, older: MetaPage) -> bool:
+    """Whether LMDB can have written both: transactions take turns, those with even numbers in page 0.
+
+    A failed write leaves the old number in the page, so this holds after one, too. A page with any other number is no
+    older state but damage: it may have been the newest one.
+    """
+    return newer.txnid == 0 or (newer.txnid - older.txnid == 1 and newer.txnid % 2 == newer.number)
+
+
+def transaction_in_use(fd: int) -> int | None:
+    """The number of the newest committed transaction of an open file; None where its meta pages do not tell."""
+    pages = _both(partial(_read, fd))
+    return None if isinstance(pages, str) or pages[0].fault or not _neighbours(*pages) else pages[0].txnid
+
+
+def page_in_use(data: mmap.mmap) -> MetaPage | None:
+    """The meta page in use of a file that is mapped. The other one is not trusted: its roots may belong to no state."""
+    pages = _both(lambda size, start: data[start : start + size])
+    return None if isinstance(pages, str) or pages[0].fault else pages[0]
+
+
+def spare_page(path: Path, seam: Seam) -> tuple[MetaPage, bytes | None] | None:
+    """The meta page that is not in use, and the first value that its roots lead to in sub-database ``meta``, if any.
+
+    None where a writer goes on all the time, and replaces it. Raises as :func:`inspect` does.
+    """
+    with explained(path, "read the store"):
+        fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for _ in range(_ATTEMPTS):
+                pages = _both(partial(_read, fd))
+                if isinstance(pages, str):
+                    raise _damaged(path, pages)
+                value = None
+                if not pages[1].fault:
+                    with suppress(ValueError, error):
+                        value = _first_of(fd, pages[1], b"meta")
+                if _both(partial(_read, fd)) == pages:
+                    return pages[1], value
+        finally:
+            os.close(fd)
+    return None
+
+
+def _first_of(fd: int, meta: MetaPage, name: bytes) -> bytes | None:
+    """The first value of a sub-database; None where there is no such sub-database, or nothing in it."""
+    described = _leaf_value(fd, meta, meta.main_root, name)
+    if described is None:
+        return None
+    return _leaf_value(fd, meta, TREE.unpack_from(described)[-1], None)
+
+
+def _leaf_value(fd: int, meta: MetaPage, page: int, name: bytes | None) -> bytes | None:
+    """The value of ``name``, or of the first key, in the first leaf of a tree (which has few entries)."""
+    for _ in range(DEEPEST):
+        if page == NO_PAGE:
+            return None
+        data = _read_pages(fd, meta, page, 1)
+        number, _, flags, lower, _ = PAGE.unpack_from(data)
+        if number != page or not flags & (BRANCH | LEAF):
+            raise ValueError(page)
+        for index in range((lower - PAGE.size) // 2):
+            at = int.from_bytes(data[PAGE.size + 2 * index : PAGE.size + 2 * index + 2], sys.byteorder)
+            low, high, more, key_size = NODE.unpack_from(data, at)
+            start = at + NODE.size
+            if flags & BRANCH:
+                page = low | high << 16 | more << 32
+                break
+            if name in (None, data[start : start + key_size]) and not more & BIG_DATA:
+                return data[start + key_size : start + key_size + (low | high << 16)]
+        else:
+            return None
+    return None
+
+
+def _damaged(path: Path, reason: str) -> DamageError:
+    return DamageError("SOW-STO-021", f"this is not a sound LMDB file: {reason}", place=str(path), hint=REBUILD)
+
+
+def _meta_page(data: bytes, number: int) -> MetaPage | str:
+    """One meta page; words where LMDB refuses the file because of it, whether it is the newer one or not."""
+    if len(data) < _META_END:
+        return "it ends within its meta pages"
+    page, _, flags, _, _ = PAGE.unpack_from(data)
+    magic, version, _, _ = _META.unpack_from(data, _META_AT)
+    if magic != LMDB_MAGIC:
+        return "its beginning is not that of an LMDB file"
+    if version != LMDB_VERSION:
+        return f"it has LMDB data version {version}, not {LMDB_VERSION}"
+    page_size, free_flags, free_depth, _, _, _, _, free_root = TREE.unpack_from(data, _TREES_AT)
+    _, main_flags, main_depth, _, _, _, _, main_root = TREE.unpack_from(data, _TREES_AT + TREE.size)
+    last_page, txnid = _TAIL.unpack_from(data, _TAIL_AT)
+    # No transaction writes the first 32 bytes or another page size: what is wrong there, no failed write has left.
+    if page != number or flags != _META_FLAG or page_size not in PAGE_SIZES:
+        return f"its meta page {number} is damaged"
+    roots = [root for root in (free_root, main_root) if root != NO_PAGE]
+    sound = (
+        free_flags & ~_NO_SUBDIR == _INTEGER_KEY
+        and main_flags == 0
+        and max(free_depth, main_depth) <= DEEPEST
+        and last_page >= 1
+        and all(2 <= root <= last_page for root in roots)
+    )
+    fault = "" if sound else f"its meta page {number} is damaged"
+    return MetaPage(number, page_size, last_page, txnid, free_root, main_root, main_depth, fault)
+
+
+def _free_root_is_sound(fd: int, meta: MetaPage) -> bool:
+    """Whether the free list starts with a page of free lists: LMDB ends the process of a writer that finds another.
+
+    A leaf holds numbers of 8 bytes with a count and so many page numbers each, or points to pages of their own.
+    """
+    if meta.free_root == NO_PAGE:
+        return True
+    try:
+        data = _read_pages(fd, meta, meta.free_root, 1)
+    except ValueError:
+        return True  # the end of the file is missing: an error of its own
+    number, _, flags, lower, _ = PAGE.unpack_from(data)
+    if number != meta.free_root or flags & (BRANCH | LEAF) not in (BRANCH, LEAF):
+        return False
+    for index in range((lower - PAGE.size) // 2 if flags & LEAF else 0):
+        at = int.from_bytes(data[PAGE.size + 2 * index : PAGE.size + 2 * index + 2], sys.byteorder)
+        if at + NODE.size + 8 > len(data):
+            return False
+        low, high, node_flags, key_size = NODE.unpack_from(data, at)
+        start, length = at + NODE.size + 8, low | high << 16
+        count = int.from_bytes(data[start : start + 8], sys.byteorder)
+        if key_size != 8 or (not node_flags & BIG_DATA and length != 8 * (count + 1)):
+            return False
+    return True
+
+
+def _tail_is_free(fd: int, meta: MetaPage, first_missing: int) -> bool:
+    """Whether every page from ``first_missing`` to the last stands in LMDB's free list.
+
+    A transaction may take new pages at the end and give them back before they are written; such a file is short and
+    sound. Anything that does not parse counts as not free.
+    """
+    free: set[int] = set()
+    try:
+        _collect_free(fd, meta, meta.free_root, free, DEEPEST)
+    except (ValueError, IndexError):
+        return False
+    return all(page in free for page in range(first_missing, meta.last_page + 1))
+
+
+def _collect_free(fd: int, meta: MetaPage, page: int, free: set[int], depth: int) -> None:
+    if page == NO_PAGE:
+        return
+    data = _read_pages(fd, meta, page, 1)
+    _, _, flags, lower, _ = PAGE.unpack_from(data)
+    if depth == 0 or flags & (BRANCH | LEAF) == 0:
+        raise ValueError(page)
+    for index in range((lower - PAGE.size) // 2):
+        at = int.from_bytes(data[PAGE.size + 2 * index : PAGE.size + 2 * index + 2], sys.byteorder)
+        if at + NODE.size > len(data):
+            raise ValueError(page)
+        low, high, node_flags, key_size = NODE.unpack_from(data, at)
+        if flags & BRANCH:
+            _collect_free(fd, meta, low | high << 16 | node_flags << 32, free, depth - 1)
+            continue
+        start, length = at + NODE.size + key_size, low | high << 16
+        numbers = data[start : start + length]
+        if node_flags & BIG_DATA:
+            first = int.from_bytes(data[start : start + 8], sys.byteorder)
+            count = (PAGE.size + length + meta.page_size - 1) // meta.page_size
+            numbers = _read_pages(fd, meta, first, count)[PAGE.size : PAGE.size + length]
+        _add_numbers(numbers, free)
+
+
+def _add_numbers(data: bytes, free: set[int]) -> None:
+    words = memoryview(data[: len(data) // 8 * 8]).cast("Q")
+    count = words[0]
+    if count > len(words) - 1:
+        raise ValueError(count)
+    free.update(words[1 : 1 + count])
+
+
+def _read_pages(fd: int, meta: MetaPage, page: int, count: int) -> bytes:
+    data = os.pread(fd, count * meta.page_size, page * meta.page_size)
+    if len(data) != count * meta.page_size:
+        raise ValueError(page)
+    return data

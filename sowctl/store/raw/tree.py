@@ -1,0 +1,208 @@
+"""Where the records of a state lie in the store's file, by LMDB's own pages (``sow-memo(5)``, "Kind 5").
+
+LMDB never writes to a page that a state in use holds, so that whoever has a snapshot open may follow that state's tree.
+The format is LMDB 0.9's, as in :mod:`sowctl.store.raw.pages`. Loads numpy; called where memo indexes are built or used.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sowctl.store.codec import CRC_SIZE, KEY_SIZE
+from sowctl.store.raw.pages import BIG_DATA, BRANCH, DEEPEST, LEAF, NO_PAGE, NODE, PAGE, TREE, MetaPage, page_in_use
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+_SUB_TREE = 0x02
+_BIG_PAGE = Struct("=Q")
+_CHILD = (1 << 48) - 1
+"""The bits of a branch node's head that are the number of a page; the size of its key is above them."""
+_PAIR = 2
+"""Bytes by which LMDB's nodes are aligned."""
+
+
+class Astray(Exception):
+    """The pages are not those of the state that was asked for."""
+
+
+def locate(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array, Array, Array]:
+    """Where each value of sub-database ``name`` begins, its size, and its last four bytes (u64, u32, u32).
+
+    The state is that of LMDB transaction ``txnid``; ``keys`` are its keys, 8 bytes each, end to end. Raises
+    :class:`Astray` where the file shows another state.
+    """
+    try:
+        meta = _state(data, txnid)
+        root, depth = _root(data, meta, name)
+        pages = _leaves(data, meta, root, depth)
+        return _values(data, meta, np.array(pages, np.int64), keys)
+    except (IndexError, ValueError, error) as problem:
+        raise Astray(str(problem)) from problem
+
+
+def search(data: mmap.mmap, txnid: int, name: bytes, keys: Sequence[bytes]) -> tuple[Array, Array, Array, Array]:
+    """Which of ``keys``, in order, sub-database ``name`` has; where their values begin, sizes, and last four bytes.
+
+    As :func:`locate`, for many keys among many more: looked for at once, level by level. Raises :class:`Astray`.
+    """
+    try:
+        meta = _state(data, txnid)
+        root, depth = _root(data, meta, name)
+        if root == NO_PAGE or not 0 < depth <= DEEPEST:
+            raise Astray("there is nothing to search")
+        wanted = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64)
+        file = _Words(data)
+        return _found(file, meta, *_descended(file, meta, root, depth, wanted), wanted)
+    except (IndexError, ValueError, error) as problem:
+        raise Astray(str(problem)) from problem
+
+
+def _state(data: mmap.mmap, txnid: int) -> MetaPage:
+    """The meta page of this state. Only the one in use is trusted: after a failed write the other one leads astray."""
+    meta = page_in_use(data)
+    if meta is None or meta.txnid != txnid:
+        raise Astray("the meta page in use is that of another state")
+    return meta
+
+
+class _Words:
+    """A file as numbers of 4 and 8 bytes that begin at any byte, and of 2 at even ones."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data = data
+        self.longs: Array = np.ndarray((max(len(data) - 7, 0),), "=u8", data, 0, (1,))
+        self.words: Array = np.ndarray((max(len(data) - 3, 0),), "=u4", data, 0, (1,))
+        self.pointers: Array = np.frombuffer(data, "=u2", len(data) // _PAIR)
+
+    def counts(self, pages: Array, bases: Array, kind: int) -> Array:
+        """How many nodes pages of a kind have."""
+        heads = self.longs[bases + PAGE.size // 2]
+        if not (heads >> 16 & kind).all() or (self.longs[bases] != pages).any():
+            raise Astray("a page of the tree is not what the tree says")
+        found: Array = (heads >> 32 & 0xFFFF).astype(np.int64) - PAGE.size
+        return found // _PAIR
+
+
+def _descended(file: _Words, meta: MetaPage, root: int, depth: int, wanted: Array) -> tuple[Array, Array]:
+    """The leaf pages in which keys would stand, in order, and the index of each key's page among them."""
+    pages, lows = np.array([root], np.int64), np.zeros(1, np.uint64)
+    place = np.zeros(len(wanted), np.int64)
+    for _ in range(depth - 1):
+        bases = pages * meta.page_size
+        counts = file.counts(pages, bases, BRANCH)
+        firsts = np.cumsum(counts) - counts
+        nodes = _flat(file, bases, counts)
+        # The first node of a page has no key, and may be the last bytes of the file: it stands for all from the key
+        # that leads to the page.
+        keys = file.longs[np.minimum(nodes + NODE.size, len(file.longs) - 1)].byteswap()
+        keys[firsts] = lows
+        place = np.searchsorted(keys, wanted, "right") - 1
+        fresh = np.ones(len(place), bool)
+        np.not_equal(place[1:], place[:-1], out=fresh[1:])
+        chosen = place[fresh]
+        pages, lows = (file.longs[nodes[chosen]] & _CHILD).astype(np.int64), keys[chosen]
+        place = np.cumsum(fresh) - 1
+    return pages, place
+
+
+def _found(
+    file: _Words, meta: MetaPage, pages: Array, place: Array, wanted: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Every key in its leaf page, by halving what is left for all of them at once."""
+    bases = pages * meta.page_size
+    high = file.counts(pages, bases, LEAF)[place]
+    if (high <= 0).any():
+        raise Astray("a leaf is empty")
+    bases = bases[place]
+    pointers, last, low = (bases + PAGE.size) // _PAIR, high - 1, np.zeros(len(bases), np.int64)
+    for _ in range(int(high.max()).bit_length()):
+        middle = (low + high) >> 1
+        less = file.longs[bases + file.pointers[pointers + np.minimum(middle, last)] + NODE.size].byteswap() < wanted
+        open_ = low < high
+        low, high = np.where(open_ & less, middle + 1, low), np.where(open_ & ~less, middle, high)
+    nodes = bases + file.pointers[pointers + np.minimum(low, last)]
+    there = file.longs[nodes + NODE.size].byteswap() == wanted
+    heads = file.longs[nodes[there]]
+    starts, sizes = _bodies(file.data, meta, heads, nodes[there] + NODE.size + KEY_SIZE)
+    return there, starts, sizes, file.words[starts + sizes - CRC_SIZE]
+
+
+def _bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array) -> tuple[Array, Array]:
+    """Where the values of leaf nodes begin, and their sizes: behind the key, or on pages of their own."""
+    if (heads >> 48 != KEY_SIZE).any():
+        raise Astray("the keys are others")
+    sizes = (heads & 0xFFFFFFFF).astype(np.int64)
+    for place in np.flatnonzero(heads >> 32 & BIG_DATA).tolist():
+        starts[place] = _BIG_PAGE.unpack_from(data, starts[place])[0] * meta.page_size + PAGE.size
+    ends = starts + sizes
+    if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):
+        raise Astray("a record ends behind the file")
+    return starts, sizes
+
+
+def _nodes(data: mmap.mmap, meta: MetaPage, page: int, kind: int) -> list[int]:
+    """Where the nodes of a page begin, in the order of their keys."""
+    base = page * meta.page_size
+    number, _, flags, lower, _ = PAGE.unpack_from(data, base)
+    if number != page or not flags & kind:
+        raise Astray(f"page {page} is not what the tree says")
+    count = (lower - PAGE.size) // _PAIR
+    return [base + at for (at,) in Struct("=H").iter_unpack(data[base + PAGE.size : base + PAGE.size + _PAIR * count])]
+
+
+def _children(data: mmap.mmap, meta: MetaPage, page: int) -> list[int]:
+    found = []
+    for at in _nodes(data, meta, page, BRANCH):
+        low, high, more, _ = NODE.unpack_from(data, at)
+        found.append(low | high << 16 | more << 32)
+    return found
+
+
+def _root(data: mmap.mmap, meta: MetaPage, name: bytes) -> tuple[int, int]:
+    """Root page and depth of a sub-database."""
+    for page in _leaves(data, meta, meta.main_root, meta.main_depth):
+        for at in _nodes(data, meta, page, LEAF):
+            _, _, flags, size = NODE.unpack_from(data, at)
+            start = at + NODE.size
+            if flags & _SUB_TREE and data[start : start + size] == name:
+                _, _, depth, _, _, _, _, root = TREE.unpack_from(data, start + size)
+                return root, depth
+    raise Astray("there is no such sub-database")
+
+
+def _leaves(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> list[int]:
+    """The leaf pages in the order of their keys."""
+    if root == NO_PAGE or depth > DEEPEST:
+        return []
+    pages = [root]
+    for _ in range(depth - 1):
+        pages = [child for page in pages for child in _children(data, meta, page)]
+        if len(pages) > meta.last_page:
+            raise Astray("the tree has more pages than the file")
+    return pages
+
+
+def _values(data: mmap.mmap, meta: MetaPage, pages: Array, keys: bytes) -> tuple[Array, Array, Array]:
+    file = _Words(data)
+    bases = pages * meta.page_size
+    nodes = _flat(file, bases, file.counts(pages, bases, LEAF))
+    heads = file.longs[nodes]
+    if file.longs[nodes + NODE.size].tobytes() != keys:
+        raise Astray("the keys are others")
+    starts, sizes = _bodies(data, meta, heads, nodes + NODE.size + KEY_SIZE)
+    return starts.astype(np.uint64), sizes.astype(np.uint32), file.words[starts + sizes - CRC_SIZE]
+
+
+def _flat(file: _Words, bases: Array, counts: Array) -> Array:
+    """Where all nodes of pages begin, page by page, in the order of their keys."""
+    nodes = np.repeat(bases, counts)
+    number = np.arange(len(nodes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    nodes += file.pointers[(nodes + PAGE.size) // _PAIR + number]
+    return nodes
+
+
+__all__ = ["Astray", "locate", "search"]
