@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import InputError, LimitError, StorageError, UsageError
-from sowctl.messages.framing.frames import Chunk, FrameReader, read_frames
 from sowctl.messages.framing import frames as framing
+from sowctl.messages.framing.frames import Chunk, FrameReader, read_frames
 
 
 class Pieces:
