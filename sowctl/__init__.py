@@ -13,18 +13,18 @@ from sowctl.version import VERSION
 if TYPE_CHECKING:
     import os
 
-    from sowctl.engine.instance import Instance
+    from sowctl.engine.api import InstanceHandle
 
 __version__ = VERSION
 
 __all__ = ["SowError", "__version__", "open"]
 
 
-def open(config: str | os.PathLike[str], **options: Any) -> Instance:  # noqa: A001 - the name users expect, as in dbm.open
+def open(config: str | os.PathLike[str], **options: Any) -> InstanceHandle:  # noqa: A001 - the name users expect, as in dbm.open
     """Open an instance by its configuration file; see :meth:`sowctl.engine.instance.Instance.open`.
 
     Whatever sowctl refuses is raised as a :class:`SowError` with code, exit status, place and hint.
     """
-    from sowctl.engine.instance import Instance
+    from sowctl.engine.api import InstanceHandle
 
-    return Instance.open(config, **options)
+    return InstanceHandle.open(config, **options)

@@ -37,8 +37,10 @@ class NamedFunctions(Mapping[str, "Function"]):
         if self._read is None:
             self._read = {}
             if is_named(self._invocation):
+                from sowctl.engine.extensions.functions import functions_of
+
                 with self._invocation.open_instance() as instance:
-                    self._read = instance.functions
+                    self._read = functions_of(instance)
         return self._read
 
 
@@ -51,11 +53,12 @@ def added_functions(invocation: Invocation) -> list[Entry]:
     """The entries; none without --config and SOWCTL_CONFIG. A function that cannot be used is said and left out."""
     if not is_named(invocation):
         return []
+    from sowctl.engine.extensions.functions import functions_of
     from sowctl.expressions.functions.table import entries_of
 
     found = []
     with invocation.open_instance() as instance:
-        functions = instance.functions
+        functions = functions_of(instance)
         for name in functions:
             try:
                 found += entries_of([functions[name]])

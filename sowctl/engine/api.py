@@ -1,4 +1,8 @@
-"""The verbs of one topic as methods: what ``sowctl.open(config).topic(name)`` gives a program."""
+"""What ``sowctl.open`` gives a program: an instance whose topics have the verbs as methods.
+
+Each method is the function of its verb; the command line calls the same functions. Nothing in the engine imports this
+module, because it imports every verb.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.instance import Instance
 from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions
-from sowctl.engine.topics.targets import Target
+from sowctl.engine.topics.targets import Target, find_topic
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.instance import Instance
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, ReplayReport, TopicInfo
     from sowctl.engine.verbs.hash import Digest
     from sowctl.engine.verbs.history import VersionRecord
     from sowctl.engine.verbs.query import QueryResult
+
+
+class InstanceHandle(Instance):
+    """An instance, and a way to its topics; :meth:`Instance.open` says how it is opened."""
+
+    def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
+        """The verbs of one topic. Raises MissingError (exit 10) and UsageError (exit 2, ambiguous)."""
+        return TopicHandle(self, find_topic(self, name, message_type))
 
 
 class TopicHandle:

@@ -1,18 +1,18 @@
 """An instance opened for work: its configuration, and everything from outside that a verb may need, as arguments.
 
-``sowctl.open`` makes one; the command line does too. A process keeps some files open that queries have read until an
-instance is closed, and in a ``with`` statement the stores, too. Verbs are functions over an instance;
-:meth:`Instance.topic` gives the same verbs as methods, for programs.
+The command line makes one, and so does ``sowctl.open``, whose kind of instance has the verbs as methods
+(``engine/api.py``). A process keeps some files open that queries have read until an instance is closed, and in a
+``with`` statement the stores, too. Verbs are functions over an instance; this module knows none of them.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, Self
 
 from sowctl.errors import ConfigError
 from sowctl.plain import dataclass, field
@@ -21,9 +21,6 @@ from sowctl.values.times import Clock, Micros, system_clock
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig, TransactionLog
-    from sowctl.engine.api import TopicHandle
-    from sowctl.engine.writing.topicwriter import TopicWriter
-    from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
     from sowctl.messages.definition import TypeDefinition
 
@@ -49,7 +46,18 @@ def _silent(_: str) -> None:
     return
 
 
-def _unopened(_: TopicConfig) -> TopicWriter | None:
+class OpenTopic(Protocol):
+    """A topic that a writing session of this run has open, as those who read it meanwhile see it."""
+
+    @property
+    def last_txid(self) -> int:
+        """The txid of the last entry that its records show."""
+
+    def scan(self, count: int, now: Micros) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Keys and stored values in key order, up to ``count`` at a time, without those that are over at ``now``."""
+
+
+def _unopened(_: TopicConfig) -> OpenTopic | None:
     return None
 
 
@@ -58,7 +66,7 @@ class Instance:
     """One instance. ``lock_wait`` in seconds; ``random(n)`` gives n random bytes; ``notify`` takes remarks for people.
 
     ``config`` is None where a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened``
-    gives the writer of a topic that a session of this run has open, because a store is opened but once in a process;
+    gives a topic that a session of this run has open, because a store is opened but once in a process;
     ``noted`` has what was remarked once and need not be again (:meth:`notify_once`).
     """
 
@@ -70,7 +78,7 @@ class Instance:
     notify: Callable[[str], None] = _silent
     holder: str = "sowctl"
     working: Path = field(default_factory=Path)
-    opened: Callable[[TopicConfig], TopicWriter | None] = _unopened
+    opened: Callable[[TopicConfig], OpenTopic | None] = _unopened
     fix_names: bool = False
     noted: set[str] = field(default_factory=set)
 
@@ -88,7 +96,7 @@ class Instance:
         random: Callable[[int], bytes] = os.urandom,
         notify: Callable[[str], None] = _silent,
         holder: str = "sowctl",
-    ) -> Instance:
+    ) -> Self:
         """Load ``config_path`` (paths in it count from its directory, or from ``root``).
 
         ``environment`` (default: the process's) fills ``${VAR}``, ``defines`` before it. Raises ConfigError (exit 4).
@@ -148,26 +156,6 @@ class Instance:
             hint = "name the configuration whose MessageTypes defines it with --config"
             raise ConfigError(problem.code, words, hint=hint) from None
 
-    @property
-    def functions(self) -> Mapping[str, Function]:
-        """The functions that the configuration's modules add to expressions, by upper-case name.
-
-        Looked up at every call; ask once per command. Raises ConfigError where one of them cannot be loaded.
-        """
-        top = self.config.document.top if self.config is not None else None
-        if top is None or top.find("Modules", "UserDefinedFunctions") is None:
-            return {}
-        from sowctl.engine.extensions.functions import functions_of
-
-        return functions_of(self)
-
-    def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
-        """The verbs of one topic. Raises MissingError (exit 10) and UsageError (exit 2, ambiguous)."""
-        from sowctl.engine.api import TopicHandle
-        from sowctl.engine.topics.targets import find_topic
-
-        return TopicHandle(self, find_topic(self, name, message_type))
-
     def close(self) -> None:
         """Let go of the files that queries of this process keep open for the next ones; those open them again."""
         for name, forget in _KEEPING:
@@ -175,7 +163,7 @@ class Instance:
             if keeping is not None:
                 getattr(keeping, forget)()
 
-    def __enter__(self) -> Instance:
+    def __enter__(self) -> Self:
         """From here to the end of the ``with`` statement, stores stay open from one question to the next."""
         from sowctl.store.opening.sharing import keep
 

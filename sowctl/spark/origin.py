@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
 from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.errors import MissingError, UsageError
@@ -51,7 +52,7 @@ def compiled(origin: Origin, text: str) -> Filter:
     """A filter in the engine's language, with the functions of the configuration's modules. Raises UsageError."""
     from sowctl.expressions.compile import compile_filter
 
-    return compile_filter(text, extra=origin.instance().functions)
+    return compile_filter(text, extra=functions_of(origin.instance()))
 
 
 def find_origin(options: Options) -> Origin:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import sowctl
 from sowctl.errors import SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM, Seam
@@ -73,7 +72,7 @@ class StoreCheck(Iterator[Finding]):
     def _start(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         if not sys.executable:
             raise StorageError("SOW-STO-042", "no Python program to run the check with", place=str(self._path))
-        root = str(Path(sowctl.__file__).parent.parent)
+        root = str(Path(__file__).parents[2])
         command = [sys.executable, "-P", "-c", _CHILD, root, str(self._path)]
         command += ["no-lock"] if self._no_lock else []
 

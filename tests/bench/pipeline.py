@@ -43,10 +43,10 @@ def run(place: Place, rounds: int, *, big: bool = False) -> None:
 
 def compare(spark: SparkSession, place: Place, rounds: int) -> tuple[float, float]:
     """One size: median CPU seconds of a rebuild, and the highest memory of a worker in MiB."""
-    from sowctl.engine.instance import Instance
+    from sowctl.engine.api import InstanceHandle
     from sowctl.spark.jobs.rebuild import rebuild
 
-    instance = Instance.open(place.loaded().config)
+    instance = InstanceHandle.open(place.loaded().config)
     topic = instance.topic("orders")
     print(f"  {place.count:,} entries")
     peak = Peak(spark)

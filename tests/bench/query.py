@@ -19,6 +19,7 @@ from shutil import which
 from typing import Any, NamedTuple
 
 import sowctl
+from sowctl.engine.api import InstanceHandle
 from tests.bench import peers
 from tests.bench.place import PEERS, Instance, Place
 from tests.bench.rounds import Item, Sample, Wrong, judge, output_of, process, race, ratios, show, timed
@@ -173,7 +174,7 @@ def _calls(instance: Instance, query: Query, paths: dict[str, Path], rounds: int
 
 
 def _called(
-    opened: sowctl.Instance, instance: Instance, query: Query, paths: dict[str, Path], rounds: int
+    opened: InstanceHandle, instance: Instance, query: Query, paths: dict[str, Path], rounds: int
 ) -> dict[str, list[Sample]]:
     topic = opened.topic("orders")
 

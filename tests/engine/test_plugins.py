@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.targets import find_topic
 from sowctl.engine.verbs.key import KeyTeller
@@ -184,7 +185,7 @@ def test_the_functions_of_the_page(make_lab: MakeLab) -> None:
 
 @pytest.mark.usefixtures("acme")
 def test_what_is_not_deterministic_is_kept_out_of_views(make_lab: MakeLab) -> None:
-    functions = with_functions(make_lab).open().functions
+    functions = functions_of(with_functions(make_lab).open())
     assert sorted(functions) == ["MIDPOINT", "TICKET"]
     compile_filter("MIDPOINT(/a, /b) > 1", Context.VIEW_FILTER, functions)
     compile_filter("TICKET() > 1", Context.QUERY_FILTER, functions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.instance import Instance
+from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
 from sowctl.engine.verbs.publish import publish
@@ -229,7 +229,7 @@ def test_open_gives_a_typed_instance(lab: Lab) -> None:
     import sowctl
 
     with sowctl.open(str(lab.config), clock=lab.clock) as instance:
-        assert isinstance(instance, Instance)
+        assert isinstance(instance, InstanceHandle)
         assert instance.topic("t").publish([b'{"id":1}']).published == 1
         assert [r.payload for r in instance.topic("t").query("/id = 1").records()] == [b'{"id":1}']
 

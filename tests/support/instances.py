@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sowctl.engine.instance import Instance
+from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.reports import PublishReport
@@ -94,8 +94,8 @@ class Lab:
     def config(self) -> Path:
         return self.directory / "sowctl.xml"
 
-    def open(self, seam: Seam | None = None, lock_wait: float = 5.0) -> Instance:
-        instance = Instance.open(
+    def open(self, seam: Seam | None = None, lock_wait: float = 5.0) -> InstanceHandle:
+        instance = InstanceHandle.open(
             self.config,
             environment={},
             clock=self.clock,

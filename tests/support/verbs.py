@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sowctl.engine.instance import Instance
+from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.delete import delete
@@ -156,7 +156,7 @@ class Plot:
         self.book = Book()
         self.values = 0
         self._start = self.lab.clock.at
-        self._instance: tuple[int | None, Instance] | None = None
+        self._instance: tuple[int | None, InstanceHandle] | None = None
         self.files: dict[str, bytes] = {}
         self.saved = self.book.copy(), 0, self._start
 
@@ -171,7 +171,7 @@ class Plot:
         book, self.values, self.lab.clock.at = self.saved
         self.book = book.copy()
 
-    def open(self, seam: Seam = SEAM) -> Instance:
+    def open(self, seam: Seam = SEAM) -> InstanceHandle:
         """The instance, read from its configuration once."""
         if self._instance is None or self._instance[0] != self.lab.journal_size:
             self._instance = self.lab.journal_size, self.lab.open()
@@ -260,7 +260,7 @@ class Plot:
         snapshot_file(instance, target, at, self.root / "out" / f"{topic}.sow", force=True)
 
 
-def contents(instance: Instance) -> State:
+def contents(instance: InstanceHandle) -> State:
     found: State = {}
     for topic in TOPICS:
         try:

@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.extensions.plugins import FUNCTIONS, entry_point, is_library, modules
 from sowctl.errors import ConfigError, InputError
-from sowctl.expressions.functions.legacy import LEGACY
-from sowctl.expressions.functions.legacy import LIBRARY as LEGACY_LIBRARY
-from sowctl.expressions.functions.signature import UNLIMITED, Function
 from sowctl.values.compare import integer_or_double
 from sowctl.values.fields import Number, SlotValue, Values
 
 if TYPE_CHECKING:
     from sowctl.config.actions import FunctionConfig
     from sowctl.engine.instance import Instance
+    from sowctl.expressions.functions.signature import Function
 
 LOOKUP_LIBRARY = "udf_experimental"
 """A module whose Library has this in its name brings VALUE_LOOKUP, for the tables of its Lookup options."""
@@ -28,7 +25,7 @@ FAILED = "SOW-EXP-031"
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
-class AddedFunctions(Mapping[str, Function]):
+class AddedFunctions(Mapping[str, "Function"]):
     """Functions by upper-case name, each made when it is first asked for; then ConfigError says why one cannot be."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Function]]) -> None:
@@ -51,7 +48,18 @@ class AddedFunctions(Mapping[str, Function]):
 
 
 def functions_of(instance: Instance) -> Mapping[str, Function]:
-    """The functions of an instance's modules. A user function hides one of a module; none hides a built-in one."""
+    """The functions that an instance's modules add to expressions, by upper-case name.
+
+    A user function hides one of a module; none hides a built-in one. They are looked up at every call; ask once per
+    command. Raises ConfigError where one of them cannot be loaded.
+    """
+    top = instance.config.document.top if instance.config is not None else None
+    if top is None or top.find("Modules", "UserDefinedFunctions") is None:
+        return {}  # nearly every configuration: what follows would cost the start of each query its imports
+    from sowctl.engine.extensions.plugins import is_library, modules
+    from sowctl.expressions.functions.legacy import LEGACY
+    from sowctl.expressions.functions.legacy import LIBRARY as LEGACY_LIBRARY
+
     makers: dict[str, Callable[[], Function]] = {}
     loaded = modules(instance).values()
     if any(is_library(module, LEGACY_LIBRARY) for module in loaded):
@@ -83,6 +91,9 @@ def user_function(user: FunctionConfig) -> Function:
     arguments reach it as None, Strings as ``str``. Raises ConfigError ``SOW-ENG-060`` where nothing stands in for the
     module, ``SOW-ENG-061`` where that has no such symbol.
     """
+    from sowctl.engine.extensions.plugins import FUNCTIONS, entry_point
+    from sowctl.expressions.functions.signature import UNLIMITED, Function
+
     library = entry_point(FUNCTIONS, user.module)
     if library is None:
         raise ConfigError(

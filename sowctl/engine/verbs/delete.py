@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.overlay import deletions, tombstone
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.reports import DeleteReport
@@ -55,7 +56,7 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
         topics.append(target.topic)
     kinds = [instance.type_of(topic.message_type) for topic in topics]
     environment = environment_of(instance) if options.filter is not None else None
-    functions = instance.functions if options.filter is not None else None
+    functions = functions_of(instance) if options.filter is not None else None
     matchers = [
         Matcher(options.filter, kind, topic.name, environment, functions=functions)
         for kind, topic in zip(kinds, topics, strict=True)

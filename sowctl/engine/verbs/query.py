@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, cast
 
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
@@ -80,7 +81,7 @@ class _Run:
         self._select = select_of(options.select)
         asks = bool(options.filter or options.projection)
         self._environment = environment_of(instance) if asks else None
-        self._functions = instance.functions if asks else None
+        self._functions = functions_of(instance) if asks else None
         self._after = after_of(options, targets)
         topic = targets[0].topic if targets and options.projection is not None else None
         self._aggregation = self._compiled(topic.name, topic.message_type) if topic is not None else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.errors import ConfigError, SowError
 from sowctl.messages.base import HalfPair
 from sowctl.values.fields import Refusal, Row
@@ -179,7 +180,7 @@ def phases(
         )
     from sowctl.expressions.context import Context
 
-    functions = instance.functions
+    functions = functions_of(instance)
     found = []
     for texts, context in ((topic.preprocessing, Context.PREPROCESSING), (topic.enrichment, Context.ENRICHMENT)):
         fields = _compiled(topic, texts, context, functions) if texts else None

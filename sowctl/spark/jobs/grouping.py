@@ -14,6 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
 from sowctl.engine.search.matcher import Matcher, headers_of
 from sowctl.errors import InputError
@@ -102,7 +103,7 @@ def _of_part(program: Program, number: int, part: Part) -> Iterator[Record]:
     message_type, topic = program.query.sources[number]
     kind = program.instance.type_of(message_type)
     text = program.query.filter if len(program.query.sources) == 1 else None
-    matcher = Matcher(text, kind, topic, program.environment, functions=program.instance.functions)
+    matcher = Matcher(text, kind, topic, program.environment, functions=functions_of(program.instance))
     extract = kind.extractor(program.slots[number])
     sides = program.sides[number]
     key_texts = kind.key_texts([side.path for side in sides]) if sides else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
 from sowctl.engine.search.matcher import environment_of
 from sowctl.errors import UsageError
@@ -56,7 +57,7 @@ class Program:
 
     def __init__(self, instance: Instance, query: Query) -> None:
         self.instance, self.query = instance, query
-        functions = instance.functions
+        functions = functions_of(instance)
         joined = len(query.sources) > 1
         names = [(name,) for _, name in query.sources] + [(kind, name) for kind, name in query.sources]
         self.projection: Projection = compile_projection(

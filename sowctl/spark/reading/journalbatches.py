@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.overlay import values_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.errors import ConfigError
@@ -147,7 +148,7 @@ class Batches:
                 self.kind(topic[1]),
                 topic[0],
                 environment_of(instance),
-                functions=instance.functions,
+                functions=functions_of(instance),
             )
         return known
 

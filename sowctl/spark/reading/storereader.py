@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.sources.current import CurrentSource, Source
 from sowctl.spark.decode import arrays
@@ -110,7 +111,7 @@ def matcher_of(query: StoreQuery, source: Source) -> Matcher:
     seen = (topic.key_mode if topic is not None else _key_mode(source)) == "fields"
     wanted = query.filter is not None and bool(query.filter.strip())
     environment = environment_of(instance) if wanted else None
-    functions = instance.functions if wanted else None
+    functions = functions_of(instance) if wanted else None
     return Matcher(query.filter, kind, source.topic, environment, seen=seen, functions=functions)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sowctl.engine.instance import Instance
+from sowctl.engine.api import InstanceHandle
 from sowctl.errors import InputError, MissingError, UsageError
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
@@ -78,7 +78,7 @@ def test_seed_example_29_recovery_begins_24_hours_ago(make_lab: MakeLab, transie
         lab.forget("t")
     lab.config.write_text(xml)
     environment = {"YESTERDAY": "2026-01-06T08:00:00Z"}
-    instance = Instance.open(lab.config, environment=environment, clock=lab.clock)
+    instance = InstanceHandle.open(lab.config, environment=environment, clock=lab.clock)
     found = [json.loads(record.payload)["id"] for record in instance.topic("t").query(order_by="/id").records()]
     assert found == [24, 30, 47]
     lab.config.write_text(lab.xml)
