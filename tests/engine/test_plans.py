@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
+import subprocess
+import sys
+import threading
+from typing import Any
 
 import pytest
 
@@ -146,18 +149,46 @@ def test_what_has_no_next_page(lab: Lab, given: dict[str, object]) -> None:
     assert caught.value.code in ("SOW-QRY-016", "SOW-QRY-001")
 
 
+SEVERAL = """
+import json, os, sys, threading, time
+import sowctl
+from sowctl.engine.search import scan
+config, processes, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+scan.LARGE = 10
+children = []
+fork = os.fork
+os.fork = lambda: children.append(fork()) or children[-1]
+for _ in range(threads):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+result = sowctl.open(config).topic("t").query("/v > 100 AND /s = 'y'", jobs=processes, index_from=None)
+found = [record.payload.decode() for record in result.records()]
+statistics = result.statistics[0]
+print(json.dumps([len(children), statistics.examined, statistics.matched, found]))
+"""
+
+
+def _several(lab: Lab, jobs: int, threads: int = 0) -> list[Any]:
+    """What ``SEVERAL`` prints: a process of its own, since what other tests left in this one decides about forks."""
+    command = [sys.executable, "-c", SEVERAL, str(lab.config), str(jobs), str(threads)]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("jobs", [1, 2, 3, 5])
 def test_any_number_of_processes_finds_the_same(lab: Lab, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     _fill(lab, 900)
-    monkeypatch.setattr(scan, "LARGE", 10)
-    children = []
-    fork = os.fork
-    monkeypatch.setattr(os, "fork", lambda: children.append(fork()) or children[-1])
-    handle = lab.open().topic("t")
-    result = handle.query("/v > 100 AND /s = 'y'", jobs=jobs, index_from=None)
-    found = [record.payload for record in result.records()]
-    assert len(children) == jobs - 1
+    children, examined, matched, found = _several(lab, jobs)
+    assert children == jobs - 1
     assert len(found) == 400
-    assert found == [record.payload for record in handle.query("/v > 100 AND /s = 'y'", jobs=1).records()]
-    assert (result.statistics[0].examined, result.statistics[0].matched) == (900, 400)
+    assert found == lab.query("t", "/v > 100 AND /s = 'y'", jobs=1)
+    assert (examined, matched) == (900, 400)
+    monkeypatch.setattr(scan, "LARGE", 10)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     assert _plan(lab, filter="/v > 100", jobs=jobs, index_from=None).processes == jobs
+
+
+def test_a_process_with_threads_reads_alone(lab: Lab) -> None:
+    """A fork would cut them off, with the locks that they hold."""
+    _fill(lab, 900)
+    assert _several(lab, 3, threads=1) == [0, 900, 400, lab.query("t", "/v > 100 AND /s = 'y'", jobs=1)]

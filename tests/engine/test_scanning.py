@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +23,10 @@ WORDS = ("red", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")
 
 @pytest.fixture
 def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Large is what has ten records; the list gets the ids of the second processes."""
+    """Large is what has ten records; the list gets the ids of the second processes.
+
+    Threads that other tests left here (a Spark session's) do not matter: the second process uses nothing of theirs.
+    """
     started: list[int] = []
 
     def fork(original: Callable[[], int] = os.fork) -> int:
@@ -33,6 +37,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(scan, "LARGE", 10)
     monkeypatch.setattr(os, "fork", fork)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     return started
 
 
