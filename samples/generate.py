@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sowctl.cli.demodata import write
+from sowctl.cli.commands.bodies.demo import write
 
 if __name__ == "__main__":
     write(Path(__file__).parent / "demo")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import sowctl
-from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.loaded import load
 from sowctl.cli.words.options import GLOBALS
 from sowctl.cli.words.overview import known_options
 from sowctl.cli.words.table import COMMANDS, PREFIXES, find

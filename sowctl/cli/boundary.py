@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sowctl.cli.io.streams import Streams
+from sowctl.cli.streams import Streams
 from sowctl.errors import SowError, StorageError, UsageError
 from sowctl.output.display import display, display_lines
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.cli.io.streams import Streams, is_terminal
+from sowctl.cli.streams import Streams, is_terminal
 from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import Seam
 from sowctl.tuples import NamedTuple

@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import BinaryIO, NoReturn
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.io.streams import Streams
 from sowctl.cli.spared import spare
+from sowctl.cli.streams import Streams
 from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock

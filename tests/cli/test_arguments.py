@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sowctl.cli.words import application, arguments
 from sowctl.cli.words.declare import Option, Parameter
-from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.loaded import load
 from sowctl.cli.words.table import COMMANDS
 from sowctl.errors import UsageError
 

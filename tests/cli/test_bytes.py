@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.cli.words.declare import Argument, Option, Parameter
-from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.loaded import load
 from sowctl.cli.words.table import COMMANDS, Command
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml

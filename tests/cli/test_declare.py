@@ -7,12 +7,12 @@ from typing import Annotated, TypeAlias, get_args, get_type_hints
 
 import pytest
 
-from sowctl.cli.words import declare, dispatch, table
+from sowctl.cli.words import declare, loaded, table
 
 
 @pytest.mark.parametrize("command", table.COMMANDS, ids=lambda command: command.page)
 def test_parameters_are_those_that_python_sees(command: table.Command) -> None:
-    run = dispatch.load(command).run
+    run = loaded.load(command).run
     hints = get_type_hints(run, include_extras=True)
     seen = {name: one for name, one in inspect.signature(run).parameters.items() if name != "invocation"}
     read = {parameter.name: parameter for parameter in declare.parameters(run)}

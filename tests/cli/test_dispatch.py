@@ -11,7 +11,7 @@ import pytest
 from sowctl.cli.context import Invocation
 from sowctl.cli.words import foreign
 from sowctl.cli.words.declare import Option
-from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.loaded import load
 from sowctl.cli.words.options import GLOBALS, VARIABLES
 from sowctl.cli.words.table import COMMANDS, GROUPS
 from sowctl.version import VERSION

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sowctl.cli import examination
+from sowctl.cli.commands.bodies import doctor
 from sowctl.version import VERSION
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
@@ -44,7 +44,7 @@ def test_an_extra_that_is_not_installed_is_no_problem(cli: Cli, monkeypatch: pyt
             raise PackageNotFoundError(name)
         return version(name)
 
-    monkeypatch.setattr(examination, "version", installed)
+    monkeypatch.setattr(doctor, "version", installed)
     monkeypatch.setattr("sowctl.spark.jvm.java._wheel_home", lambda: None)
     status, found = checks(cli, environ={"PATH": ""})
     assert status == 0
@@ -62,8 +62,8 @@ def test_an_extra_that_is_not_installed_is_no_problem(cli: Cli, monkeypatch: pyt
 def test_a_spark_that_cannot_work_is_a_problem(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], problem: str
 ) -> None:
-    monkeypatch.setattr(examination, "_installed", lambda name: versions.get(name, "1" if name == "lmdb" else None))
-    monkeypatch.setattr(examination, "LIBRARIES", ("lmdb",))
+    monkeypatch.setattr(doctor, "_installed", lambda name: versions.get(name, "1" if name == "lmdb" else None))
+    monkeypatch.setattr(doctor, "LIBRARIES", ("lmdb",))
     status, found = checks(cli)
     assert (status, found["spark"]["state"]) == (1, "problem") and problem in found["spark"]["detail"]
 
@@ -82,7 +82,7 @@ def test_a_java_that_needs_a_start_script_is_named_with_it(cli: Cli, tmp_path: P
 
 
 def test_spark_without_any_java_is_a_problem(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "_installed", lambda name: "4.3.0")
+    monkeypatch.setattr(doctor, "_installed", lambda name: "4.3.0")
     monkeypatch.setattr("sowctl.spark.jvm.java._wheel_home", lambda: None)
     status, found = checks(cli, environ={"PATH": "", "JAVA_HOME": "/nowhere"})
     assert (status, found["java"]["state"]) == (1, "problem")

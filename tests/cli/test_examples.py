@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.loaded import load
 from sowctl.cli.words.table import COMMANDS, PIPELINE
 from tests.support.instances import topic_xml
 

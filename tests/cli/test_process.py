@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli import demodata
+from sowctl.cli.commands.bodies import demo
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "sowctl"]
@@ -49,7 +49,7 @@ def test_output_does_not_depend_on_locale_or_zone(environ: dict[str, str]) -> No
 def test_records_and_filters_do_not_depend_on_locale_or_zone(environ: dict[str, str], tmp_path: Path) -> None:
     if environ.get("PYTHONIOENCODING"):
         environ = environ | {"LC_ALL": "C.UTF-8"}
-    demodata.write(tmp_path)
+    demo.write(tmp_path)
     config = str(tmp_path / "sowctl.xml")
     lines = b"".join((tmp_path / "customers.ndjson").read_bytes().splitlines(keepends=True)[:50])
     (tmp_path / "few.ndjson").write_bytes(lines)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import sowctl
-from sowctl.cli import examination
+from sowctl.cli.commands.bodies import doctor as examination
 from tests.cli.conftest import Cli
 from tests.support.instances import START, Lab, config_xml, message, topic_xml
 from tests.support.readonly import as_reader, forbid_writing, open_directory

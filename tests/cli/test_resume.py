@@ -201,7 +201,7 @@ def test_a_stop_at_a_broken_envelope_loses_none_before_it(cli: Cli) -> None:
 
 
 def test_an_interrupt_says_it_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sowctl.cli.publishing import Publishing
+    from sowctl.cli.commands.bodies.publish import Publishing
 
     shop(lambda: Path("in").write_bytes(b'{"id":1}\n{"id":2}\n{"id":3}\n'))
     told = Publishing.acknowledged

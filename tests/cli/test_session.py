@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli import demodata
+from sowctl.cli.commands.bodies import demo
 from tests.cli.conftest import Cli
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "demo"
@@ -338,7 +338,7 @@ def test_demo(cli: Cli) -> None:
     assert cli("demo", "here").status == 8
 
 
-@pytest.mark.parametrize("name", ["sowctl.xml", *(f"{topic}.ndjson" for topic in demodata.TOPICS)])
+@pytest.mark.parametrize("name", ["sowctl.xml", *(f"{topic}.ndjson" for topic in demo.TOPICS)])
 def test_the_demo_s_data_is_that_of_the_samples(name: str, tmp_path: Path) -> None:
-    demodata.write(tmp_path)
+    demo.write(tmp_path)
     assert (tmp_path / name).read_bytes() == (SAMPLES / name).read_bytes()

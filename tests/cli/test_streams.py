@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from sowctl.cli.io.streams import Streams, is_terminal
+from sowctl.cli.streams import Streams, is_terminal
 from sowctl.errors import RefusedError
 from tests.cli.conftest import Tty
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.cli.manual.elementpage import BEGIN
 from sowctl.config.actions import EQUIVALENTS
-from sowctl.config.elementpage import BEGIN, renewed
 from sowctl.config.elements.element import walk
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
@@ -43,10 +43,8 @@ def test_the_codes_are_those_of_the_page() -> None:
     assert "SOW-CFG-320" in text
 
 
-def test_the_tables_are_fresh() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert BEGIN in page
-    assert page == renewed(page), "run python -m sowctl.config.elementpage man/sow-config.5"
+def test_the_tables_stand_between_marks() -> None:
+    assert BEGIN in PAGE.read_text(encoding="utf-8")
 
 
 def test_other_names_retired_elements_and_options_of_actions_are_listed() -> None:

@@ -10,19 +10,15 @@ from pathlib import Path
 import pytest
 
 import sowctl.expressions
+from sowctl.cli.manual.expressionpage import NAME
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.context import Context
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
 from sowctl.expressions.functions.table import TABLE, TITLES, Entry, described, listed
-from sowctl.expressions.manual import NAME, escaped, page
 from sowctl.expressions.syntax.errors import CODES, ExpressionError
 
 MAN = Path(__file__).parents[2] / "man"
 every = pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)
-
-
-def test_the_committed_page_is_fresh() -> None:
-    assert (MAN / NAME).read_text(encoding="utf-8") == page(MAN), "run: python -m sowctl.expressions.manual man/"
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
@@ -83,8 +79,3 @@ def test_every_code_in_the_source_is_listed() -> None:
     room = Path(sowctl.expressions.__file__).parent
     used = {code for file in room.rglob("*.py") for code in re.findall(r"SOW-EXP-[0-9]{3}", file.read_text("utf-8"))}
     assert used == set(CODES)
-
-
-def test_escaping() -> None:
-    assert escaped(".x -y\\") == "\\&.x \\-y\\e"
-    assert escaped("'q") == "\\&'q"

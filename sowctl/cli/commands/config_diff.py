@@ -33,7 +33,7 @@ def run(
     is one, 4 where a configuration has an error.
     """
     from sowctl.cli.configuring import load_document
-    from sowctl.cli.io.streams import is_terminal
+    from sowctl.cli.streams import is_terminal
     from sowctl.config.difference import differences
     from sowctl.config.show import typed
     from sowctl.output import changes

@@ -77,7 +77,7 @@ def _name(path: Path) -> str:
 
 def _asked(invocation: Invocation, name: str, message_type: str, journal: str | None) -> Answers:
     """The answers of the person at the terminal. Raises UsageError ``SOW-CFG-064`` where there is nobody."""
-    from sowctl.cli.io.streams import is_terminal
+    from sowctl.cli.streams import is_terminal
     from sowctl.config.initial import Answers, checked_name
 
     streams = invocation.streams

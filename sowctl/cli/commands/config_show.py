@@ -37,7 +37,7 @@ def run(
     would report of names, types and ranges end the command with status 4; with --expanded nothing is checked.
     """
     from sowctl.cli.configuring import load_document
-    from sowctl.cli.io.streams import is_terminal
+    from sowctl.cli.streams import is_terminal
     from sowctl.config import show
 
     document = load_document(invocation, file, define, fragment=fragment)

@@ -29,7 +29,7 @@ def run(
     """
     from pathlib import Path
 
-    from sowctl.cli import demodata
+    from sowctl.cli.commands.bodies import demo
     from sowctl.cli.io.reporting import show_report
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import PublishOptions
@@ -40,10 +40,10 @@ def run(
     place = Path(directory)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise RefusedError("SOW-CLI-019", "it exists and is not an empty directory", place=directory)
-    demodata.write(place)
-    morning = fixed_clock(int(demodata.START.timestamp()) * 1_000_000)
+    demo.write(place)
+    morning = fixed_clock(int(demo.START.timestamp()) * 1_000_000)
     with Instance.open(place / "sowctl.xml", environment={}, seam=invocation.seam, clock=morning) as instance:
-        for topic in demodata.TOPICS:
+        for topic in demo.TOPICS:
             with (place / f"{topic}.ndjson").open("rb") as stream:
                 source = topic + ".ndjson", FrameReader(stream, "lines")
                 report = publish(instance, topic, [source], PublishOptions(timestamp_field="/time"))

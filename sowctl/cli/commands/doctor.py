@@ -27,7 +27,7 @@ def run(
     With --format json one object: ok, and checks with name, state (ok, absent, problem), detail and hint. Ends with
     status 0 where there is no problem and 1 where there is one.
     """
-    from sowctl.cli.examination import examine
+    from sowctl.cli.commands.bodies.doctor import examine
 
     checks = list(examine(invocation))
     healthy = all(check.state != "problem" for check in checks)

@@ -46,7 +46,7 @@ def run(
     expression is true, framed as they came. Ends with status 2 for an expression that does not compile, 3 where a
     message was refused, 7 where a pattern needed too many steps.
     """
-    from sowctl.cli.evaluating import evaluate_inputs, show_plan
+    from sowctl.cli.commands.bodies.eval import evaluate_inputs, show_plan
 
     if explain:
         show_plan(invocation, expression, as_filter=filter)

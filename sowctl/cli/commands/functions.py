@@ -29,7 +29,7 @@ def run(
     is described in sowctl-expressions(7). With --config, or where SOWCTL_CONFIG names a configuration, also the
     functions that its modules add; see sowctl-plugins(7). Ends with status 1 where there is no function of that name.
     """
-    from sowctl.cli.added import added_functions
+    from sowctl.cli.configuring import added_functions
     from sowctl.expressions.functions.table import TABLE, described, listed
     from sowctl.expressions.syntax.errors import near_names
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import Columns, Format, Framing, MessageType, NullFraming
+
+if TYPE_CHECKING:
+    from sowctl.engine.verbs.key import KeyTeller
 
 EXAMPLES = (
     "echo '{\"orderId\":10417}' | sowctl key orders",
@@ -40,7 +44,6 @@ def run(
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.sources import framing_of
-    from sowctl.cli.keying import key_rows
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.topics.targets import find_publishable
     from sowctl.engine.verbs.key import KeyTeller
@@ -52,7 +55,7 @@ def run(
         refused: list[str] = []
         names = files or ["-"]
         sink.write_rows(
-            key_rows(
+            _rows(
                 invocation,
                 teller,
                 names,
@@ -61,3 +64,22 @@ def run(
             )
         )
     return 3 if refused else 0
+
+
+def _rows(
+    invocation: Invocation, teller: KeyTeller, names: Sequence[str], framing: str, refused: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """A row per message of the inputs; the code of each message that has none goes to ``refused``."""
+    from sowctl.cli.io.reporting import RefusedWarnings
+    from sowctl.cli.io.sources import frames
+    from sowctl.engine.writing.rejects import placed_in
+    from sowctl.output.reports import as_dict
+
+    with RefusedWarnings(invocation) as warnings:
+        for name, reader in frames(invocation, names, framing):
+            for chunk in reader:
+                keys, refusals = teller.keys(chunk.payloads, chunk.envelopes)
+                for one in placed_in(name, chunk, refusals):
+                    refused(one.code)
+                    warnings.tell(one)
+                yield from map(as_dict, keys)

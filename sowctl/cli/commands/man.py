@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.io.streams import is_terminal
+from sowctl.cli.streams import is_terminal
 from sowctl.cli.words.declare import Argument
 
 EXAMPLES = ("sowctl man", "sowctl man query", "sowctl man journal dump", "sowctl man sow-store")

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from sowctl.cli.commands.bodies.pipeline import (
+    Conf,
+    Fields,
+    Kind,
+    Master,
+    PartitionBy,
+    Replace,
+    Staging,
+    Where,
+    WriterOptions,
+)
 from sowctl.cli.context import Invocation
-from sowctl.cli.piping import Conf, Fields, Kind, Master, PartitionBy, Replace, Staging, Where, WriterOptions
 from sowctl.cli.words.declare import option
 from sowctl.cli.words.options import Meta, Summary, Topics
 
@@ -42,7 +52,7 @@ def run(
     Several topics go into directories of their own. Journal entries become lines of envelopes (ndjson) or columns;
     with --journal a topic may be one that only the transaction log names.
     """
-    from sowctl.cli import piping
+    from sowctl.cli.commands.bodies import pipeline
     from sowctl.cli.words.when import position
     from sowctl.errors import UsageError
     from sowctl.spark.session import require_pyspark
@@ -52,17 +62,17 @@ def run(
 
     if (begin or end) and not journal:
         raise UsageError("SOW-CLI-076", "--from and --to choose journal entries", hint="add --journal")
-    where = piping.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
+    where = pipeline.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
     first, last = position(invocation, begin), position(invocation, end)
     with invocation.open_instance() as instance:
         (low, since, _), (high, until, _) = first.found(instance), last.found(instance)
-        chosen = [piping.topic_of(instance, name, logged=journal) for name in topics or ()]
-        with piping.session(invocation, master, conf) as spark:
+        chosen = [pipeline.topic_of(instance, name, logged=journal) for name in topics or ()]
+        with pipeline.session(invocation, master, conf) as spark:
             if journal:
                 entries = Entries((), low or 1, high, since, until).of(chosen)
                 report = export_journal(spark, instance, entries, where)
             else:
                 records = chosen or list(instance.topics)
-                report = export(spark, instance, records, where, staging_directory=piping.directory(staging))
-    piping.show(invocation, report, summary)
+                report = export(spark, instance, records, where, staging_directory=pipeline.directory(staging))
+    pipeline.show(invocation, report, summary)
     return 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, cast
 
+from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging, Topic
 from sowctl.cli.context import Invocation
-from sowctl.cli.piping import Conf, Master, Staging, Topic
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import MessageType, Summary
 
@@ -81,7 +81,7 @@ def run(
     them: of several messages with one key the last wins. With --client and --sequence a repeated load is not written
     again. Ends with status 3 where messages were refused.
     """
-    from sowctl.cli.piping import directory, pairs, session, show, topic_of
+    from sowctl.cli.commands.bodies.pipeline import directory, pairs, session, show, topic_of
     from sowctl.cli.words.when import seconds
     from sowctl.engine.bulk.staging import refuse_pattern
     from sowctl.engine.options import PublishOptions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging
 from sowctl.cli.context import Invocation
-from sowctl.cli.piping import Conf, Master, Staging
 from sowctl.cli.words.declare import option
 from sowctl.cli.words.options import Summary, Topics
 
@@ -41,8 +41,8 @@ def run(
     driver writes the result in key order and puts it in place; what was published meanwhile is in it. --until needs
     --into, because live stores would fall behind their journal.
     """
+    from sowctl.cli.commands.bodies.pipeline import directory, session, show
     from sowctl.cli.lookup import topics as topics_of
-    from sowctl.cli.piping import directory, session, show
     from sowctl.cli.words.when import position
     from sowctl.engine.options import ReplayOptions
     from sowctl.spark.session import require_pyspark

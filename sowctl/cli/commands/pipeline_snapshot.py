@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from sowctl.cli.commands.bodies.pipeline import (
+    Conf,
+    Fields,
+    Kind,
+    Master,
+    PartitionBy,
+    Replace,
+    Staging,
+    Topic,
+    Where,
+    WriterOptions,
+)
 from sowctl.cli.context import Invocation
-from sowctl.cli.piping import Conf, Fields, Kind, Master, PartitionBy, Replace, Staging, Topic, Where, WriterOptions
 from sowctl.cli.words.declare import option
 from sowctl.cli.words.options import MessageType, Meta, Summary
 
@@ -37,20 +48,20 @@ def run(
     Answered as sowctl snapshot answers: from retained history, else by folding the journals; an error names the first
     instant that can be answered.
     """
-    from sowctl.cli import piping
+    from sowctl.cli.commands.bodies import pipeline
     from sowctl.cli.words.when import moment
     from sowctl.spark.session import require_pyspark
 
     require_pyspark()
     from sowctl.spark.jobs.snapshot import snapshot
 
-    where = piping.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
+    where = pipeline.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
     when = moment(invocation, at)
     with invocation.open_instance() as instance:
-        wanted = piping.topic_of(instance, topic, message_type)
-        with piping.session(invocation, master, conf) as spark:
+        wanted = pipeline.topic_of(instance, topic, message_type)
+        with pipeline.session(invocation, master, conf) as spark:
             report = snapshot(
-                spark, instance, wanted, when.of(instance), where, staging_directory=piping.directory(staging)
+                spark, instance, wanted, when.of(instance), where, staging_directory=pipeline.directory(staging)
             )
-    piping.show(invocation, report, summary)
+    pipeline.show(invocation, report, summary)
     return 0

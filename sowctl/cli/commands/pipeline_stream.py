@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from sowctl.cli.commands.bodies.pipeline import Conf, Master
 from sowctl.cli.context import Invocation
-from sowctl.cli.piping import Conf, Master
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import MessageType, Summary
 
@@ -54,7 +54,7 @@ def run(
     written once. Without --available-now it goes on until it is interrupted. Deletions go to another topic only where
     it makes the same keys.
     """
-    from sowctl.cli import piping
+    from sowctl.cli.commands.bodies import pipeline
     from sowctl.spark.session import require_pyspark
 
     require_pyspark()
@@ -67,11 +67,11 @@ def run(
         out.flush()
 
     with invocation.open_instance() as instance:
-        wanted = piping.topic_of(instance, topic, message_type, logged=True) if topic is not None else None
+        wanted = pipeline.topic_of(instance, topic, message_type, logged=True) if topic is not None else None
         options = StreamOptions(
-            checkpoint=None if checkpoint is None else str(piping.directory(checkpoint)),
-            output=None if output is None else str(piping.directory(output)),
-            into=piping.topic_of(instance, into) if into is not None else None,
+            checkpoint=None if checkpoint is None else str(pipeline.directory(checkpoint)),
+            output=None if output is None else str(pipeline.directory(output)),
+            into=pipeline.topic_of(instance, into) if into is not None else None,
             client=client,
             show=printed if console else None,
             operation=operation,
@@ -80,7 +80,7 @@ def run(
             max_entries=max_entries,
             interval=interval,
         )
-        with piping.session(invocation, master, conf) as spark:
+        with pipeline.session(invocation, master, conf) as spark:
             report = stream(spark, instance, wanted, options)
-    piping.show(invocation, report, summary)
+    pipeline.show(invocation, report, summary)
     return 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from sowctl.cli.commands.bodies.pipeline import Conf, Master
 from sowctl.cli.context import Invocation
-from sowctl.cli.piping import Conf, Master
 from sowctl.cli.words.declare import Argument, option
 
 EXAMPLES = (
@@ -33,7 +33,7 @@ def run(
     """
     from pathlib import Path
 
-    from sowctl.cli.piping import pairs
+    from sowctl.cli.commands.bodies.pipeline import pairs
     from sowctl.errors import ConfigError
     from sowctl.spark.jvm.java import find_java
     from sowctl.spark.submit import command_line, write_archive

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from sowctl.cli.commands.bodies.pipeline import (
+    Conf,
+    Fields,
+    Kind,
+    Master,
+    PartitionBy,
+    Replace,
+    Staging,
+    Where,
+    WriterOptions,
+)
 from sowctl.cli.context import Invocation
-from sowctl.cli.piping import Conf, Fields, Kind, Master, PartitionBy, Replace, Staging, Where, WriterOptions
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import Filter, MessageType, Summary
 
@@ -49,7 +59,7 @@ def run(
     The view is one of the configuration, or made of --projection and --grouping over a topic or over joined topics.
     Fields, joins and aggregates mean what they mean in a view.
     """
-    from sowctl.cli import piping
+    from sowctl.cli.commands.bodies import pipeline
     from sowctl.errors import UsageError
     from sowctl.spark.session import require_pyspark
 
@@ -57,7 +67,7 @@ def run(
     from sowctl.config.derived import View
     from sowctl.spark.jobs.view import AdHoc, view
 
-    where = piping.output(output, format, partition_by, fields, writer=writer, force=force)
+    where = pipeline.output(output, format, partition_by, fields, writer=writer, force=force)
     with invocation.open_instance() as instance:
         found = instance.config.find(source, message_type) if instance.config is not None and source else ()
         wanted: View | AdHoc
@@ -70,7 +80,7 @@ def run(
         else:
             what = f"{source!r} is no view" if source else "no view is named"
             raise UsageError("SOW-CLI-077", what, hint="give --projection and --grouping, or name a view")
-        with piping.session(invocation, master, conf) as spark:
-            report = view(spark, instance, wanted, where, staging_directory=piping.directory(staging))
-    piping.show(invocation, report, summary)
+        with pipeline.session(invocation, master, conf) as spark:
+            report = view(spark, instance, wanted, where, staging_directory=pipeline.directory(staging))
+    pipeline.show(invocation, report, summary)
     return 0

@@ -105,7 +105,7 @@ def run(
     Envelopes may say which command a message is, publish or delta_publish. The journal holds the finished message,
     after preprocessing, enrichment and merge.
     """
-    from sowctl.cli.publishing import Publishing
+    from sowctl.cli.commands.bodies.publish import Publishing
     from sowctl.cli.words.when import seconds
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.verbs.publish import publish

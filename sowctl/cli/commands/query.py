@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words import queryoptions as asking
@@ -26,6 +27,11 @@ from sowctl.cli.words.options import (
     Template,
 )
 from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.topics.targets import Target as ResolvedTarget
 
 EXAMPLES = (
     "sowctl query orders",
@@ -120,12 +126,10 @@ def run(
     when = moment(invocation, at)
     asked = replace(asked, at=when.time)
     if explain:
-        from sowctl.cli.planning import show_plans
-
         with invocation.open_instance(target) as instance:
             targets = resolve(instance, target, message_type, literal=literal_topic)
             asked = replace(asked, at=when.of(instance))
-            return show_plans(invocation, instance, targets, asked, analyze=analyze, format=format)
+            return _show_plans(invocation, instance, targets, asked, analyze=analyze, format=format)
     sink = None
     printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force)
     if not count or any(option not in (None, False) for option in printing):
@@ -148,3 +152,28 @@ def run(
 
         show_statistics(invocation, result.statistics, format if count else None, said=statistics)
     return 1 if exit_status and not total else 0
+
+
+def _show_plans(
+    invocation: Invocation,
+    instance: Instance,
+    targets: Sequence[ResolvedTarget],
+    options: QueryOptions,
+    *,
+    analyze: bool,
+    format: str | None,
+) -> int:
+    """Print the plan of each topic: text, or an object a line with the formats json and ndjson."""
+    import json
+    from dataclasses import asdict
+
+    from sowctl.engine.verbs.explain import explain, plan_lines
+    from sowctl.output.display import display_lines
+
+    for plan in explain(instance, targets, options, analyze=analyze):
+        if format in ("json", "ndjson"):
+            line = json.dumps(asdict(plan), ensure_ascii=False)
+        else:
+            line = display_lines("\n".join(plan_lines(plan)))
+        invocation.streams.stdout.write(line.encode() + b"\n")
+    return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.outfile import refuse_existing, whole_file
-from sowctl.cli.io.streams import is_terminal
+from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
 from sowctl.output import formats
 from sowctl.output.display import escaped

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.io.streams import is_terminal
+from sowctl.cli.streams import is_terminal
 from sowctl.errors import SowError
 from sowctl.messages.framing.frames import FrameReader, default_framing
 

@@ -12,23 +12,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sowctl.cli.manual import page as pages
+from sowctl.cli.manual import roff as pages
 from sowctl.cli.words import table
 from sowctl.errors import MissingError
 
 SECTIONS = (5, 7, 1)
-WRITTEN = (
-    "sow-config",
-    "sow-journal",
-    "sow-memo",
-    "sow-store",
-    "sowctl-expressions",
-    "sowctl-messages",
-    "sowctl-pipeline",
-    "sowctl-plugins",
-    "sowctl-spark",
-)
-"""The pages that are about no single command; sowctl-lint(7) is found by the name of its command."""
 _SUFFIXES = (".5", ".7", ".1")
 """With one of these a name means the page of that section, as in ``sowctl-lint.7``."""
 _FORMATTERS = (
@@ -46,7 +34,7 @@ def find(words: Sequence[str]) -> pages.Page | Path:
 
     Raises :class:`~sowctl.errors.MissingError` ``SOW-CLI-020``.
     """
-    from sowctl.cli.manual.manpages import command_page, main_page
+    from sowctl.cli.manual.commandpages import command_page, main_page
 
     if not words or tuple(words) == ("sowctl",):
         return main_page()

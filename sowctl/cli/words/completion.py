@@ -7,9 +7,9 @@ a table belong. It starts no program while completing.
 from __future__ import annotations
 
 from sowctl.cli.words.declare import Argument, Completion, Option, Parameter
-from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.loaded import load
 from sowctl.cli.words.options import GLOBALS
-from sowctl.cli.words.table import COMMANDS, PREFIXES, members
+from sowctl.cli.words.table import COMMANDS, PAGES, PREFIXES, members
 from sowctl.tuples import NamedTuple
 
 _PATHS = frozenset({"file", "directory", "store"})
@@ -68,9 +68,7 @@ def _word(parameter: Parameter) -> Word:
 def _words_of(complete: Completion) -> tuple[str, ...]:
     """The words of a table that complete a value; none for values that are paths or of any kind."""
     if complete == "page":
-        from sowctl.cli.manual.viewer import WRITTEN
-
-        return (*(command.page for command in COMMANDS), *WRITTEN)
+        return (*(command.page for command in COMMANDS), *PAGES)
     if complete == "function":
         from sowctl.expressions.functions.table import TABLE
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sowctl.cli.context import Invocation, Settings
 from sowctl.cli.words import arguments, declare, table
+from sowctl.cli.words.loaded import Loaded, load
 from sowctl.cli.words.options import GLOBALS, LEADING_VALUES, VARIABLES, from_environment
 from sowctl.errors import UsageError
 from sowctl.tuples import NamedTuple
@@ -20,15 +20,6 @@ class Split(NamedTuple):
     leading: list[str]
     word: str | None
     rest: list[str]
-
-
-class Loaded(NamedTuple):
-    """A command with its function, its examples and its declared parameters, the global ones last."""
-
-    command: table.Command
-    run: Callable[..., int | None]
-    examples: tuple[str, ...]
-    parameters: tuple[declare.Parameter, ...]
 
 
 def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
@@ -79,12 +70,6 @@ def split(argv: Sequence[str]) -> Split:
     if rest and rest[0] == "--":
         rest.pop(0)
     return Split(leading, rest[0] if rest else None, rest[1:])
-
-
-def load(command: table.Command) -> Loaded:
-    """Import the command's module and read its declarations."""
-    module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
-    return Loaded(command, module.run, module.EXAMPLES, declare.parameters(module.run, GLOBALS))
 
 
 def _read(loaded: Loaded, words: list[str], invocation: Invocation) -> dict[str, Any] | None:

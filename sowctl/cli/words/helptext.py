@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterable
 from inspect import cleandoc
 
-from sowctl.cli.io.streams import Streams, is_terminal
+from sowctl.cli.streams import Streams, is_terminal
 from sowctl.cli.words.declare import Argument, Option, Parameter
-from sowctl.cli.words.dispatch import Loaded
+from sowctl.cli.words.loaded import Loaded
 
 COLUMNS = 80
 """The width where no terminal says another one."""

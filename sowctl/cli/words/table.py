@@ -85,6 +85,18 @@ PREFIXES = {
     "config": "show, compare and begin configurations",
 }
 """The first words that are no command by themselves, with what their commands are about."""
+PAGES = (
+    "sow-config",
+    "sow-journal",
+    "sow-memo",
+    "sow-store",
+    "sowctl-expressions",
+    "sowctl-messages",
+    "sowctl-pipeline",
+    "sowctl-plugins",
+    "sowctl-spark",
+)
+"""The pages that are about no single command; sowctl-lint(7) is found by the name of its command."""
 _BY_WORDS = {command.words: command for command in COMMANDS}
 
 

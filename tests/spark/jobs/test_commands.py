@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sowctl.cli.main import main
-from sowctl.cli.words.dispatch import load
+from sowctl.cli.words.loaded import load
 from sowctl.cli.words.table import COMMANDS, PIPELINE
 from sowctl.spark.jvm.java import find_java
 from tests.support.processes import MARK, machines

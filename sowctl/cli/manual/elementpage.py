@@ -1,25 +1,30 @@
 """The tables of elements in ``sow-config(5)``, as roff, made from the element table.
 
-``python -m sowctl.config.elementpage man/sow-config.5`` renews what stands between the two marks of the page; a test
-compares the committed page with a fresh run.
+What stands between the two marks of the page is renewed (``generated.py``).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from sowctl.cli.manual.roff import escaped
 from sowctl.config.elements.element import Element, walk
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
 from sowctl.config.schema import Row, rows, value_of
 
-BEGIN = '.\\" begin: made by sowctl.config.elementpage'
-END = '.\\" end: made by sowctl.config.elementpage'
+NAME = "sow-config.5"
+BEGIN = '.\\" begin: made by python -m sowctl.cli.manual'
+END = '.\\" end: made by python -m sowctl.cli.manual'
 _KINDS = {"every": "interval or time", "usage": "percentage", "interval": "interval", "regex": "pattern"}
 _ADDED = {"LocalQueue": "Queue", "GroupLocalQueue": "Queue"}
 """Elements with the same children as another, which are listed once."""
+
+
+def made(directory: Path) -> dict[str, str]:
+    """The page by its name, with fresh tables. Raises OSError."""
+    return {NAME: renewed((directory / NAME).read_text(encoding="utf-8"))}
 
 
 def renewed(page: str) -> str:
@@ -40,14 +45,14 @@ def tables() -> Iterator[str]:
     yield from (".TS", "l l l.", r"\fBold\fR	\fBpresent\fR	\fBrule\fR")
     yield from _synonyms()
     yield from (".TE", ".SS Retired elements", ".TS", "l l.", r"\fBelement\fR	\fBrule\fR")
-    yield from dict.fromkeys(f"{_plain(row.row.tag)}	{row.row.retired}" for row in rows() if row.row.retired)
+    yield from dict.fromkeys(f"{escaped(row.row.tag)}	{row.row.retired}" for row in rows() if row.row.retired)
     yield from (".TE", ".SS Modules of actions")
     yield "Their options; a star marks those that are required. Values are texts where nothing is said."
     yield from (".na", ".nh", ".TS", "l lw(34n).", r"\fBmodule\fR	\fBoptions\fR")
     for modules in ACTION_MODULES.values():
         for name, module in modules.items():
             options = ", ".join(_option(option, kind, module.required) for option, kind in module.options.items())
-            yield from (f"{_plain(name.removeprefix('amps-action-'))}	T{{", _plain(options) or "none", "T}")
+            yield from (f"{escaped(name.removeprefix('amps-action-'))}	T{{", escaped(options) or "none", "T}")
     yield from (".TE", ".hy", ".ad")
 
 
@@ -69,7 +74,7 @@ def _entry(row: Row) -> tuple[str, ...]:
     bounds = _bounds(row.row)
     text = f"{value}{bounds}. {row.text[0].upper()}{row.text[1:]}."
     mark = "+" if row.acted else ""
-    return (f"{'  ' * row.depth}{_plain(row.row.tag)}	{row.row.times}	{mark}	T{{", _plain(text), "T}")
+    return (f"{'  ' * row.depth}{escaped(row.row.tag)}	{row.row.times}	{mark}	T{{", escaped(text), "T}")
 
 
 def _bounds(row: Element) -> str:
@@ -86,19 +91,9 @@ def _synonyms() -> Iterator[str]:
         for name, rule in row.synonyms:
             found[(name, row.tag, rule or "")] = None
     for old, present, rule in found:
-        yield f"{_plain(old)}	{_plain(present)}	{rule}"
+        yield f"{escaped(old)}	{escaped(present)}	{rule}"
 
 
 def _option(name: str, kind: str, required: tuple[str, ...]) -> str:
     star = "*" if name in required else ""
     return f"{name}{star} ({_KINDS.get(kind, kind)})" if kind else f"{name}{star}"
-
-
-def _plain(text: str) -> str:
-    escaped = text.replace("\\", "\\e").replace("-", "\\-")
-    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
-
-
-if __name__ == "__main__":
-    target = Path(sys.argv[1])
-    target.write_text(renewed(target.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,24 +1,42 @@
 """The section 1 manual pages, made from the table of commands and their declarations.
 
-``python -m sowctl.cli.manual.manpages man/`` writes them; a test compares the committed files with a fresh run.
+``sowctl man`` shows them as they are made; ``generated.py`` says how the committed files are written.
 """
 
 from __future__ import annotations
 
-import sys
 from inspect import cleandoc
 from pathlib import Path
 
-from sowctl.cli.manual.exits import EXITS
-from sowctl.cli.manual.page import Items, Literal, Page, Paragraph, Section, Subheading, roff
+from sowctl.cli.manual.roff import Items, Literal, Page, Paragraph, Section, Subheading, roff, sentence
 from sowctl.cli.words.declare import Argument, Option, Parameter
-from sowctl.cli.words.dispatch import load
 from sowctl.cli.words.helptext import by_panel, usage
+from sowctl.cli.words.loaded import load
 from sowctl.cli.words.options import FORMATS, GLOBALS, VARIABLES
 from sowctl.cli.words.overview import EXAMPLES, SUMMARY
 from sowctl.cli.words.table import COMMANDS, GROUPS, Command
 from sowctl.version import RELEASED, VERSION
 
+EXITS: tuple[tuple[int, str], ...] = (
+    (0, "Done."),
+    (1, "The asked condition is false: findings, differences, no such key."),
+    (2, "Wrong usage: an unknown option, a value out of range, a filter that cannot be read."),
+    (3, "Done, but some input messages were refused."),
+    (4, "The configuration cannot be used."),
+    (5, "Stored data is damaged."),
+    (6, "The operating system refused: full disk, permission, input/output error."),
+    (7, "A safety limit was hit."),
+    (8, "Refused: needs --yes or --force, is read-only, or belongs to another definition."),
+    (9, "Written by a newer format."),
+    (10, "The store, journal or topic does not exist."),
+    (11, "Somebody else held a lock for longer than --lock-wait."),
+    (70, "A bug in sowctl."),
+    (129, "Hung up (SIGHUP)."),
+    (130, "Interrupted (SIGINT)."),
+    (141, "The reader of standard output went away (SIGPIPE)."),
+    (143, "Terminated (SIGTERM)."),
+)
+"""The exit statuses, as a published table; a test compares it with the classes of errors."""
 SOURCE = f"sowctl {VERSION}"
 ENVIRONMENT = (
     *(
@@ -46,7 +64,7 @@ def main_page() -> Page:
     commands: list[Subheading | Items] = []
     for group in GROUPS:
         members = [command for command in COMMANDS if command.group == group]
-        commands += [Subheading(group), Items(tuple((c.name, _sentence(c.summary)) for c in members))]
+        commands += [Subheading(group), Items(tuple((c.name, sentence(c.summary)) for c in members))]
     statuses = Items(tuple((str(status), words) for status, words in EXITS))
     sections = (
         Section("NAME", (Paragraph(f"sowctl - {SUMMARY}"),)),
@@ -95,7 +113,7 @@ def command_page(command: Command) -> Page:
         Section("EXAMPLES", (Literal(loaded.examples),)),
     ]
     if arguments:
-        items = tuple((p.declared.metavar, _sentence(p.declared.help)) for p in arguments)
+        items = tuple((p.declared.metavar, sentence(p.declared.help)) for p in arguments)
         sections.append(Section("ARGUMENTS", (Items(items),)))
     for panel, members in by_panel(loaded.parameters).items():
         sections.append(Section(panel.upper(), (_options(tuple(members)),)))
@@ -113,11 +131,9 @@ def pages() -> tuple[Page, ...]:
     return (main_page(), *map(command_page, COMMANDS))
 
 
-def write(directory: Path) -> None:
-    """Write ``NAME.1`` for every page. Raises OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for page in pages():
-        (directory / f"{page.name}.{page.number}").write_text(roff(page), encoding="utf-8")
+def made(_: Path) -> dict[str, str]:
+    """The pages by the names of their files."""
+    return {f"{page.name}.{page.number}": roff(page) for page in pages()}
 
 
 def _options(parameters: tuple[Parameter, ...]) -> Items:
@@ -130,7 +146,7 @@ def _option(parameter: Parameter) -> tuple[str, str]:
     value = ""
     if parameter.takes_value:
         value = " " + ("|".join(declared.choices) if declared.choices else declared.metavar)
-    text = _sentence(declared.help)
+    text = sentence(declared.help)
     if parameter.takes_value and parameter.default not in (None, []):
         text += f" The default is {parameter.default}."
     if parameter.required:
@@ -143,18 +159,10 @@ def _formats() -> list[Section]:
     from sowctl.output.options import NAMES
 
     names = ", ".join(NAMES)
-    items = Items(tuple((line.name, _sentence(line.summary)) for line in TABLE))
+    items = Items(tuple((line.name, sentence(line.summary)) for line in TABLE))
     text = f"Columns and templates know paths such as /price and these names: {names}."
     halves = (
         "Half a surrogate pair in a JSON text has no bytes: csv, tsv, template and msgpack write its escape as a text, "
         "such as \\ud800, as the other formats do."
     )
     return [Section("OUTPUT FORMATS", (items, Paragraph(text), Paragraph(halves)))]
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else "man"))

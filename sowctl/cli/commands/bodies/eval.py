@@ -7,11 +7,11 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from sowctl.cli.added import NamedFunctions
+from sowctl.cli.configuring import NamedFunctions
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.reporting import RefusedWarnings
 from sowctl.cli.io.sources import explain_refusal, open_all
-from sowctl.cli.io.streams import is_terminal
+from sowctl.cli.streams import is_terminal
 from sowctl.engine.verbs.eval import Evaluator, Part, Source, evaluate
 from sowctl.engine.verbs.evalfile import evaluate_file, processes
 from sowctl.errors import UsageError

@@ -1,0 +1,4 @@
+"""What the larger commands do, each beside the command of its name, which imports it when it runs.
+
+``publish``, ``eval``, ``doctor`` and ``demo`` are one command's each; ``pipeline`` is that of all ``sowctl pipeline``.
+"""

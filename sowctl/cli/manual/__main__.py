@@ -1,0 +1,10 @@
+"""``python -m sowctl.cli.manual man/``: write the generated pages anew."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sowctl.cli.manual.generated import write
+
+write(Path(sys.argv[1] if len(sys.argv) > 1 else "man"))

@@ -1,0 +1,25 @@
+"""A command with its function and its declarations: imported for a run, for its help, its page and completion."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from sowctl.cli.words import declare, table
+from sowctl.cli.words.options import GLOBALS
+from sowctl.tuples import NamedTuple
+
+
+class Loaded(NamedTuple):
+    """A command with its function, its examples and its declared parameters, the global ones last."""
+
+    command: table.Command
+    run: Callable[..., int | None]
+    examples: tuple[str, ...]
+    parameters: tuple[declare.Parameter, ...]
+
+
+def load(command: table.Command) -> Loaded:
+    """Import the command's module and read its declarations."""
+    module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
+    return Loaded(command, module.run, module.EXAMPLES, declare.parameters(module.run, GLOBALS))
