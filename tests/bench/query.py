@@ -211,8 +211,9 @@ def _evaluation(instance: Instance, text: str) -> Callable[[], list[bytes]]:
     import numpy  # noqa: F401 - as in a process that runs for long
 
     from sowctl.engine.search.conditions import conditions_of
-    from sowctl.engine.search.matcher import environment_of, open_now
+    from sowctl.engine.search.matcher import environment_of
     from sowctl.engine.search.memos import open_memos
+    from sowctl.engine.sources.opening import open_now
     from sowctl.expressions.compile import compile_filter
 
     opened = sowctl.open(instance.config)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.search import filtering, scan, secondprocess
-from sowctl.engine.sources.current import Source, open_current
+from sowctl.engine.sources.current import open_current
+from sowctl.engine.sources.source import Source
 from sowctl.errors import DamageError, InputError, RefusedError
 from sowctl.store import integrity
 from sowctl.store.marks import Marks

@@ -203,7 +203,8 @@ def test_indexes_are_built_and_used(tmp_path: Path) -> None:
     _outcome(lab, _options("/n > 45 AND /s = 'x'", None, (None, None), 0))
     assert len(_memo_files(tmp_path)) == 4
     from sowctl.engine.search.indexed import find
-    from sowctl.engine.search.matcher import Matcher, environment_of, open_now
+    from sowctl.engine.search.matcher import Matcher, environment_of
+    from sowctl.engine.sources.opening import open_now
 
     instance = lab.open()
     source = open_now(instance, resolve(instance, "t")[0])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sowctl.engine.search.memocolumns import Columns
     from sowctl.engine.search.memorows import Stamped
     from sowctl.engine.search.scan import Scan
-    from sowctl.engine.sources.current import CurrentSource, Matched, Pairs, Source
+    from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
     from sowctl.expressions.projection import Group, GroupKey
@@ -76,7 +76,7 @@ class Aggregation:
         rows = way.rows(slots) if way is not None and slots and columns is None else None
         if way is None or (rows is None and columns is None):
             return self.results(scan.matching(matcher, size, numbers))
-        numbers.examined, numbers.matched = cast("CurrentSource", source).visible_records(), way.count() or 0
+        numbers.examined, numbers.matched = cast("StoredSource", source).visible_records(), way.count() or 0
         return self.results((), rows or (), columns)
 
     def results(

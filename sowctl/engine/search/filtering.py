@@ -15,7 +15,7 @@ from sowctl.store.integrity import refuse_short
 if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.search.matcher import Matcher
-    from sowctl.engine.sources.current import Pairs
+    from sowctl.engine.sources.source import Pairs
     from sowctl.store.read import Run
 
 READ = 400

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.search.memocolumns import Columns
     from sowctl.engine.search.memorows import Stamped
-    from sowctl.engine.sources.current import CurrentSource, Matched, Pairs
+    from sowctl.engine.sources.source import Matched, Pairs, StoredSource
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.memo.column import Hits
 
@@ -51,7 +51,7 @@ class Found:
 
     def __init__(
         self,
-        source: CurrentSource,
+        source: StoredSource,
         memos: Memos,
         matcher: Matcher,
         places: p.Places | None,
@@ -177,7 +177,7 @@ def order_slot(key: OrderKey) -> Slot:
 
 def find(
     instance: Instance,
-    source: CurrentSource,
+    source: StoredSource,
     matcher: Matcher,
     order: OrderKey | None = None,
     fields: Sequence[Slot] = (),
@@ -219,7 +219,7 @@ def find(
         return None
 
 
-def _by_hash_index(source: CurrentSource, asked: Sequence[Asked], residual: Sequence[str]) -> bool:
+def _by_hash_index(source: StoredSource, asked: Sequence[Asked], residual: Sequence[str]) -> bool:
     """Whether the filter is one of exact matches on all fields of Key or of a HashIndex (seed example 38)."""
     config = source.config
     if config is None or residual or not asked or any(one.condition.strings is None for one in asked):
@@ -229,7 +229,7 @@ def _by_hash_index(source: CurrentSource, asked: Sequence[Asked], residual: Sequ
 
 
 def _found(
-    source: CurrentSource,
+    source: StoredSource,
     memos: Memos,
     matcher: Matcher,
     asked: Sequence[Asked],

@@ -13,7 +13,7 @@ from sowctl.values.paths import Path, Step, parse_path
 if TYPE_CHECKING:
     from sowctl.engine.search.indexed import Taken
     from sowctl.engine.search.matcher import Matcher
-    from sowctl.engine.sources.current import CurrentSource, Pairs
+    from sowctl.engine.sources.source import Pairs, StoredSource
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.store.meta import Definition
     from sowctl.values.fields import Slot
@@ -29,7 +29,7 @@ class Named:
     ranked = False
     steps: Sequence[Taken] = ()
 
-    def __init__(self, source: CurrentSource, matcher: Matcher, keys: list[bytes]) -> None:
+    def __init__(self, source: StoredSource, matcher: Matcher, keys: list[bytes]) -> None:
         self.source = source
         self.residual = matcher.conditions()
         self._matcher = matcher
@@ -63,7 +63,7 @@ class Named:
         return None
 
 
-def named(source: CurrentSource, matcher: Matcher) -> Named | None:
+def named(source: StoredSource, matcher: Matcher) -> Named | None:
     """The records that the matcher's filter names, if it names any; None where it leaves keys open."""
     from sowctl.expressions.bounds import key_bound
 

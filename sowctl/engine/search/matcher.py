@@ -1,4 +1,4 @@
-"""What reading verbs share: opening the source of a target, keys from texts, the filter over a batch of records."""
+"""What reading verbs share: keys from texts, the filter over a batch of records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.topics.targets import Target
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.identity.keys import batch_digester, given_text, key_bytes, user_key_digest
 from sowctl.store.codec import OPTIONAL_PARTS, Uncut, decode, payloads, stamps
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.search.prefilter import Traces
-    from sowctl.engine.sources.current import CurrentSource, Source
     from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
@@ -27,32 +25,6 @@ _NUMBER = re.compile(r"\d{1,20}")
 U64 = 1 << 64
 LOOKING = 4_000
 """Records from which on looking for traces before decoding spares more time than it takes to load what looks."""
-
-
-def open_source(instance: Instance, target: Target, at: int | None) -> Source:
-    """The state of a target now, or as of ``at`` (microseconds UTC); of a Pattern topic, the logical topics meant."""
-    if target.topic is not None and target.topic.logical is not None:
-        from sowctl.engine.sources.logical import narrowed
-
-        return narrowed(open_source(instance, Target(topic=target.topic.whole), at), target.topic)
-    if at is None:
-        return open_now(instance, target)
-    from sowctl.engine.sources.past import open_at, open_file_at
-
-    if target.topic is not None:
-        return open_at(instance, target.topic, at)
-    assert target.path is not None
-    return open_file_at(instance, target.path, at)
-
-
-def open_now(instance: Instance, target: Target) -> CurrentSource:
-    """The present state of a target; of a Pattern topic, all logical topics."""
-    from sowctl.engine.sources.current import open_current, open_file
-
-    if target.topic is not None:
-        return open_current(instance, target.topic)
-    assert target.path is not None
-    return open_file(instance, target.path)
 
 
 def key_of(text: str, key_mode: str) -> bytes:

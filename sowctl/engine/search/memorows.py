@@ -17,7 +17,7 @@ from sowctl.values.fields import Row, Slot, SlotValue
 if TYPE_CHECKING:
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.search.memos import Memos
-    from sowctl.engine.sources.current import CurrentSource
+    from sowctl.engine.sources.source import StoredSource
     from sowctl.memo.column import Column
 
 Stamped: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
@@ -62,7 +62,7 @@ def rows_of(
     columns: Sequence[Column],
     places: Sequence[int] | None,
     slots: Sequence[Slot],
-    source: CurrentSource,
+    source: StoredSource,
     matcher: Matcher,
 ) -> Iterator[Stamped] | None:
     """The fields at ``places`` (None: all), in key order, with the stamps of their records; None if they are not known.

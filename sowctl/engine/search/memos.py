@@ -18,7 +18,7 @@ from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.engine.sources.current import CurrentSource
+    from sowctl.engine.sources.source import StoredSource
     from sowctl.memo.format import MemoFile
     from sowctl.store.raw.offsets import Spots
 
@@ -107,7 +107,7 @@ class Memos:
         return {place for key, place in ranks.items() if place < self.records and self.keys((place,)) == [key]}
 
 
-def open_memos(instance: Instance, source: CurrentSource, slots: Sequence[Slot]) -> Memos | None:
+def open_memos(instance: Instance, source: StoredSource, slots: Sequence[Slot]) -> Memos | None:
     """The columns of ``slots``, built if need be; a slot that cannot be indexed has none. None: do without."""
     assert source.path is not None
     directory = MemoDirectory(source.path, instance.seam)
@@ -115,20 +115,20 @@ def open_memos(instance: Instance, source: CurrentSource, slots: Sequence[Slot])
     return _opened(directory, source, names) or _built(instance, directory, source, names)
 
 
-def names_of(instance: Instance, source: CurrentSource, slots: Iterable[Slot]) -> dict[Slot, str]:
+def names_of(instance: Instance, source: StoredSource, slots: Iterable[Slot]) -> dict[Slot, str]:
     """The names of the columns of some fields."""
     prefix = _reading(instance, source)
     return {slot: _name(slot, prefix) for slot in slots}
 
 
-def existing(instance: Instance, directory: MemoDirectory, source: CurrentSource) -> dict[Slot, str]:
+def existing(instance: Instance, directory: MemoDirectory, source: StoredSource) -> dict[Slot, str]:
     """The fields for which there are columns, of whatever state, and their names."""
     prefix = _reading(instance, source)
     found = {name: _slot(name, prefix) for name in directory.names()}
     return {slot: name for name, slot in found.items() if slot is not None}
 
 
-def _reading(instance: Instance, source: CurrentSource) -> str:
+def _reading(instance: Instance, source: StoredSource) -> str:
     """What a value depends on besides the record: how the configuration defines the message type."""
     definition = instance.config.types.get(source.message_type) if instance.config is not None else None
     return f"{source.message_type} {definition!r}"
@@ -148,7 +148,7 @@ def _slot(name: str, prefix: str) -> Slot | None:
     return Slot(parse_path(path), " text" in wanted, " listed" in wanted) if reading == prefix else None
 
 
-def _opened(directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> Memos | None:
+def _opened(directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> Memos | None:
     known = directory.keys()
     if known is None:
         return None
@@ -170,7 +170,7 @@ def _opened(directory: MemoDirectory, source: CurrentSource, names: dict[Slot, s
     return Memos(file, keys, columns, changed, directory.spots(file.head.digest))
 
 
-def _built(instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> Memos | None:
+def _built(instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> Memos | None:
     try:
         with directory.building() as mine:
             if mine:
@@ -180,7 +180,7 @@ def _built(instance: Instance, directory: MemoDirectory, source: CurrentSource, 
     return _opened(directory, source, names)
 
 
-def build_memos(instance: Instance, directory: MemoDirectory, source: CurrentSource, names: dict[Slot, str]) -> None:
+def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> None:
     """Build the columns ``names``, and with them all that there are for another state. Raises OSError, ImportError.
 
     Records that cannot be read leave their columns unfit; whoever needs them finds out by reading the records.

@@ -18,7 +18,7 @@ from sowctl.engine.search.sorting import Sorter
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.sources.current import Matched, Pairs, Source
+    from sowctl.engine.sources.source import Matched, Pairs, Source
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.messages.base import MessageType
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from sowctl.engine.options import INDEXED
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.filtering import DECODED, READ, filtered
-from sowctl.engine.search.matcher import open_source
-from sowctl.engine.sources.current import CurrentSource, Matched, Pairs, Source, alone
+from sowctl.engine.sources.opening import open_source
+from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
 from sowctl.engine.topics.targets import Target
 from sowctl.plain import replace
 
@@ -48,21 +48,22 @@ class Scan:
 
     def count(self, matcher: Matcher) -> int | None:
         """How many records match, where that can be told without reading all of them."""
-        if not isinstance(self.source, CurrentSource):
+        stored = self.source.stored
+        if stored is None:
             return None
         if not matcher.selective:
-            return self.source.visible_records()
+            return stored.visible_records()
         return self.found.count() if self.found is not None else None
 
     def first(self, key: OrderKey, wanted: int, counts: QueryStatistics) -> Iterator[Pairs] | None:
         """Records among which are the first ``wanted`` by ``key``; None where that needs all that match."""
-        if self.found is None or not isinstance(self.source, CurrentSource):
+        if self.found is None:
             return None
         matched = self.found.count()
         pairs = self.found.first(key, wanted) if matched is not None else None
         if matched is None or pairs is None:
             return None
-        counts.examined += self.source.visible_records()
+        counts.examined += self.found.source.visible_records()
         counts.matched += matched
         return iter((pairs,))
 
@@ -71,15 +72,15 @@ class Scan:
 
         Raises what reading and :meth:`Matcher.places` raise.
         """
-        source, read, decoded = self.source, min(size, READ), min(size, DECODED)
-        if self.found is not None and isinstance(source, CurrentSource):
-            counts.examined += source.visible_records()
+        source, read, decoded = self.source.stored, min(size, READ), min(size, DECODED)
+        if self.found is not None:
+            counts.examined += self.found.source.visible_records()
             for keys, values in self.found.matching(decoded if self.found.residual else min(size, PICKED)):
                 counts.matched += len(keys)
                 yield keys, values
             return
-        if not isinstance(source, CurrentSource):
-            yield from filtered(alone(source.batches(read)), matcher, counts, decoded)
+        if source is None:
+            yield from filtered(alone(self.source.batches(read)), matcher, counts, decoded)
             return
         marks = matcher.marks(source.meta.records)
         first = self._others[0].start if self._others else None
@@ -122,8 +123,8 @@ def scanning(
         opened = held.enter_context(closing(source))
         matcher = matcher_of(source)
         found = None
-        if isinstance(source, CurrentSource):
-            found = way_of(instance, source, matcher, index_from, order, fields)
+        if source.stored is not None:
+            found = way_of(instance, source.stored, matcher, index_from, order, fields)
         if found is not None:
             yield Scan(source, (), found), matcher
             return
@@ -142,7 +143,7 @@ def scanning(
 
 def way_of(
     instance: Instance,
-    source: CurrentSource,
+    source: StoredSource,
     matcher: Matcher,
     index_from: int | None = INDEXED,
     order: OrderKey | None = None,
@@ -164,7 +165,8 @@ def way_of(
 
 def _jobs(source: Source, matcher: Matcher, wanted: int | None) -> int:
     """How many processes read: more than one where there is much to read, and no thread that a fork would cut off."""
-    if not isinstance(source, CurrentSource) or source.meta.records < LARGE or not matcher.selective:
+    stored = source.stored
+    if stored is None or stored.meta.records < LARGE or not matcher.selective:
         return 1
     if wanted is not None and wanted < 2:
         return 1

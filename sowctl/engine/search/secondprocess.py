@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.filtering import DECODED, READ, filtered
-from sowctl.engine.search.matcher import open_source
-from sowctl.engine.sources.current import CurrentSource, Pairs
+from sowctl.engine.sources.opening import open_source
+from sowctl.engine.sources.source import Pairs, StoredSource
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sowctl.engine.topics.targets import Target
 
 
-def _state(source: CurrentSource) -> tuple[Any, ...]:
+def _state(source: StoredSource) -> tuple[Any, ...]:
     meta = source.meta
     return meta.lineage, meta.applied, meta.records, meta.digest.to_bytes(16, "big"), source.last_txid
 
@@ -53,8 +53,9 @@ class Second:
         # It lives for one scan, and looking for cycles among everything that it inherited would copy those pages.
         gc.disable()
         try:
-            with closing(open_source(instance, target, None)) as source:
-                assert isinstance(source, CurrentSource)
+            with closing(open_source(instance, target, None)) as opened:
+                source = opened.stored
+                assert source is not None
                 marshal.dump(_state(source), self._results)
                 counts = QueryStatistics(source.topic, source.message_type)
                 marks = matcher.marks(source.meta.records)
@@ -68,7 +69,7 @@ class Second:
             # Without a word, and without what Python does at the end: all of that is the first process's.
             os._exit(status)
 
-    def succeeded(self, source: CurrentSource) -> bool:
+    def succeeded(self, source: StoredSource) -> bool:
         """Wait for the end of the process: whether it saw what ``source`` shows, and read all of it."""
         if not self._child:
             return False
@@ -78,7 +79,7 @@ class Second:
         self._results.seek(0)
         return bool(marshal.load(self._results) == _state(source))
 
-    def results(self, source: CurrentSource, counts: QueryStatistics) -> Iterator[Pairs]:
+    def results(self, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
         """What the process found; then its counts are added."""
         while len(item := marshal.load(self._results)) == 2:
             yield item

@@ -7,12 +7,13 @@ for as long as it is open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from sowctl.engine.sources.source import Matched, Pairs, StoredSource, alone
 from sowctl.engine.topics.damage import naming_replay
 from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.positions import (
@@ -25,7 +26,7 @@ from sowctl.engine.topics.positions import (
     refuse_other_topic,
 )
 from sowctl.store.integrity import refuse_short
-from sowctl.store.meta import StoreMeta
+from sowctl.store.meta import Definition, StoreMeta
 from sowctl.store.read import Run
 from sowctl.store.snapshot import Snapshot
 
@@ -36,32 +37,8 @@ if TYPE_CHECKING:
     from sowctl.store.marks import Marks
     from sowctl.store.raw.offsets import Spots
 
-Pairs = tuple[list[bytes], list[bytes]]
-"""Keys and stored values, in parallel."""
-Matched = tuple[list[bytes], Sequence[bytes]]
-"""The same, of records that nobody may have to look into."""
 
-
-class Source(Protocol):
-    """A readable state of one topic. Use as a context manager."""
-
-    topic: str
-    message_type: str
-
-    def batches(self, size: int) -> Iterator[Pairs]:
-        """All visible records in key order."""
-        ...
-
-    def lookup(self, keys: Sequence[bytes]) -> Pairs:
-        """The visible records of ``keys``, in key order."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the snapshot."""
-        ...
-
-
-class CurrentSource:
+class CurrentSource(StoredSource):
     """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store.
 
     ``path`` is that of the store, None if it lives only as long as this source. ``scanned`` counts the store's records
@@ -79,9 +56,8 @@ class CurrentSource:
     ) -> None:
         self.config = config
         self.path = path
-        definition = snapshot.meta.definition
-        self.topic = definition.topic
-        self.message_type = definition.message_type
+        self.topic = snapshot.meta.definition.topic
+        self.message_type = snapshot.meta.definition.message_type
         self.meta: StoreMeta = snapshot.meta
         self.overlay = overlay
         self.scanned = 0
@@ -89,6 +65,16 @@ class CurrentSource:
         self._snapshot = snapshot
         self._now = now
         self.hides = config is not None and expires(config.expiration)
+
+    @property
+    def definition(self) -> Definition:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        return self.meta.definition
+
+    @property
+    def stored(self) -> CurrentSource:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        return self
 
     @property
     def snapshot(self) -> Snapshot:
@@ -99,10 +85,6 @@ class CurrentSource:
     def last_txid(self) -> int:
         """The highest txid that this state contains."""
         return max(self.meta.applied, self.overlay.last_txid if self.overlay is not None else 0)
-
-    def batches(self, size: int) -> Iterator[Pairs]:
-        """See :class:`Source`."""
-        return self.part(size)
 
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
@@ -156,7 +138,7 @@ class CurrentSource:
         return count - expired, expired
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
-        """See :class:`Source`."""
+        """See :class:`~sowctl.engine.sources.source.Source`."""
         return self._lookup(sorted(set(keys)))
 
     def _lookup(self, wanted: Sequence[bytes]) -> Pairs:
@@ -199,7 +181,7 @@ class CurrentSource:
         return [keys[place] for place in places], [values[place] for place in places]
 
     def close(self) -> None:
-        """See :class:`Source`."""
+        """See :class:`~sowctl.engine.sources.source.Source`."""
         self._held.close()
 
     def __enter__(self) -> CurrentSource:
@@ -209,11 +191,6 @@ class CurrentSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def alone(pairs: Iterable[Pairs]) -> Iterator[Run]:
-    """Batches whose values stand in no run of bytes."""
-    return ((keys, values, None) for keys, values in pairs)
 
 
 def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = None) -> CurrentSource:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.config.matching import search_of
+from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.targets import MAX_LOGICAL, unnamed_logical
 from sowctl.identity.keys import given_text, key_digest, prefix
 from sowctl.store.codec import logical_topic
@@ -19,8 +20,8 @@ from sowctl.values.fields import Refusal
 if TYPE_CHECKING:
     from sowctl.config.model import Logical, TopicConfig
     from sowctl.engine.keys.keymaker import Keys
-    from sowctl.engine.sources.current import Pairs, Source
     from sowctl.messages.framing.envelope import Envelope
+    from sowctl.store.meta import Definition
 
 NOT_OURS = "SOW-PUB-022"
 
@@ -98,30 +99,40 @@ def chosen(logical: Logical) -> Callable[[Pairs], Pairs]:
     return choose
 
 
-class LogicalSource:
+class LogicalSource(Source):
     """Some logical topics of a source. It is read by scans alone: no index knows which record is whose."""
 
     def __init__(self, base: Source, topic: TopicConfig) -> None:
         assert topic.logical is not None
         self.topic = topic.label
         self.message_type = base.message_type
-        self.base = base
+        self._base = base
         self._choose = chosen(topic.logical)
 
-    def batches(self, size: int) -> Iterator[Pairs]:
-        """See :class:`~sowctl.engine.sources.current.Source`."""
-        for pairs in self.base.batches(size):
+    @property
+    def definition(self) -> Definition:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        return self._base.definition
+
+    @property
+    def base(self) -> Source:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        return self._base
+
+    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        for pairs in self._base.part(size, start, stop):
             found = self._choose(pairs)
             if found[0]:
                 yield found
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
-        """See :class:`~sowctl.engine.sources.current.Source`."""
-        return self._choose(self.base.lookup(keys))
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        return self._choose(self._base.lookup(keys))
 
     def close(self) -> None:
-        """See :class:`~sowctl.engine.sources.current.Source`."""
-        self.base.close()
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        self._base.close()
 
 
 def narrowed(source: Source, topic: TopicConfig | None) -> Source:

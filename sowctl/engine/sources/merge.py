@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, overload
 from sowctl.store.codec import Uncut, payloads
 
 if TYPE_CHECKING:
-    from sowctl.engine.sources.current import Matched, Pairs
+    from sowctl.engine.sources.source import Matched, Pairs
 
 
 class Woven(Uncut):

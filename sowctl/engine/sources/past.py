@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.sources.current import CurrentSource, Pairs, Source, open_current, open_file
+from sowctl.engine.sources.current import CurrentSource, open_current, open_file
 from sowctl.engine.sources.recovery import reaches, recovery_start
+from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.sources.versions import VersionsSource, grouped
 from sowctl.engine.topics.expiration import expires, is_expired
 from sowctl.engine.topics.positions import open_log, refuse_unlogged_past
@@ -28,15 +29,22 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
+    from sowctl.store.meta import Definition
 
 
-class Nothing:
+class Nothing(Source):
     """The state before a topic's window: empty (``semantics`` 2.1, rule 6)."""
 
-    def __init__(self, topic: str, message_type: str) -> None:
-        self.topic, self.message_type = topic, message_type
+    def __init__(self, definition: Definition) -> None:
+        self.topic, self.message_type = definition.topic, definition.message_type
+        self._definition = definition
 
-    def batches(self, size: int) -> Iterator[Pairs]:
+    @property
+    def definition(self) -> Definition:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        return self._definition
+
+    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """No records."""
         return iter(())
 
@@ -62,7 +70,7 @@ def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
         oldest = max(now, base.meta.removal_mark) - topic.history.window_us
         if 0 < at < min(oldest, now):
             base.close()
-            return Nothing(topic.name, topic.message_type)
+            return Nothing(base.definition)
         return VersionsSource(base, topic, at or oldest)
     current = open_current(instance, topic, now=min(at, now))
     with ExitStack() as stack:
@@ -161,7 +169,7 @@ def _pieced(
     return _Pieced(current, then, touched, topic, at)
 
 
-class _Pieced:
+class _Pieced(Source):
     """Records that the log does not touch, from the store; the others as the log has them."""
 
     def __init__(self, current: CurrentSource, then: Source, touched: set[bytes], topic: TopicConfig, at: int) -> None:
@@ -169,20 +177,26 @@ class _Pieced:
         self._current, self._then, self._touched = current, then, touched
         self._config, self._at = topic, at
 
-    def batches(self, size: int) -> Iterator[Pairs]:
-        """See :class:`~sowctl.engine.sources.current.Source`."""
-        for pairs in grouped(self._then.batches(size), (self._untouched(p) for p in self._current.batches(size))):
+    @property
+    def definition(self) -> Definition:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        return self._current.definition
+
+    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        then, now = self._then.part(size, start, stop), self._current.part(size, start, stop)
+        for pairs in grouped(then, map(self._untouched, now)):
             yield [pairs[0]], [pairs[1][-1]]
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
-        """See :class:`~sowctl.engine.sources.current.Source`."""
+        """See :class:`~sowctl.engine.sources.source.Source`."""
         found = dict(zip(*self._then.lookup(keys), strict=True))
         found.update(zip(*self._untouched(self._current.lookup(keys)), strict=True))
         chosen = sorted(found)
         return chosen, [found[key] for key in chosen]
 
     def close(self) -> None:
-        """See :class:`~sowctl.engine.sources.current.Source`."""
+        """See :class:`~sowctl.engine.sources.source.Source`."""
         self._then.close()
         self._current.close()
 

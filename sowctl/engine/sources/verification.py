@@ -17,7 +17,8 @@ from sowctl.engine.fold.overlay import values_of
 from sowctl.engine.fold.rebuild import rebuild
 from sowctl.engine.keys.presentkeys import OTHER_KEYS, refuse_other_keys
 from sowctl.engine.reports import ReplayReport
-from sowctl.engine.sources.current import Pairs, open_current, open_file
+from sowctl.engine.sources.current import open_current, open_file
+from sowctl.engine.sources.source import Pairs
 from sowctl.engine.topics.positions import OTHER_HISTORY, definition_of, meta_of
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.hash import digest

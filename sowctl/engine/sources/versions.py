@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.damage import naming_replay
 from sowctl.engine.topics.retention import Version, as_of
 from sowctl.engine.topics.timeline import extend, retention, version_of
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.sources.current import CurrentSource, Pairs
+    from sowctl.engine.sources.current import CurrentSource
+    from sowctl.store.meta import Definition
 
 
-class VersionsSource:
+class VersionsSource(Source):
     """The versions that were current at ``at``; ``updates`` are the changes behind the store, per key."""
 
     def __init__(self, base: CurrentSource, topic: TopicConfig | None, at: int) -> None:
@@ -31,9 +33,10 @@ class VersionsSource:
             for key, value in base.overlay.changes or ():
                 self._updates.setdefault(key, []).append(value)
 
-    def batches(self, size: int) -> Iterator[Pairs]:
-        """See :class:`~sowctl.engine.sources.current.Source`."""
-        return self.part(size)
+    @property
+    def definition(self) -> Definition:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        return self.meta.definition
 
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """The records of the instant from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
@@ -52,7 +55,7 @@ class VersionsSource:
             yield keys, values
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
-        """See :class:`~sowctl.engine.sources.current.Source`."""
+        """See :class:`~sowctl.engine.sources.source.Source`."""
         snapshot = self._base.snapshot
         found = []
         for key in sorted(set(keys)):
@@ -70,7 +73,7 @@ class VersionsSource:
         return self._grown(key, stored + list(snapshot.get_many([key]).values()))
 
     def close(self) -> None:
-        """See :class:`~sowctl.engine.sources.current.Source`."""
+        """See :class:`~sowctl.engine.sources.source.Source`."""
         self._base.close()
 
     def _grown(self, key: bytes, stored: list[bytes]) -> list[Version]:

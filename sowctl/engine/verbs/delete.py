@@ -13,9 +13,10 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.overlay import deletions, tombstone
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.reports import DeleteReport
-from sowctl.engine.search.matcher import Matcher, environment_of, keys_of, open_now
+from sowctl.engine.search.matcher import Matcher, environment_of, keys_of
 from sowctl.engine.search.scan import way_of
 from sowctl.engine.sources.logical import chosen, narrowed
+from sowctl.engine.sources.opening import open_now
 from sowctl.engine.topics.targets import Target, with_records
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
@@ -26,7 +27,8 @@ from sowctl.store.meta import NO_LINEAGE
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.engine.sources.current import CurrentSource, Matched
+    from sowctl.engine.sources.current import CurrentSource
+    from sowctl.engine.sources.source import Matched
     from sowctl.engine.writing.topicwriter import TopicWriter
 
 SCAN_BATCH = 1000

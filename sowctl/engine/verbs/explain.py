@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from sowctl.engine.sources.current import CurrentSource
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.search.scan import Scan
-    from sowctl.engine.sources.current import Source
+    from sowctl.engine.sources.source import Source
     from sowctl.engine.topics.targets import Target
 
 
@@ -92,12 +90,12 @@ def plan_of(source: Source, matcher: Matcher, scan: Scan | None, options: QueryO
 
     ``wanted`` is how many records at the most are read in an order by fields, None for all.
     """
-    read = getattr(source, "base", source)  # of logical topics, all that their store holds
-    records = read.visible_records() if isinstance(read, CurrentSource) else 0
+    stored = source.base.stored  # of logical topics, all that their store holds
+    records = stored.visible_records() if stored is not None else 0
     order = _order_in_words(scan, options, wanted)
     plan = Plan(source.topic, source.message_type, "scan", records, records, order=order)
-    if isinstance(read, CurrentSource) and read.overlay is not None:
-        plan = replace(plan, behind=len(read.overlay.current))
+    if stored is not None and stored.overlay is not None:
+        plan = replace(plan, behind=len(stored.overlay.current))
     if scan is None:
         plan = replace(plan, access="key lookup", estimated=len(options.sow_keys or ()))
     elif scan.found is not None:

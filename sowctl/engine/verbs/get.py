@@ -7,13 +7,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from sowctl.engine.records import RecordBatch, batch_of
-from sowctl.engine.search.matcher import key_of, key_of_fields, keys_of, open_source
+from sowctl.engine.search.matcher import key_of, key_of_fields, keys_of
+from sowctl.engine.sources.opening import open_source
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.engine.sources.current import Source
+    from sowctl.engine.sources.source import Source
     from sowctl.store.meta import Definition
 
 
@@ -48,7 +49,7 @@ def _key(source: Source, target: Target, text: str, fields: bool) -> bytes:
 
             domain = domain_of(topic)
     else:
-        definition: Definition = source.meta.definition  # type: ignore[attr-defined]
+        definition: Definition = source.definition
         mode, domain, count = definition.key_mode, definition.key_domain or "", len(definition.key_fields)  # type: ignore[assignment]
         of_logical = definition.key_domain == ""  # None: keys that no domain is part of, such as publishers' own
     if of_logical and (fields or mode == "user"):

@@ -10,8 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sowctl.engine.search.matcher import open_now, open_source
 from sowctl.engine.sources.current import CurrentSource
+from sowctl.engine.sources.opening import open_now, open_source
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.damage import naming_replay
 from sowctl.engine.topics.expiration import expires, is_expired

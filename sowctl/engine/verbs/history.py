@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.fold.overlay import values_of
 from sowctl.engine.records import StoredRecord
-from sowctl.engine.search.matcher import key_of, key_of_fields, keys_of, open_now
+from sowctl.engine.search.matcher import key_of, key_of_fields, keys_of
+from sowctl.engine.sources.opening import open_now
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.damage import naming_replay
 from sowctl.engine.topics.expiration import expires

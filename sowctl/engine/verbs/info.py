@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from sowctl.config.model import OtherEntry
 from sowctl.engine.reports import TopicInfo
-from sowctl.engine.search.matcher import open_source
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
+from sowctl.engine.sources.opening import open_source
 from sowctl.engine.topics.targets import WITHOUT_SOW, Target, resolve, split_target
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.memo.directory import MemoDirectory

@@ -17,10 +17,12 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.filtering import filtered
-from sowctl.engine.search.matcher import Matcher, environment_of, key_of, keys_of, open_source
+from sowctl.engine.search.matcher import Matcher, environment_of, key_of, keys_of
 from sowctl.engine.search.scan import Scan, scanning
 from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
-from sowctl.engine.sources.current import CurrentSource, Matched, Pairs, Source, alone
+from sowctl.engine.sources.current import CurrentSource
+from sowctl.engine.sources.opening import open_source
+from sowctl.engine.sources.source import Matched, Pairs, Source, alone
 from sowctl.engine.topics.targets import Target, with_records
 
 if TYPE_CHECKING:
@@ -259,8 +261,7 @@ def query(instance: Instance, targets: Sequence[Target], options: QueryOptions =
 
 
 def _mode_of(source: Source) -> str:
-    meta = getattr(source, "meta", None)
-    return meta.definition.key_mode if meta is not None else "fields"
+    return source.definition.key_mode
 
 
 def _later(found: Iterator[Matched], after: bytes) -> Iterator[Matched]:

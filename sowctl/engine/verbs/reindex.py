@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import ReindexReport
-from sowctl.engine.search.matcher import open_now
 from sowctl.engine.search.memos import build_memos, existing, names_of
+from sowctl.engine.sources.opening import open_now
 from sowctl.errors import LockedError, StorageError, UsageError
 from sowctl.memo.directory import MemoDirectory
 from sowctl.values.fields import Slot

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.search.matcher import open_source
+from sowctl.engine.sources.opening import open_source
 from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import RefusedError
@@ -17,6 +17,7 @@ from sowctl.store.opening.replace import build
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
     from sowctl.store.write import WriteTxn
 
 BATCH = 1000
@@ -72,8 +73,7 @@ def snapshot_file(
     )
 
 
-def _definition(instance: Instance, target: Target, source: object) -> Definition:
+def _definition(instance: Instance, target: Target, source: Source) -> Definition:
     if target.topic is not None and instance.config is not None:
         return definition_of(instance.config.name, target.topic)
-    definition: Definition = source.meta.definition  # type: ignore[attr-defined]
-    return definition
+    return source.definition

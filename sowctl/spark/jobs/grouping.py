@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-    from sowctl.engine.sources.current import Pairs
+    from sowctl.engine.sources.source import Pairs
     from sowctl.expressions.environment import Header
     from sowctl.spark.jobs.outputs import Part
 

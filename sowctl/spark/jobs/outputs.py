@@ -17,7 +17,7 @@ from sowctl.spark.paths import is_remote, local_path
 from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from sowctl.engine.sources.current import Pairs
+    from sowctl.engine.sources.source import Pairs
 
 FORMATS = ("parquet", "orc", "ndjson", "csv", "sow")
 

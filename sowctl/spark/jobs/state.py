@@ -14,9 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.sources.current import Pairs, open_current
+from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.logical import chosen
 from sowctl.engine.sources.past import way_at
+from sowctl.engine.sources.source import Pairs
 from sowctl.engine.topics.expiration import expires, is_expired
 from sowctl.spark.jobs.folding import fold
 from sowctl.spark.jobs.pairfiles import read_pairs

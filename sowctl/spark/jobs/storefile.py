@@ -22,7 +22,7 @@ from sowctl.store.opening.replace import build
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sowctl.engine.sources.current import Pairs
+    from sowctl.engine.sources.source import Pairs
     from sowctl.store.meta import Definition
     from sowctl.store.write import WriteTxn
 

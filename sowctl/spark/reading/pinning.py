@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from sowctl.engine.search.matcher import open_now
+from sowctl.engine.sources.opening import open_now
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import RefusedError
 from sowctl.spark.origin import Origin

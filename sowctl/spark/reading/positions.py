@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.overlay import Overlay, values_of
-from sowctl.engine.search.matcher import open_source
-from sowctl.engine.sources.current import CurrentSource, Pairs, Source
-from sowctl.engine.sources.versions import VersionsSource
+from sowctl.engine.sources.current import CurrentSource
+from sowctl.engine.sources.opening import open_source
+from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.damage import naming_replay
 from sowctl.engine.topics.positions import check_position, has_log, open_log, open_store, refuse_other_topic
 from sowctl.engine.topics.targets import Target
@@ -100,24 +100,12 @@ def open_planned(origin: Origin, position: Position | None, at: int | None) -> S
 def ranged(source: Source, origin: Origin, size: int, low: bytes | None, high: bytes | None) -> Iterator[Pairs]:
     """The records of ``source`` that are meant, from ``low`` (inclusive) to ``high`` (exclusive), in key order."""
     logical = origin.topic.logical if origin.topic is not None else None
-    found = _between(source, size, low, high)
+    found = source.part(size, low, high)
     if logical is None:
         return found
     from sowctl.engine.sources.logical import chosen
 
     return map(chosen(logical), found)
-
-
-def _between(source: Source, size: int, low: bytes | None, high: bytes | None) -> Iterator[Pairs]:
-    if isinstance(source, CurrentSource | VersionsSource):
-        yield from source.part(size, low, high)
-        return
-    for keys, values in source.batches(size):
-        if low is None and high is None:
-            yield keys, values
-            continue
-        rows = [(k, v) for k, v in zip(keys, values, strict=True) if (low or b"") <= k and (high is None or k < high)]
-        yield [key for key, _ in rows], [value for _, value in rows]
 
 
 def _overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, until: int, path: Path) -> Overlay | None:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.sources.current import CurrentSource, Source
+from sowctl.engine.sources.source import Source
 from sowctl.spark.decode import arrays
 from sowctl.spark.decode.inference import misfit_error
 from sowctl.spark.decode.jsoncolumns import Misfit
@@ -108,15 +108,11 @@ def matcher_of(query: StoreQuery, source: Source) -> Matcher:
     instance = query.origin.instance()
     topic = query.origin.topic
     kind = instance.type_of(source.message_type)
-    seen = (topic.key_mode if topic is not None else _key_mode(source)) == "fields"
+    seen = (topic.key_mode if topic is not None else source.definition.key_mode) == "fields"
     wanted = query.filter is not None and bool(query.filter.strip())
     environment = environment_of(instance) if wanted else None
     functions = functions_of(instance) if wanted else None
     return Matcher(query.filter, kind, source.topic, environment, seen=seen, functions=functions)
-
-
-def _key_mode(source: Source) -> str:
-    return source.meta.definition.key_mode if isinstance(source, CurrentSource) else "fields"
 
 
 _TEXTS = {
