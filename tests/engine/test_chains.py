@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.keys.chainfile import LOOSE, Block, append, read
+from sowctl.engine.keys.chainfile import LOOSE, ChainBlock, append, read
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.writing.batching import Listed
@@ -256,7 +256,7 @@ def test_a_file_that_cannot_be_written_anew_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
     monkeypatch.setattr("sowctl.engine.keys.chainfile.LOOSE", 100)
-    path, block = tmp_path / "c.chains", Block(("c",), bytes(16), 1, [(b"a", bytes(16))])
+    path, block = tmp_path / "c.chains", ChainBlock(("c",), bytes(16), 1, [(b"a", bytes(16))])
     end = 0
     for _ in range(8):
         end = append(path, block, end, SEAM, whole=[(b"a", bytes(16))] * 16, shared=False)

@@ -25,7 +25,7 @@ LOOSE = 1 << 16
 """A file is written anew when it is larger than this and holds less than half as much as it could."""
 
 
-class Block(NamedTuple):
+class ChainBlock(NamedTuple):
     """What one writer learnt. ``identity`` says whose chains these are, ``applied`` up to which txid of ``lineage``."""
 
     identity: tuple[str, ...]
@@ -35,7 +35,7 @@ class Block(NamedTuple):
     end: int = 0
 
 
-def read(path: Path, seam: Seam) -> list[Block] | None:
+def read(path: Path, seam: Seam) -> list[ChainBlock] | None:
     """The whole blocks of a file, None where there is no file. Raises StorageError ``SOW-ENG-055``."""
     try:
         raw: bytes = seam.call("file.read", path.read_bytes)
@@ -46,7 +46,7 @@ def read(path: Path, seam: Seam) -> list[Block] | None:
     return list(_blocks(raw, path))
 
 
-def _blocks(raw: bytes, path: Path) -> Iterator[Block]:
+def _blocks(raw: bytes, path: Path) -> Iterator[ChainBlock]:
     import msgpack
 
     at = 0
@@ -58,13 +58,13 @@ def _blocks(raw: bytes, path: Path) -> Iterator[Block]:
         at += _HEAD.size + length
         try:
             identity, lineage, applied, links = msgpack.unpackb(body, strict_map_key=False)
-            yield Block(tuple(identity), lineage, applied, [(value, digest) for value, digest in links], at)
+            yield ChainBlock(tuple(identity), lineage, applied, [(value, digest) for value, digest in links], at)
         except (ValueError, TypeError) as error:
             raise DamageError("SOW-ENG-056", "this is not a file of chains", place=str(path)) from error
 
 
 def append(
-    path: Path, block: Block, keep: int, seam: Seam, *, whole: Iterable[tuple[bytes, bytes]], shared: bool
+    path: Path, block: ChainBlock, keep: int, seam: Seam, *, whole: Iterable[tuple[bytes, bytes]], shared: bool
 ) -> int:
     """Add a block behind the first ``keep`` bytes and sync it; returns where it ends.
 
@@ -143,7 +143,7 @@ def _write(seam: Seam, fd: int, content: bytes, offset: int) -> None:
         rest, offset = rest[written:], offset + written
 
 
-def _encoded(block: Block) -> bytes:
+def _encoded(block: ChainBlock) -> bytes:
     import msgpack
 
     body: bytes = msgpack.packb([list(block.identity), block.lineage, block.applied, block.links])

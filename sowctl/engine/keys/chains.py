@@ -12,31 +12,42 @@ file is written before the store's transaction; what it holds beyond the store's
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.overlay import values_of
-from sowctl.engine.keys.chainfile import Block, append, read
-from sowctl.engine.keys.chainoptions import ChainOptions, file_of_chains
-from sowctl.engine.keys.keymaker import MISSING, Keys
+from sowctl.engine.keys.chainfile import ChainBlock, append, read
+from sowctl.engine.keys.keymaker import MISSING, ChainKeeper, Keys, generator_error
 from sowctl.engine.topics.positions import open_log
-from sowctl.errors import DamageError, MissingError
+from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.messages.base import KeyTexts
 from sowctl.store.codec import CHECK, TOMBSTONE, payloads
+from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
+from sowctl.values.paths import Path as FieldPath
+from sowctl.values.paths import parse_path
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.instance import Instance
-    from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.engine.instance import Instance, OpenTopic
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.envelope import Envelope
 
 TWO_CHAINS = "SOW-PUB-017"
 NO_LINEAGE = bytes(16)
-NOBODY = bytes(16)
-"""Stands for the digest of a message that gets none."""
+NO_DIGEST = bytes(16)
+"""The digest of a message that gets none."""
 _SCAN = 1000
+
+
+class ChainOptions(NamedTuple):
+    """``primary`` and the secondary fields as paths, the file (None: beside the store), whether to verify it."""
+
+    primary: FieldPath
+    secondary: tuple[FieldPath, ...]
+    file_name: str | None
+    validation: bool
 
 
 class ChainedKeys:
@@ -44,7 +55,7 @@ class ChainedKeys:
 
     def __init__(self, instance: Instance, topic: TopicConfig, kind: MessageType, options: ChainOptions) -> None:
         self._texts = kind.key_texts((options.primary, *options.secondary))
-        self.chains: Chains | None = Chains(instance, topic, kind, options)
+        self.chains: ChainKeeper | None = Chains(instance, topic, kind, options)
 
     def make(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
@@ -75,8 +86,8 @@ class Chains:
         self._fresh: dict[bytes, bytes] = {}
         self._moved = False
 
-    def catch_up(self, writer: TopicWriter) -> None:
-        """Learn what others have published. The locks are held, and ``writer`` is up to date.
+    def catch_up(self, topic: OpenTopic) -> None:
+        """Learn what others have published. The locks are held, and ``topic`` is up to date.
 
         Raises MissingError ``SOW-ENG-053``: records without a journal and without a file. DamageError ``SOW-ENG-054``:
         with Validation, where file and records disagree.
@@ -85,27 +96,27 @@ class Chains:
             first, self._loaded = not self._loaded, True
             if first:
                 self._load(None)
-            if first or self._position < writer.last_txid:
-                self._from_journal(writer)
+            if first or self._position < topic.last_txid:
+                self._from_journal(topic)
         elif not self._loaded or self._changed():
             first, self._loaded = not self._loaded, True
-            self._load(writer.last_txid)
-            if self._end < 0 and writer.last_txid:
+            self._load(topic.last_txid)
+            if self._end < 0 and topic.last_txid:
                 raise self._without_file()
-            if self._end == 0 and writer.last_txid:
-                self._from_records(writer)
+            if self._end == 0 and topic.last_txid:
+                self._from_records(topic)
         else:
             return
         if first and self._options.validation:
-            self._validate(writer)
+            self._validate(topic)
 
     def name(
         self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
     ) -> tuple[list[bytes], list[Refusal]]:
-        """The digests of the messages ``keep`` in order (:data:`NOBODY` for the others), and who gets none."""
+        """The digests of the messages ``keep`` in order (:data:`NO_DIGEST` for the others), and who gets none."""
         self._pending = {}
         known, fresh = self.links, dict[bytes, bytes]()
-        digests, refused = [NOBODY] * len(texts), []
+        digests, refused = [NO_DIGEST] * len(texts), []
         for index in keep:
             primary = texts[index][0]
             found: dict[bytes, bytes] = {}
@@ -143,7 +154,7 @@ class Chains:
         """Put what is new into the file. Raises StorageError ``SOW-ENG-055``."""
         if self.path is None or not (self._fresh or self._moved):
             return
-        block = Block(self._identity, self._lineage, self._position, list(self._fresh.items()))
+        block = ChainBlock(self._identity, self._lineage, self._position, list(self._fresh.items()))
         keep, shared = max(self._end, 0), self._topic.journalled
         self._end = append(self.path, block, keep, self._instance.seam, whole=self.links.items(), shared=shared)
         self._fresh, self._moved = {}, False
@@ -177,7 +188,7 @@ class Chains:
         except OSError:
             return True
 
-    def _from_journal(self, writer: TopicWriter) -> None:
+    def _from_journal(self, topic: OpenTopic) -> None:
         ref = self._topic.name, self._topic.message_type
         try:
             log = open_log(self._instance)
@@ -187,15 +198,15 @@ class Chains:
             if self._lineage != log.lineage:
                 self.links, self._fresh, self._position, self._lineage = {}, {}, 0, log.lineage
             if self._position == 0 and not log.covers(ref):
-                self._from_records(writer)
+                self._from_records(topic)
             for block in log.blocks(after=self._position, topic=ref):
                 keys, values = values_of(block, ref, after=self._position)
                 self._take(keys, values)
                 self._position, self._moved = block.last_txid, True
-        self._position = max(self._position, writer.last_txid)
+        self._position = max(self._position, topic.last_txid)
 
-    def _from_records(self, writer: TopicWriter) -> None:
-        for keys, values in writer.scan(_SCAN, self._instance.now):
+    def _from_records(self, topic: OpenTopic) -> None:
+        for keys, values in topic.scan(_SCAN, self._instance.now):
             self._take(keys, values)
 
     def _take(self, keys: list[bytes], values: list[bytes]) -> None:
@@ -214,9 +225,9 @@ class Chains:
             hint="restore the file; an empty file in its place starts over from the records alone",
         )
 
-    def _validate(self, writer: TopicWriter) -> None:
+    def _validate(self, topic: OpenTopic) -> None:
         """Compare every record's primary value with its chain."""
-        for keys, values in writer.scan(_SCAN, self._instance.now):
+        for keys, values in topic.scan(_SCAN, self._instance.now):
             texts, _ = self._texts(payloads(values))
             for key, value, (primary,) in zip(keys, values, texts, strict=True):
                 if primary is not None and self.links.get(primary, b"") != key + value[CHECK]:
@@ -229,3 +240,39 @@ class Chains:
                         if self._topic.journalled
                         else "put an empty file in its place: chains start over from the records alone",
                     )
+
+
+def chain_options(topic: TopicConfig, options: Sequence[tuple[str, str]]) -> ChainOptions:
+    """The options of the generator: Primary (or the first Key), Secondary (or further Keys), FileName, Validation.
+
+    Raises ConfigError ``SOW-ENG-052``.
+    """
+    primary = [text for tag, text in options if tag == "Primary"]
+    secondary = [text for tag, text in options if tag == "Secondary"]
+    keys = [text for tag, text in options if tag == "Key"]
+    if not primary and keys:
+        primary, keys = keys[:1], keys[1:]
+    secondary = secondary + keys
+    unknown = [tag for tag, _ in options if tag not in ("Primary", "Secondary", "Key", "FileName", "Validation")]
+    if unknown:
+        raise generator_error(topic, f"it has no option {unknown[0]}; it has Primary Secondary Key FileName Validation")
+    if len(primary) != 1 or not secondary:
+        raise generator_error(topic, "it needs one Primary (or first Key) and at least one Secondary (or further Key)")
+    values = {tag: text for tag, text in options if tag in ("FileName", "Validation")}
+    validation = values.get("Validation", "false").lower()
+    if validation not in ("true", "false", "enabled", "disabled"):
+        raise generator_error(topic, f"Validation is true or false, not {validation!r}")
+    try:
+        paths = [parse_path(text) for text in primary + secondary]
+    except SowError as error:
+        raise generator_error(topic, error.message) from error
+    return ChainOptions(paths[0], tuple(paths[1:]), values.get("FileName"), validation in ("true", "enabled"))
+
+
+def file_of_chains(instance: Instance, topic: TopicConfig, options: ChainOptions) -> Path | None:
+    """Where the chains of a topic are kept: the option FileName as a topic's FileName, else beside the store."""
+    if options.file_name and instance.config is not None:
+        from sowctl.config.model import file_of
+
+        return instance.config.root / file_of(options.file_name, topic.name, topic.message_type)
+    return topic.file.with_name(topic.file.name + ".chains") if topic.file is not None else None

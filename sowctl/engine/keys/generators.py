@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sowctl.config.actions import CHAINING, KEY_GENERATORS
 from sowctl.engine.extensions.plugins import Options, entry_point, is_library, modules
-from sowctl.engine.keys.keymaker import KeyMaker, Keys
+from sowctl.engine.keys.keymaker import KeyMaker, Keys, generator_error
 from sowctl.errors import ConfigError, SowError, UsageError
 from sowctl.identity.keys import given_text, key_digest, prefix
 from sowctl.values.fields import Refusal
@@ -103,8 +103,7 @@ def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) ->
         generator = _made(topic, factory, options)
         return GeneratedKeys(topic, kind, generator, _paths(topic, generator.fields))
     if module is not None and is_library(module, CHAINING):
-        from sowctl.engine.keys.chainoptions import chain_options
-        from sowctl.engine.keys.chains import ChainedKeys
+        from sowctl.engine.keys.chains import ChainedKeys, chain_options
 
         return ChainedKeys(instance, topic, kind, chain_options(topic, options))
     raise ConfigError(
@@ -119,11 +118,11 @@ def _made(topic: TopicConfig, factory: object, options: Options) -> Generator:
     try:
         generator = cast("Callable[[Options], Any]", factory)(options)
     except Exception as error:
-        raise option_error(topic, f"{type(error).__name__}: {error}") from error
+        raise generator_error(topic, f"{type(error).__name__}: {error}") from error
     if not hasattr(generator, "fields"):
-        raise option_error(topic, "what its factory returns has no fields")
+        raise generator_error(topic, "what its factory returns has no fields")
     if not callable(getattr(generator, "key", None)):
-        raise option_error(topic, "what its factory returns has no method key(texts, payload)")
+        raise generator_error(topic, "what its factory returns has no method key(texts, payload)")
     return cast(Generator, generator)
 
 
@@ -131,14 +130,4 @@ def _paths(topic: TopicConfig, fields: Sequence[str]) -> list[Path]:
     try:
         return [parse_path(field) for field in fields]
     except SowError as error:
-        raise option_error(topic, error.message) from error
-
-
-def option_error(topic: TopicConfig, why: str) -> ConfigError:
-    """A key generator that cannot be made of its options."""
-    assert topic.key_generator is not None
-    return ConfigError(
-        "SOW-ENG-052",
-        f"the key generator of topic {topic.name!r} cannot be used: {why}",
-        place=str(topic.key_generator.place),
-    )
+        raise generator_error(topic, error.message) from error

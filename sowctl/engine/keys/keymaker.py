@@ -1,27 +1,26 @@
-"""From messages to SOW keys, by the one mode of their topic: key fields, the publisher's choice, or a key generator.
+"""What the other rooms know of keys: the keys of a batch, what makes them, and what is asked of chains.
 
-Called by :mod:`sowctl.engine.writing.prepare` for whole batches, before any lock is taken. Only a chaining generator
-has to know what the topic holds: it hands on the texts of its fields and names the keys under the locks
-(:mod:`sowctl.engine.keys.chains`). Ruled by ``semantics`` 1.1 and ``sow-store(5)``, SOW key.
+Three kinds of topics make keys, each by a module of its own: :mod:`~sowctl.engine.keys.modes` (key fields, or the
+publisher's choice), :mod:`~sowctl.engine.keys.generators` (a registered generator) and
+:mod:`~sowctl.engine.keys.chains` (the generator that is built in). Ruled by ``semantics`` 1.1 and ``sow-store(5)``, SOW
+key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sowctl.errors import ConfigError, UsageError
-from sowctl.identity.keys import batch_digester, given_text, is_user_key, user_key_digest
+from sowctl.identity.keys import key_digest, prefix
 from sowctl.messages.base import KeyTexts
 from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.instance import Instance
-    from sowctl.engine.keys.chains import Chains
-    from sowctl.engine.options import PublishOptions
-    from sowctl.messages.base import MessageType
+    from sowctl.engine.instance import OpenTopic
     from sowctl.messages.framing.envelope import Envelope
 
 MISSING = "SOW-PUB-002"
@@ -39,126 +38,74 @@ class Keys(NamedTuple):
     texts: list[KeyTexts] | None = None
 
 
+class ChainKeeper(Protocol):
+    """The chains of one topic, which name keys in the order in which messages are published.
+
+    For each batch, with the topic's locks held: :meth:`catch_up`, :meth:`name`, and :meth:`learn` once the entries of
+    the batch are written.
+    """
+
+    @property
+    def path(self) -> Path | None:
+        """The file of chains, None for a topic that keeps none."""
+
+    def catch_up(self, topic: OpenTopic) -> None:
+        """Learn what others have published; ``topic`` is up to date."""
+
+    def name(
+        self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
+    ) -> tuple[list[bytes], list[Refusal]]:
+        """The digests of the messages ``keep``, whose places in the batch are ``places``, and who gets none."""
+
+    def linked(self, places: Iterable[int]) -> set[int]:
+        """Those of ``places`` whose messages would be the first of their value in a chain."""
+
+    def learn(self, places: Iterable[int], last_txid: int) -> None:
+        """The messages at these places of the batch are written, up to ``last_txid``."""
+
+    def save(self) -> None:
+        """Put what is new into the file."""
+
+
 class KeyMaker(Protocol):
     """Makes the keys of one topic. ``chains`` is set where the keys depend on what the topic has seen."""
 
     @property
-    def chains(self) -> Chains | None:
+    def chains(self) -> ChainKeeper | None:
         """What is known of chains."""
-        ...
 
     def make(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
         """The keys of ``payloads``; messages without one are added to ``refused``."""
-        ...
 
 
-class FieldKeys:
-    """Keys from the ``Key`` fields. ``null``: a missing field counts as a value of its own."""
+def logical_keys(topic: TopicConfig, keys: Keys, names: Sequence[bytes]) -> list[bytes]:
+    """The digests of messages whose keys are made, under the domains of their logical topics.
 
-    chains = None
-
-    def __init__(self, topic: TopicConfig, kind: MessageType, *, null: bool) -> None:
-        self._paths = topic.keys
-        self._null = null
-        self._texts = kind.key_texts(topic.keys)
-        self._digest = batch_digester(topic.key_domain, len(topic.keys))
-
-    def make(
-        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
-    ) -> Keys:
-        """See :class:`KeyMaker`; SOW-PUB-002 where a field is missing."""
-        texts, refusals = self._texts(payloads)
-        refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
-        try:
-            return Keys(self._digest(texts), None, texts)
-        except TypeError:
-            pass
-        for index, parts in enumerate(texts):
-            if None in parts and not self._null and index not in refused:
-                missing = [str(path) for path, text in zip(self._paths, parts, strict=True) if text is None]
-                words = f"key field {missing[0]} is" if len(missing) == 1 else f"key fields {', '.join(missing)} are"
-                refused[index] = Refusal(index, MISSING, f"{words} missing or empty")
-        return Keys(self._digest(texts, null=True), None, texts)
-
-
-class UserKeys:
-    """Keys that publishers choose, with each message or, by ``default``, for all of them."""
-
-    chains = None
-
-    def __init__(self, default: str | None) -> None:
-        self._default = default
-
-    def make(
-        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
-    ) -> Keys:
-        """See :class:`KeyMaker`; SOW-PUB-003 where there is no key or one outside the Base64 alphabet."""
-        default = self._default
-        given = [e.sow_key if e.sow_key is not None else default for e in envelopes] if envelopes else None
-        encoded = [given_text(key or "") for key in given or (default,)]
-        keys = encoded if given else encoded * len(payloads)
-        for index, key in enumerate(keys):
-            if not is_user_key(key):
-                shown = key.decode("utf-8", "backslashreplace")
-                text = (
-                    f"SOW key {shown!r} is not Base64 text" if key else "the topic needs a SOW key with every message"
-                )
-                refused.setdefault(index, Refusal(index, "SOW-PUB-003", text))
-        return Keys([user_key_digest(key) for key in keys], list(keys))
-
-
-def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options: PublishOptions) -> KeyMaker:
-    """What makes the keys of a topic.
-
-    Raises UsageError ``SOW-PUB-011`` for a given SOW key where the topic makes its own, ConfigError ``SOW-PUB-010`` for
-    a key generator that is not there, ``SOW-PUB-023`` for one that needs a topic of its own, ``SOW-PUB-025`` for key
-    fields of a type that has no fields.
+    Where a KeyDomain is set it makes the keys; the check word is the logical topic's all the same, so that a message
+    for a key that another logical topic holds is refused as a collision.
     """
-    if topic.key_mode == "none":
-        return _no_keys(topic, options)
-    if topic.key_mode == "user":
-        return UserKeys(options.sow_key)
-    if topic.key_mode == "fields" and not kind.filterable:
-        raise ConfigError(
-            "SOW-PUB-025",
-            f"topic {topic.name!r} has key fields, and messages of type {kind.name} have no fields",
-            place=str(topic.place),
-            hint="remove its Key: the publishers choose the keys of such topics, see --sow-key",
-        )
-    if options.sow_key is not None:
-        origin = ", ".join(map(str, topic.keys)) or "its key generator"
-        raise UsageError(
-            "SOW-PUB-011",
-            f"topic {topic.name!r} makes its keys from {origin}",
-            hint="leave --sow-key out: it is for topics without Key elements",
-        )
-    if topic.key_mode == "fields":
-        return FieldKeys(topic, kind, null=options.allow_null_key)
-    from sowctl.engine.keys.generators import generated_keys
-
-    maker = generated_keys(instance, topic, kind)
-    if maker.chains is not None and topic.pattern is not None:
-        raise ConfigError(
-            "SOW-PUB-023",
-            f"topic {topic.name!r} has a Pattern, and a chaining generator knows one topic only",
-            place=str(topic.place),
-            hint="define the topics that need chains by their own names, before the Pattern topic",
-        )
-    return maker
-
-
-def _no_keys(topic: TopicConfig, options: PublishOptions) -> KeyMaker:
-    from sowctl.engine.writing.logonly import NoKeys
-
-    if options.sow_key is not None:
-        raise without_keys(topic, hint="leave --sow-key out")
-    return NoKeys()
+    prefixes = {name: prefix(name.decode()) for name in set(names)}
+    texts = keys.texts if keys.texts is not None else [(key,) for key in keys.user_keys or ()]
+    own = [key_digest(prefixes[name], row) for name, row in zip(names, texts, strict=True)]
+    if not topic.shares_domain:
+        return own
+    return [shared[:8] + digest[8:] for shared, digest in zip(keys.digests, own, strict=True)]
 
 
 def without_keys(topic: TopicConfig, hint: str | None = None) -> UsageError:
     """The error where a key is meant of a topic that only the transaction log names."""
     return UsageError(
         "SOW-PUB-024", f"topic {topic.name!r} has no SOW, so its messages have no keys", hint=hint, topic=topic.name
+    )
+
+
+def generator_error(topic: TopicConfig, why: str) -> ConfigError:
+    """The error for a key generator that cannot be made of its options."""
+    assert topic.key_generator is not None
+    return ConfigError(
+        "SOW-ENG-052",
+        f"the key generator of topic {topic.name!r} cannot be used: {why}",
+        place=str(topic.key_generator.place),
     )

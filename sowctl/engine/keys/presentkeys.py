@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sowctl.engine.keys.keymaker import KeyMaker, Keys, key_maker
+from sowctl.engine.keys.keymaker import KeyMaker, Keys, logical_keys
+from sowctl.engine.keys.modes import key_maker
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.sources.logical import logical_keys
 from sowctl.errors import RefusedError
 from sowctl.identity.keys import user_key_digest
 from sowctl.store.codec import CHECK, USER_KEY, decode, logical_topic, payloads
@@ -49,7 +49,7 @@ class PresentKeys:
 
     @cached_property
     def maker(self) -> KeyMaker:
-        """What makes keys of messages; raises what :func:`~sowctl.engine.keys.keymaker.key_maker` raises."""
+        """What makes keys of messages; raises what :func:`~sowctl.engine.keys.modes.key_maker` raises."""
         return key_maker(self._instance, self.topic, self._kind, PublishOptions(allow_null_key=True))
 
     @cached_property

@@ -19,7 +19,6 @@ from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
     from sowctl.config.model import Logical, TopicConfig
-    from sowctl.engine.keys.keymaker import Keys
     from sowctl.messages.framing.envelope import Envelope
     from sowctl.store.meta import Definition
 
@@ -50,20 +49,6 @@ def names_for(
             refused.setdefault(index, Refusal(index, NOT_OURS, text))
         names.append(name)
     return names
-
-
-def logical_keys(topic: TopicConfig, keys: Keys, names: Sequence[bytes]) -> list[bytes]:
-    """The digests of messages whose keys are made, under the domains of their logical topics.
-
-    Where a KeyDomain is set it makes the keys; the check word is the logical topic's all the same, so that a message
-    for a key that another logical topic holds is refused as a collision.
-    """
-    prefixes = {name: prefix(name.decode()) for name in set(names)}
-    texts = keys.texts if keys.texts is not None else [(key,) for key in keys.user_keys or ()]
-    own = [key_digest(prefixes[name], row) for name, row in zip(names, texts, strict=True)]
-    if not topic.shares_domain:
-        return own
-    return [shared[:8] + digest[8:] for shared, digest in zip(keys.digests, own, strict=True)]
 
 
 def domain_of(topic: TopicConfig) -> str:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.matching import is_pattern, search_of
-from sowctl.config.model import JournalTopic, Logical, OtherEntry, SowEntry, TopicConfig
+from sowctl.config.model import Expiration, JournalTopic, Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.errors import ConfigError, MissingError, UsageError
 from sowctl.patterns import pattern
 from sowctl.plain import dataclass, replace
 
 if TYPE_CHECKING:
+    from sowctl.config.document import Node
+    from sowctl.config.model import TransactionLog
     from sowctl.engine.instance import Instance
 
 MAX_LOGICAL = 4096
@@ -228,9 +230,38 @@ def _journal_only(instance: Instance, name: str, message_type: str | None) -> To
         )
     if not kinds:
         return None
-    from sowctl.engine.writing.logonly import topic_of
+    return _without_sow(log, config.document.top, name, kinds.pop())
 
-    return topic_of(log, config.document.top, name, kinds.pop())
+
+def _without_sow(log: TransactionLog, node: Node, name: str, message_type: str) -> TopicConfig:
+    """The definition of a topic that only the transaction log names: no keys, no file, nothing but entries."""
+    from sowctl.journal.blockcodec import MAX_RAW
+
+    return TopicConfig(
+        name=name,
+        message_type=message_type,
+        keys=(),
+        key_domain=name,
+        key_generator=None,
+        key_mode="none",
+        file=None,
+        file_name=None,
+        durability="transient",
+        recovery_point="epoch",
+        expiration=Expiration("disabled"),
+        slab_size=MAX_RAW,
+        initial_slab_count=1,
+        hash_indexes=(),
+        indexes=(),
+        expected_key_count_hint=None,
+        history=None,
+        preprocessing=(),
+        enrichment=(),
+        pattern=None,
+        journalled=True,
+        place=log.place,
+        node=node,
+    )
 
 
 def _can_be_stored(name: str) -> bool:

@@ -18,7 +18,7 @@ from sowctl.values.fields import Refusal
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.engine.keys.chains import Chains
+    from sowctl.engine.keys.keymaker import ChainKeeper
     from sowctl.engine.options import PublishOptions
     from sowctl.messages.framing.envelope import Envelope
 
@@ -64,7 +64,7 @@ class KeyTeller:
             refused = sorted(refused + gone, key=lambda refusal: refusal.index)
         return [self._key(ready, index) for index in keep], refused
 
-    def _name(self, chains: Chains, ready: Prepared) -> list[Refusal]:
+    def _name(self, chains: ChainKeeper, ready: Prepared) -> list[Refusal]:
         if self._writer is None:
             self._writer = Rehearsal(self._instance, self._topic)
             chains.catch_up(self._writer)

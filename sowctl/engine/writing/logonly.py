@@ -6,65 +6,18 @@ comes here (``semantics`` 11.32, C57); whoever reads tells that there is no SOW.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from sowctl.config.model import Expiration, TopicConfig
 from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.keys.keymaker import Keys
 from sowctl.engine.writing.topicwriter import TopicWriter
-from sowctl.journal.blockcodec import MAX_RAW
 
 if TYPE_CHECKING:
-    from sowctl.config.document import Node
-    from sowctl.config.model import TransactionLog
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import TopicState
     from sowctl.journal.writer import JournalWriter
-    from sowctl.messages.framing.envelope import Envelope
     from sowctl.store.meta import AppliedBlock
-    from sowctl.values.fields import Refusal
-
-
-def topic_of(log: TransactionLog, node: Node, name: str, message_type: str) -> TopicConfig:
-    """The definition that such a topic has without one."""
-    return TopicConfig(
-        name=name,
-        message_type=message_type,
-        keys=(),
-        key_domain=name,
-        key_generator=None,
-        key_mode="none",
-        file=None,
-        file_name=None,
-        durability="transient",
-        recovery_point="epoch",
-        expiration=Expiration("disabled"),
-        slab_size=MAX_RAW,
-        initial_slab_count=1,
-        hash_indexes=(),
-        indexes=(),
-        expected_key_count_hint=None,
-        history=None,
-        preprocessing=(),
-        enrichment=(),
-        pattern=None,
-        journalled=True,
-        place=log.place,
-        node=node,
-    )
-
-
-class NoKeys:
-    """The keys of messages that have none: zeros."""
-
-    chains = None
-
-    def make(
-        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
-    ) -> Keys:
-        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`."""
-        return Keys([bytes(16)] * len(payloads))
 
 
 class LogWriter(TopicWriter):

@@ -18,7 +18,7 @@ from sowctl.values.fields import Refusal
 from sowctl.values.times import SECOND
 
 if TYPE_CHECKING:
-    from sowctl.engine.keys.chains import Chains
+    from sowctl.engine.keys.keymaker import ChainKeeper
     from sowctl.engine.writing.prepare import Prepared, Preparer
     from sowctl.engine.writing.topicwriter import TopicWriter
 
@@ -43,7 +43,7 @@ class Entries:
     correlation_ids: list[bytes | None] | None = None
     logicals: list[bytes | None] | None = None
     counts: TopicCounts = field(default_factory=lambda: TopicCounts("", ""))
-    chains: Chains | None = None
+    chains: ChainKeeper | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -189,7 +189,9 @@ def _without(keep: list[int], ready: Prepared, gone: list[Refusal], refused: lis
     return [index for index in keep if ready.places[index] not in places] if places else keep
 
 
-def _named(writer: TopicWriter, chains: Chains, ready: Prepared, keep: list[int], refused: list[Refusal]) -> list[int]:
+def _named(
+    writer: TopicWriter, chains: ChainKeeper, ready: Prepared, keep: list[int], refused: list[Refusal]
+) -> list[int]:
     """Give the messages the keys of their chains; returns those that got one."""
     assert ready.texts is not None
     chains.catch_up(writer)

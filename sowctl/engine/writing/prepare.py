@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from sowctl.engine.keys.keymaker import KeyMaker, key_maker
+from sowctl.engine.keys.keymaker import KeyMaker, logical_keys
+from sowctl.engine.keys.modes import key_maker
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.expiration import stamp, usual
 from sowctl.errors import SowError, UsageError
@@ -106,8 +107,6 @@ class Preparer:
         if self.preprocessing is not None and texts is not None:
             self._refuse_halves(self.preprocessing, given, texts, refused)
         if logicals is not None:
-            from sowctl.engine.sources.logical import logical_keys
-
             digests = logical_keys(self.topic, made, logicals)
         deltas = self._deltas(len(payloads), envelopes, refused)
         times = self._times(payloads, envelopes, refused)

@@ -1,0 +1,136 @@
+"""From messages to SOW keys, by the one mode of their topic: key fields, the publisher's choice, or a key generator.
+
+:func:`key_maker` chooses; publishing, bulk writes, ``key`` and ``replay --rekey`` all ask it, for whole batches and
+before any lock is taken. Only a chaining generator has to know what the topic holds: it hands on the texts of its
+fields and names the keys under the locks (:mod:`sowctl.engine.keys.chains`). Ruled by ``semantics`` 1.1 and
+``sow-store(5)``, SOW key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.keys.keymaker import MISSING, KeyMaker, Keys, without_keys
+from sowctl.errors import ConfigError, UsageError
+from sowctl.identity.keys import batch_digester, given_text, is_user_key, user_key_digest
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import PublishOptions
+    from sowctl.messages.base import MessageType
+    from sowctl.messages.framing.envelope import Envelope
+
+
+class FieldKeys:
+    """Keys from the ``Key`` fields. ``null``: a missing field counts as a value of its own."""
+
+    chains = None
+
+    def __init__(self, topic: TopicConfig, kind: MessageType, *, null: bool) -> None:
+        self._paths = topic.keys
+        self._null = null
+        self._texts = kind.key_texts(topic.keys)
+        self._digest = batch_digester(topic.key_domain, len(topic.keys))
+
+    def make(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> Keys:
+        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`; SOW-PUB-002 where a field is missing."""
+        texts, refusals = self._texts(payloads)
+        refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
+        try:
+            return Keys(self._digest(texts), None, texts)
+        except TypeError:
+            pass
+        for index, parts in enumerate(texts):
+            if None in parts and not self._null and index not in refused:
+                missing = [str(path) for path, text in zip(self._paths, parts, strict=True) if text is None]
+                words = f"key field {missing[0]} is" if len(missing) == 1 else f"key fields {', '.join(missing)} are"
+                refused[index] = Refusal(index, MISSING, f"{words} missing or empty")
+        return Keys(self._digest(texts, null=True), None, texts)
+
+
+class UserKeys:
+    """Keys that publishers choose, with each message or, by ``default``, for all of them."""
+
+    chains = None
+
+    def __init__(self, default: str | None) -> None:
+        self._default = default
+
+    def make(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> Keys:
+        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`.
+
+        SOW-PUB-003 where there is no key, or one outside the Base64 alphabet.
+        """
+        default = self._default
+        given = [e.sow_key if e.sow_key is not None else default for e in envelopes] if envelopes else None
+        encoded = [given_text(key or "") for key in given or (default,)]
+        keys = encoded if given else encoded * len(payloads)
+        for index, key in enumerate(keys):
+            if not is_user_key(key):
+                shown = key.decode("utf-8", "backslashreplace")
+                text = (
+                    f"SOW key {shown!r} is not Base64 text" if key else "the topic needs a SOW key with every message"
+                )
+                refused.setdefault(index, Refusal(index, "SOW-PUB-003", text))
+        return Keys([user_key_digest(key) for key in keys], list(keys))
+
+
+class NoKeys:
+    """The keys of messages for a topic that only the transaction log names: they have none, and zeros stand there."""
+
+    chains = None
+
+    def make(
+        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> Keys:
+        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`."""
+        return Keys([bytes(16)] * len(payloads))
+
+
+def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options: PublishOptions) -> KeyMaker:
+    """What makes the keys of a topic.
+
+    Raises UsageError ``SOW-PUB-011`` for a given SOW key where the topic makes its own, ConfigError ``SOW-PUB-010`` for
+    a key generator that is not there, ``SOW-PUB-023`` for one that needs a topic of its own, ``SOW-PUB-025`` for key
+    fields of a type that has no fields.
+    """
+    if topic.key_mode == "none":
+        if options.sow_key is not None:
+            raise without_keys(topic, hint="leave --sow-key out")
+        return NoKeys()
+    if topic.key_mode == "user":
+        return UserKeys(options.sow_key)
+    if topic.key_mode == "fields" and not kind.filterable:
+        raise ConfigError(
+            "SOW-PUB-025",
+            f"topic {topic.name!r} has key fields, and messages of type {kind.name} have no fields",
+            place=str(topic.place),
+            hint="remove its Key: the publishers choose the keys of such topics, see --sow-key",
+        )
+    if options.sow_key is not None:
+        origin = ", ".join(map(str, topic.keys)) or "its key generator"
+        raise UsageError(
+            "SOW-PUB-011",
+            f"topic {topic.name!r} makes its keys from {origin}",
+            hint="leave --sow-key out: it is for topics without Key elements",
+        )
+    if topic.key_mode == "fields":
+        return FieldKeys(topic, kind, null=options.allow_null_key)
+    from sowctl.engine.keys.generators import generated_keys
+
+    maker = generated_keys(instance, topic, kind)
+    if maker.chains is not None and topic.pattern is not None:
+        raise ConfigError(
+            "SOW-PUB-023",
+            f"topic {topic.name!r} has a Pattern, and a chaining generator knows one topic only",
+            place=str(topic.place),
+            hint="define the topics that need chains by their own names, before the Pattern topic",
+        )
+    return maker
