@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from sowctl.config.matching import is_pattern
 from sowctl.errors import UsageError
+from sowctl.messages.types import MESSAGE_TYPES, WITHOUT_FIELDS
 from sowctl.messages.xml.tree import escaped
 from sowctl.values.paths import parse_path
 
-TYPES = ("json", "nvfix", "fix", "xml", "bson", "msgpack", "bflat", "binary")
-"""Message types that need no definition."""
+_COMMON = ("json", "nvfix", "fix", "xml", "bson", "msgpack", "bflat", "binary")
+TYPES = (*_COMMON, *(name for name in MESSAGE_TYPES if name not in _COMMON))
+"""Message types that need no definition, the common ones first."""
 _TOPIC = re.compile(r"(?:\[(?P<type>[^\[\]]+)\]\.\[(?P<typed>.+?)\]|(?P<name>.+?))(?:=(?P<keys>[/\[].*))?", re.DOTALL)
 _META = re.compile(r"([.^$*+?()\[\]{}|\\])")
 
@@ -57,8 +59,9 @@ def checked_topic(topic: InitialTopic) -> InitialTopic:
         raise UsageError(
             "SOW-CFG-061", f"{topic.message_type!r} is not a built-in message type", hint=f"one of {', '.join(TYPES)}"
         )
-    if topic.keys and topic.message_type == "binary":
-        raise UsageError("SOW-CFG-062", "messages of type binary have no fields", hint="leave the keys out")
+    if topic.keys and topic.message_type in WITHOUT_FIELDS:
+        words = f"messages of type {topic.message_type} have no fields"
+        raise UsageError("SOW-CFG-062", words, hint="leave the keys out")
     for key in topic.keys:
         parse_path(key)
     return topic

@@ -131,6 +131,21 @@ class MessageType(Protocol):
         """Whether fields can be written: by preprocessing and enrichment, and as the output of projections, views."""
         ...
 
+    @property
+    def line_framed(self) -> bool:
+        """Whether messages are lines where no framing is given; those of other types stand behind their lengths."""
+        ...
+
+    @property
+    def json_text(self) -> bool:
+        """Whether a payload is its own JSON view, so that readers of JSON text may look at its bytes."""
+        ...
+
+    @property
+    def rooted(self) -> bool:
+        """Whether a message has one outermost element, which every path begins with."""
+        ...
+
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``; make one per query or batch run, it is not cheap to make."""
         ...

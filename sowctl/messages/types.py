@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sowctl.errors import ConfigError
 from sowctl.messages.base import MAX_MESSAGE, UNKNOWN_TYPE, MessageType
@@ -35,6 +35,12 @@ DEFINED_TYPES: dict[str, tuple[str, str]] = {
 """The same of types that exist only with a definition: as a Module of MessageTypes/MessageType."""
 
 
+WITHOUT_FIELDS = frozenset({"binary"})
+"""Types that are not ``filterable``: written down here because a configuration is checked before any class loads."""
+NOT_CONSTRUCTIBLE = frozenset({"binary", "composite-global", "protobuf", "struct"})
+"""Types that are not ``constructible``, for the same checks; a test compares both with the classes."""
+
+
 def type_names() -> Sequence[str]:
     """The names of all message types that need no definition, in the order of the table."""
     return tuple(MESSAGE_TYPES)
@@ -49,6 +55,11 @@ def get_type(name: str | TypeDefinition, *, max_message: int = MAX_MESSAGE) -> M
     return _made(name, max_message)
 
 
+def default_framing(kind: str) -> str:
+    """The framing of messages of a kind of message type where none is given: ``lines`` or ``length``."""
+    return "lines" if _class(MESSAGE_TYPES.get(kind) or DEFINED_TYPES[kind]).line_framed else "length"
+
+
 @lru_cache(maxsize=64)
 def _made(name: str | TypeDefinition, max_message: int) -> MessageType:
     kind = name if isinstance(name, str) else name.kind
@@ -57,8 +68,13 @@ def _made(name: str | TypeDefinition, max_message: int) -> MessageType:
         row = DEFINED_TYPES.get(kind)
     if row is None:
         raise _unknown(name)
-    made = getattr(importlib.import_module(row[0]), row[1])
+    made = _class(row)
     return cast(MessageType, made(max_message, definition=None if isinstance(name, str) else name))
+
+
+def _class(row: tuple[str, str]) -> Any:
+    """The class of a row. Its constructor is no part of the protocol, which describes what is made: hence Any."""
+    return getattr(importlib.import_module(row[0]), row[1])
 
 
 def _unknown(name: str | TypeDefinition) -> ConfigError:

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.messages.framing.envelope import Envelope, EnvelopeRefused, open_envelope, open_exactly
-from sowctl.messages.framing.frames import read_frames
+from sowctl.messages.framing.frames import FrameReader
 
 FULL = {
     "topic": "orders",
@@ -167,7 +167,7 @@ def test_a_stream_of_envelopes() -> None:
         b'{"data":"' + b"x" * 9 + b'"}',
         b'{"data":5,"sequence":3}',
     ]
-    (chunk,) = read_frames(io.BytesIO(b"\r\n".join([*lines, b""])), "envelope", max_message=10)
+    (chunk,) = FrameReader(io.BytesIO(b"\r\n".join([*lines, b""])), "envelope", max_message=10)
     assert chunk.payloads == [b'{"a":1}', b"\0\xff\n", b"5"]
     assert chunk.envelopes == [Envelope(), Envelope(topic="t"), Envelope(sequence=3)]
     starts = [sum(len(line) + 2 for line in lines[:i]) for i in range(len(lines))]
@@ -183,7 +183,7 @@ def test_a_stream_of_envelopes() -> None:
 def test_a_line_may_be_longer_than_its_message() -> None:
     payload = b"x" * 100_000
     line = b'{"data_base64":"' + base64.b64encode(payload) + b'"}\n'
-    (chunk,) = read_frames(io.BytesIO(line), "envelope", max_message=100_000)
+    (chunk,) = FrameReader(io.BytesIO(line), "envelope", max_message=100_000)
     assert chunk.payloads == [payload]
-    (chunk,) = read_frames(io.BytesIO(line), "envelope", max_message=99_999)
+    (chunk,) = FrameReader(io.BytesIO(line), "envelope", max_message=99_999)
     assert [f.code for f in chunk.refused] == ["SOW-INP-001"]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from sowctl.errors import InputError, LimitError, StorageError, UsageError
 from sowctl.messages.framing import frames as framing
-from sowctl.messages.framing.frames import Chunk, FrameReader, read_frames
+from sowctl.messages.framing.chunks import Chunk
+from sowctl.messages.framing.frames import FrameReader
 
 
 class Pieces:
@@ -37,7 +38,7 @@ def gathered(chunks: list[Chunk]) -> list[tuple[bytes, int, int]]:
 
 
 def run(data: bytes, framing: str, marks: list[int], **options: int) -> tuple[list[tuple[bytes, int, int]], int, list]:
-    chunks = list(read_frames(Pieces(cut(data, marks)), framing, **options))
+    chunks = list(FrameReader(Pieces(cut(data, marks)), framing, **options))
     assert not chunks or chunks[-1].end == len(data)
     refused = [(f.line, f.offset, f.code) for c in chunks for f in c.refused]
     return gathered(chunks), sum(c.blank for c in chunks), refused
@@ -105,7 +106,7 @@ def test_a_cut_length_frame_is_an_error_with_its_offset(messages: list[bytes], m
     lost = 1 + lost % (frame - 1) if frame > 1 else 1
     got: list[bytes] = []
     with pytest.raises(InputError) as caught:
-        for chunk in read_frames(Pieces(cut(data[:-lost], marks)), "length"):
+        for chunk in FrameReader(Pieces(cut(data[:-lost], marks)), "length"):
             got += chunk.payloads
     assert caught.value.code == "SOW-INP-002"
     assert got == messages[:-1]
@@ -147,7 +148,7 @@ def test_a_frame_above_the_limit_ends_the_input_after_what_came_before() -> None
     data = b"\0\0\0\x01a" + b'{"a"' + b"...."
     got: list[bytes] = []
     with pytest.raises(LimitError) as caught:
-        for chunk in read_frames(io.BytesIO(data), "length"):
+        for chunk in FrameReader(io.BytesIO(data), "length"):
             got += chunk.payloads
     assert got == [b"a"]
     assert caught.value.code == "SOW-INP-003"
@@ -157,7 +158,7 @@ def test_a_frame_above_the_limit_ends_the_input_after_what_came_before() -> None
 
 @pytest.mark.parametrize(("limit", "passes"), [(3, True), (2, False)])
 def test_frame_limit_on_both_sides(limit: int, passes: bool) -> None:
-    frames = read_frames(io.BytesIO(b"\0\0\0\x03abc"), "length", max_message=limit)
+    frames = FrameReader(io.BytesIO(b"\0\0\0\x03abc"), "length", max_message=limit)
     if passes:
         assert [c.payloads for c in frames] == [[b"abc"]]
     else:
@@ -167,7 +168,7 @@ def test_frame_limit_on_both_sides(limit: int, passes: bool) -> None:
 
 def test_unknown_framing() -> None:
     with pytest.raises(UsageError, match="framing"):
-        read_frames(io.BytesIO(), "csv")
+        FrameReader(io.BytesIO(), "csv")
 
 
 def test_an_unreadable_input_is_a_storage_error(tmp_path) -> None:
@@ -238,7 +239,7 @@ def test_a_writer_in_another_thread_is_read_to_its_end() -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        chunks = list(read_frames(read_end, "lines", chunk=1 << 16))
+        chunks = list(FrameReader(read_end, "lines", chunk=1 << 16))
     finally:
         writer.join()
         os.close(read_end)
@@ -250,6 +251,6 @@ def test_a_regular_file_by_descriptor(tmp_path) -> None:
     path = tmp_path / "in"
     path.write_bytes(b"\xef\xbb\xbfa\n\n \nb")
     with path.open("rb") as file:
-        chunks = list(read_frames(file.fileno(), "lines"))
+        chunks = list(FrameReader(file.fileno(), "lines"))
     assert gathered(chunks) == [(b"a", 1, 3), (b"b", 4, 8)]
     assert sum(c.blank for c in chunks) == 2

@@ -52,7 +52,7 @@ def test_every_type_has_its_section() -> None:
 
 def test_every_code_is_explained() -> None:
     used = set()
-    for path in (ROOT / "sowctl" / "messages").glob("*.py"):
+    for path in (ROOT / "sowctl" / "messages").rglob("*.py"):
         used.update(re.findall(r"SOW-MSG-\d{3}", path.read_text(encoding="utf-8")))
     assert used == set(re.findall(r"^\.B (SOW-MSG-\d{3})$", text(), re.MULTILINE))
 

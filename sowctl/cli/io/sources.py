@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
 from sowctl.errors import SowError
-from sowctl.messages.framing.frames import FrameReader, default_framing
+from sowctl.messages.framing.frames import FrameReader
+from sowctl.messages.types import default_framing
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance

@@ -16,11 +16,10 @@ from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.sources import Source, resolve, sources
 from sowctl.config.rules.survey import Survey
 from sowctl.findings import Level
+from sowctl.messages.types import NOT_CONSTRUCTIBLE
 
 if TYPE_CHECKING:
     from sowctl.expressions.syntax.nodes import Node as Tree
-
-NOT_OUTPUT = frozenset({"binary", "protobuf", "struct", "composite-global"})
 
 
 def cross_type(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -33,7 +32,7 @@ def cross_type(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     entry = survey.entry(node)
     foreign = False
-    if not survey.typed(entry.type) or survey.types[entry.type] in NOT_OUTPUT:
+    if not survey.typed(entry.type) or survey.types[entry.type] in NOT_CONSTRUCTIBLE:
         return
     for source in sources(node):
         others = [e for e in survey.named(source.name) if e is not entry]
@@ -118,7 +117,7 @@ def output_type(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: let the view be json, or another type with fields.
     """
     kind = node.find("MessageType")
-    if kind is not None and survey.types.get(kind.text) in NOT_OUTPUT:
+    if kind is not None and survey.types.get(kind.text) in NOT_CONSTRUCTIBLE:
         yield Problem(kind, f"message type {kind.text} cannot be the output of a View", "use json or another text type")
 
 

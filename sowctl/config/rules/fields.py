@@ -9,8 +9,10 @@ from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import is_transient
 from sowctl.config.rules.survey import Survey
+from sowctl.messages.types import NOT_CONSTRUCTIBLE, WITHOUT_FIELDS
 
-NOT_ENRICHED = frozenset({"binary", "protobuf", "struct"})
+NOT_ENRICHED = NOT_CONSTRUCTIBLE - {"composite-global"}
+"""Types of topics that rule F021 speaks of; of composite-global publishing itself says that it cannot be written."""
 
 
 def no_fields(node: Node, survey: Survey) -> Iterator[Problem]:
@@ -21,7 +23,7 @@ def no_fields(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: let publishers send the key of each message.
     """
     kind = node.value("MessageType") or ""
-    if survey.types.get(kind) != "binary":
+    if survey.types.get(kind) not in WITHOUT_FIELDS:
         return
     for child in node.all("Key", "HashIndex", "Index", "Filter", "Priority", "BarrierExpression"):
         message = f"message type {kind} has no fields: {child.tag} is impossible"
@@ -40,7 +42,7 @@ def binary_source(node: Node, survey: Survey) -> Iterator[Problem]:
     entry = survey.entry(node)
     for source in sources(node):
         for found in survey.named(source.name, source.type or entry.type):
-            if found is not entry and survey.types.get(found.type) == "binary":
+            if found is not entry and survey.types.get(found.type) in WITHOUT_FIELDS:
                 message = f"message type {found.type} has no fields: '{source.name}' cannot underlie a View"
                 yield Problem(source.node, message)
 

@@ -97,7 +97,7 @@ class Matcher:
                 raise UsageError(
                     "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"
                 )
-            self._shows = seen and kind.kind == "json"
+            self._shows = seen and kind.json_text
 
     def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
         """Indexes of the records for which the filter is true. Raises as :meth:`decided`."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
+    from sowctl.messages.framing.chunks import Chunk
     from sowctl.messages.framing.envelope import Envelope
-    from sowctl.messages.framing.frames import Chunk
 
 _Once: TypeAlias = Callable[[Sequence[bytes], bytes], tuple[Iterable[Row], list[Refusal]]]
 """An extractor that also takes the block which the payloads were cut out of, and whose rows can be read only once."""

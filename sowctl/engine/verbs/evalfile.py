@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from sowctl.engine.verbs.eval import Evaluator, Part
 from sowctl.errors import SowError, StorageError
 from sowctl.messages.base import MAX_MESSAGE
+from sowctl.messages.framing.chunks import Chunk
 from sowctl.messages.framing.cutters import BOM, LineCutter, counted, line_offsets
-from sowctl.messages.framing.frames import Chunk
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import Rejected

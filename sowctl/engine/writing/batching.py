@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sowctl.errors import SowError
-from sowctl.messages.framing.frames import Chunk, RefusedFrame
+from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.plain import dataclass, field
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sowctl.engine.reports import Rejected
 from sowctl.patterns import pattern
 
 if TYPE_CHECKING:
-    from sowctl.messages.framing.frames import Chunk
+    from sowctl.messages.framing.chunks import Chunk
     from sowctl.values.fields import Refusal
 
 _WITHIN = pattern(r" \(line \d+, column \d+\)$")

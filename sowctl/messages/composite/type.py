@@ -38,6 +38,7 @@ class CompositeType(ABC):
 
     kind: str
     filterable = True
+    line_framed = json_text = rooted = False
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name

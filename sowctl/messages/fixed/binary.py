@@ -32,6 +32,8 @@ class BinaryType:
 
     kind = "binary"
     filterable = selectable = mergeable = constructible = False
+    line_framed = True
+    json_text = rooted = False
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = "binary" if definition is None else definition.name

@@ -37,6 +37,7 @@ class StructType:
     kind = "struct"
     filterable = True
     selectable = mergeable = constructible = False
+    line_framed = json_text = rooted = False
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = "struct" if definition is None else definition.name

@@ -1,4 +1,4 @@
-"""The cutters behind ``frames.py``: bytes in pieces of any size in, chunks of whole messages out.
+"""The cutters of :mod:`~sowctl.messages.framing.frames`, one per framing: bytes in pieces in, whole messages out.
 
 Every cutter keeps at most one incomplete message, as the pieces in which it arrived, so that a long message costs one
 join and not one copy per piece.
@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from sowctl.errors import InputError, LimitError, SowError
-from sowctl.messages.framing.frames import FRAME_TOO_LONG, TOO_LONG, TRUNCATED, Chunk, Places, RefusedFrame
+from sowctl.messages.framing.chunks import FRAME_TOO_LONG, TOO_LONG, TRUNCATED, Chunk, Places, RefusedFrame
+
+if TYPE_CHECKING:
+    from sowctl.messages.framing.envelope import Envelope
 
 BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"[ \t]*+")
@@ -36,7 +40,7 @@ class SeparatedCutter:
         self._skipping: RefusedFrame | None = None
 
     def feed(self, data: bytes) -> Chunk | None:
-        """See :class:`~sowctl.messages.framing.frames.Cutter`."""
+        """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
         if self._skipping is not None:
             return self._skip(data)
         cut = data.rfind(self.separator) + 1
@@ -169,7 +173,7 @@ class LengthCutter:
         self._number = 1
 
     def feed(self, data: bytes) -> Chunk | None:
-        """See :class:`~sowctl.messages.framing.frames.Cutter`."""
+        """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
         if not data:
             if self._held:
                 self.error = self._truncated()
@@ -222,6 +226,47 @@ class LengthCutter:
             hint = f"the input looks like text ({prefix.decode()!r}), not like lengths; is --framing lines meant?"
         words = f"a frame of {size:,} bytes, more than {self.max_message:,}"
         return LimitError(FRAME_TOO_LONG, words, place=f"input@{offset}", hint=hint, offset=offset)
+
+
+class EnvelopeCutter:
+    """Lines, opened. A line may be longer than its message: Base64 and metadata take room."""
+
+    def __init__(self, max_message: int) -> None:
+        self.max_message = max_message
+        self._lines = LineCutter(2 * max_message + (1 << 16))
+        self.error: SowError | None = None
+
+    def feed(self, data: bytes) -> Chunk | None:
+        """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
+        chunk = self._lines.feed(data)
+        return None if chunk is None else _opened(chunk, self.max_message)
+
+
+def _opened(chunk: Chunk, max_message: int) -> Chunk:
+    from sowctl.messages.framing.envelope import EnvelopeRefused, open_envelope  # msgspec loads for envelopes alone
+
+    payloads: list[bytes] = []
+    envelopes: list[Envelope] = []
+    kept: list[int] = []
+    refused = chunk.refused
+    for index, line in enumerate(chunk.payloads):
+        try:
+            payload, envelope = open_envelope(line)
+            if len(payload) > max_message:
+                raise EnvelopeRefused(TOO_LONG, f"the message has more than {max_message:,} bytes")
+        except EnvelopeRefused as problem:
+            place = chunk.line(index), chunk.offset(index)
+            refused.append(RefusedFrame(*place, problem.code, problem.message, line, problem.offset))
+        else:
+            payloads.append(payload)
+            envelopes.append(envelope)
+            kept.append(index)
+
+    def places() -> tuple[list[int], list[int]]:
+        return [chunk.line(index) for index in kept], [chunk.offset(index) for index in kept]
+
+    refused.sort(key=lambda frame: frame.offset)
+    return Chunk(payloads, places, chunk.end, refused, chunk.blank, envelopes)
 
 
 def counted(first: int, starts: Sequence[int]) -> Places:

@@ -17,10 +17,7 @@ from operator import attrgetter
 
 import msgspec
 
-from sowctl.errors import SowError
 from sowctl.messages.base import HALF_PAIR, HALF_WORDS, MAX_DEPTH
-from sowctl.messages.framing.cutters import LineCutter
-from sowctl.messages.framing.frames import TOO_LONG, Chunk, RefusedFrame
 from sowctl.messages.json.exact import JsonRefused, Spanned, is_deep, parse_members, without_halves
 from sowctl.values.fields import Number
 
@@ -76,45 +73,6 @@ class EnvelopeRefused(ValueError):
         self.code = code
         self.message = message
         self.offset = offset
-
-
-class EnvelopeCutter:
-    """Lines, opened. A line may be longer than its message: Base64 and metadata take room."""
-
-    def __init__(self, max_message: int) -> None:
-        self.max_message = max_message
-        self._lines = LineCutter(2 * max_message + (1 << 16))
-        self.error: SowError | None = None
-
-    def feed(self, data: bytes) -> Chunk | None:
-        """See :class:`~sowctl.messages.framing.frames.Cutter`."""
-        chunk = self._lines.feed(data)
-        return None if chunk is None else _opened(chunk, self.max_message)
-
-
-def _opened(chunk: Chunk, max_message: int) -> Chunk:
-    payloads: list[bytes] = []
-    envelopes: list[Envelope] = []
-    kept: list[int] = []
-    refused = chunk.refused
-    for index, line in enumerate(chunk.payloads):
-        try:
-            payload, envelope = open_envelope(line)
-            if len(payload) > max_message:
-                raise EnvelopeRefused(TOO_LONG, f"the message has more than {max_message:,} bytes")
-        except EnvelopeRefused as problem:
-            place = chunk.line(index), chunk.offset(index)
-            refused.append(RefusedFrame(*place, problem.code, problem.message, line, problem.offset))
-        else:
-            payloads.append(payload)
-            envelopes.append(envelope)
-            kept.append(index)
-
-    def places() -> tuple[list[int], list[int]]:
-        return [chunk.line(index) for index in kept], [chunk.offset(index) for index in kept]
-
-    refused.sort(key=lambda frame: frame.offset)
-    return Chunk(payloads, places, chunk.end, refused, chunk.blank, envelopes)
 
 
 def open_envelope(line: bytes) -> tuple[bytes, Envelope]:

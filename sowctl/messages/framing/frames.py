@@ -8,9 +8,9 @@
 ``envelope``   lines of JSON objects that carry the message and its metadata (:mod:`sowctl.messages.framing.envelope`)
 =============  ====================================================================================================
 
-:class:`FrameReader` hands out a :class:`Chunk` at a time: everything complete so far. Made of a file descriptor it
-never waits longer than asked, so a caller can close a batch while the input is silent. Only this module reads the
-stream; nothing else may read from it before or meanwhile.
+:class:`FrameReader` hands out a :class:`~sowctl.messages.framing.chunks.Chunk` at a time: everything complete so far.
+Made of a file descriptor it never waits longer than asked, so a caller can close a batch while the input is silent.
+Only this module reads the stream; nothing else may read from it before or meanwhile.
 """
 
 from __future__ import annotations
@@ -18,34 +18,19 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO
 
-from sowctl.errors import SowError, StorageError, UsageError
+from sowctl.errors import StorageError, UsageError
 from sowctl.messages.base import MAX_MESSAGE
-
-if TYPE_CHECKING:
-    from sowctl.messages.framing.envelope import Envelope
+from sowctl.messages.framing.chunks import Chunk, Cutter
 
 FRAMINGS = ("lines", "nul", "length", "envelope")
-LINE_TYPES = frozenset({"json", "fix", "nvfix", "xml", "binary"})
-"""Kinds of message types whose messages are lines unless somebody says otherwise; those of all others have lengths."""
 CHUNK = 1 << 20
 
-TOO_LONG = "SOW-INP-001"
-TRUNCATED = "SOW-INP-002"
-FRAME_TOO_LONG = "SOW-INP-003"
 UNKNOWN_FRAMING = "SOW-INP-004"
 UNREADABLE = "SOW-INP-005"
 LONGEST_WAIT = 0.5
 """Seconds after which a wait for input looks about once."""
-
-Places = tuple[Sequence[int], Sequence[int]]
-"""Line (or message) numbers from 1, and byte offsets in the input."""
-
-
-def default_framing(kind: str) -> str:
-    """The framing of messages of a kind of message type where none is given."""
-    return "lines" if kind in LINE_TYPES else "length"
 
 
 def framed(payloads: Sequence[bytes], framing: str) -> bytes:
@@ -54,81 +39,6 @@ def framed(payloads: Sequence[bytes], framing: str) -> bytes:
         return b"".join([len(payload).to_bytes(4, "big") + payload for payload in payloads])
     end = b"\0" if framing == "nul" else b"\n"
     return b"".join([payload + end for payload in payloads])
-
-
-class RefusedFrame:
-    """A message that the framing could not hand out: where, why, and its bytes unless they were too many to keep.
-
-    ``at`` is the offset in these bytes of what is wrong, where that is known.
-    """
-
-    __slots__ = ("at", "code", "line", "message", "offset", "payload")
-
-    def __init__(
-        self, line: int, offset: int, code: str, message: str, payload: bytes | None = None, at: int | None = None
-    ) -> None:
-        self.line = line
-        self.offset = offset
-        self.code = code
-        self.message = message
-        self.payload = payload
-        self.at = at
-
-    def __repr__(self) -> str:
-        return f"RefusedFrame({self.line}, {self.offset}, {self.code!r}, {self.message!r})"
-
-
-class Chunk:
-    """Messages that arrived together: ``payloads``, and where they stood, worked out only when somebody asks.
-
-    ``refused`` are messages that did not make it into ``payloads``; ``blank`` counts skipped lines; ``end`` is the
-    offset in the input behind the last message (or skipped line) of the chunk; ``envelopes`` has one entry per payload
-    with that framing, else it is None.
-    """
-
-    __slots__ = ("_places", "_thunk", "blank", "end", "envelopes", "payloads", "refused")
-
-    def __init__(
-        self,
-        payloads: list[bytes],
-        places: Callable[[], Places],
-        end: int,
-        refused: list[RefusedFrame] | None = None,
-        blank: int = 0,
-        envelopes: list[Envelope] | None = None,
-    ) -> None:
-        self.payloads = payloads
-        self.refused = refused or []
-        self.blank = blank
-        self.end = end
-        self.envelopes = envelopes
-        self._thunk = places
-        self._places: Places | None = None
-
-    @property
-    def places(self) -> Places:
-        """The line numbers and the offsets of all payloads. For ``nul`` and ``length`` a line is a message."""
-        if self._places is None:
-            self._places = self._thunk()
-        return self._places
-
-    def line(self, index: int) -> int:
-        """The line of ``payloads[index]``, from 1."""
-        return self.places[0][index]
-
-    def offset(self, index: int) -> int:
-        """The byte offset of ``payloads[index]`` in the input."""
-        return self.places[1][index]
-
-
-class Cutter(Protocol):
-    """Cuts what arrives into messages; keeps what is incomplete. One per framing."""
-
-    error: SowError | None
-
-    def feed(self, data: bytes) -> Chunk | None:
-        """Take ``data``; empty means the end of the input. Returns what became complete. ``error`` ends the input."""
-        ...
 
 
 class FrameReader:
@@ -185,13 +95,6 @@ class FrameReader:
                 return
 
 
-def read_frames(
-    source: int | BinaryIO, framing: str, *, max_message: int = MAX_MESSAGE, chunk: int = CHUNK
-) -> Iterator[Chunk]:
-    """All chunks of ``source`` up to its end. Raises as :class:`FrameReader` and its ``poll`` do."""
-    return iter(FrameReader(source, framing, max_message=max_message, chunk=chunk))
-
-
 def _cutter(framing: str, max_message: int) -> Cutter:
     from sowctl.messages.framing import cutters
 
@@ -202,9 +105,7 @@ def _cutter(framing: str, max_message: int) -> Cutter:
     if framing == "length":
         return cutters.LengthCutter(max_message)
     if framing == "envelope":
-        from sowctl.messages.framing.envelope import EnvelopeCutter
-
-        return EnvelopeCutter(max_message)
+        return cutters.EnvelopeCutter(max_message)
     raise UsageError(UNKNOWN_FRAMING, f"there is no framing {framing!r}", hint="framings: " + ", ".join(FRAMINGS))
 
 

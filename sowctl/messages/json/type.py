@@ -44,6 +44,8 @@ class JsonType:
 
     kind = "json"
     filterable = selectable = mergeable = constructible = True
+    line_framed = json_text = True
+    rooted = False
 
     def __init__(
         self,

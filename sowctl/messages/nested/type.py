@@ -39,6 +39,7 @@ class TreeType(ABC):
 
     kind: str
     filterable = selectable = mergeable = constructible = True
+    line_framed = json_text = rooted = False
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name

@@ -42,6 +42,7 @@ class ProtobufType:
     kind = "protobuf"
     filterable = True
     selectable = constructible = False
+    line_framed = json_text = rooted = False
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = "protobuf" if definition is None else definition.name

@@ -41,6 +41,8 @@ class TagValueType:
 
     kind = ""
     filterable = selectable = mergeable = constructible = True
+    line_framed = True
+    json_text = rooted = False
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name

@@ -53,7 +53,7 @@ class StructDecoder:
 
     def array(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
         """One struct per payload; NULL where there is no message, or one that cannot be read."""
-        if kind.kind == "json":
+        if kind.json_text:
             made = None
             if payloads and None not in payloads:
                 made = self._shaped.array(payloads, arrays.lengths(payloads))  # type: ignore[arg-type]

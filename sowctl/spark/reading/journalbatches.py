@@ -210,7 +210,7 @@ class Batches:
         topics, places = entries.topics
         kinds = [self.kind(message_type) for _, message_type in topics]
         same = len(set(map(id, kinds))) == 1
-        if same and kinds[0].kind == "json" and not entries.lengths[~published].any():
+        if same and kinds[0].json_text and not entries.lengths[~published].any():
             return decoder.packed(entries.payloads(), entries.lengths, published)
         messages: list[Any] = entries.messages()
         if not published.all():

@@ -77,7 +77,7 @@ class RowEncoder:
             raise UsageError(
                 "SOW-SPK-030", "the rows have no message", hint="a column payload, or columns for its fields"
             )
-        if not (self._payload and self._raw) and self._fields and kind.kind != "json" and not kind.constructible:
+        if not (self._payload and self._raw) and self._fields and not kind.constructible:
             raise UsageError(
                 "SOW-SPK-030",
                 f"messages of type {kind.name} cannot be made of fields",
@@ -85,7 +85,7 @@ class RowEncoder:
             )
         self._root = root
         self._maker: MessageMaker | None = None
-        if kind.kind == "xml" and not (self._payload and self._raw) and self._fields:
+        if kind.rooted and not (self._payload and self._raw) and self._fields:
             struct = None if self._payload is None else schema[PAYLOAD].dataType
             _wrapping(struct.fieldNames() if isinstance(struct, StructType) else self._fields, root)
 
@@ -152,8 +152,8 @@ class MessageMaker:
 
         self._kind = kind
         self._tree = kind if isinstance(kind, TreeType) else None
-        self._root = _wrapping([field.name for field in fields], root) if kind.kind == "xml" else None
-        if kind.kind == "json":
+        self._root = _wrapping([field.name for field in fields], root) if kind.rooted else None
+        if kind.json_text:
             form = _Form(_base64, _digits)
         elif self._tree is not None:
             form = _Form(lambda value: value, lambda value: plain(_number(value)))
@@ -167,7 +167,7 @@ class MessageMaker:
         Raises what :meth:`MessageType.build` raises, UsageError ``SOW-SPK-030`` for a field that its type cannot hold.
         """
         members = self._cells(row)
-        if self._kind.kind == "json":
+        if self._kind.json_text:
             import msgspec
 
             encoded: bytes = msgspec.json.encode(members)

@@ -17,7 +17,7 @@ from sowctl.engine.verbs.evalfile import evaluate_file, processes
 from sowctl.errors import UsageError
 from sowctl.expressions.environment import Environment
 from sowctl.messages.base import MessageType
-from sowctl.messages.framing.frames import FrameReader, default_framing
+from sowctl.messages.framing.frames import FrameReader
 from sowctl.messages.types import get_type, type_names
 from sowctl.output.display import display_json, display_lines
 
@@ -37,7 +37,7 @@ def evaluate_inputs(
     ``framing`` None: that of the message type.
     """
     kind = _type(invocation, message_type)
-    framing = framing or default_framing(kind.kind)
+    framing = framing or ("lines" if kind.line_framed else "length")
     evaluator = Evaluator(
         expression,
         Environment(invocation.clock),

@@ -1,0 +1,97 @@
+"""What every framing hands out: chunks of messages with their places, and the messages that it refuses.
+
+Made by :mod:`sowctl.messages.framing.cutters`, handed on by :mod:`sowctl.messages.framing.frames` to whatever reads an
+input (``sowctl(1)``, INPUT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from sowctl.errors import SowError
+
+if TYPE_CHECKING:
+    from sowctl.messages.framing.envelope import Envelope
+
+TOO_LONG = "SOW-INP-001"
+TRUNCATED = "SOW-INP-002"
+FRAME_TOO_LONG = "SOW-INP-003"
+
+Places = tuple[Sequence[int], Sequence[int]]
+"""Line (or message) numbers from 1, and byte offsets in the input."""
+
+
+class RefusedFrame:
+    """A message that the framing could not hand out: where, why, and its bytes unless they were too many to keep.
+
+    ``at`` is the offset in these bytes of what is wrong, where that is known.
+    """
+
+    __slots__ = ("at", "code", "line", "message", "offset", "payload")
+
+    def __init__(
+        self, line: int, offset: int, code: str, message: str, payload: bytes | None = None, at: int | None = None
+    ) -> None:
+        self.line = line
+        self.offset = offset
+        self.code = code
+        self.message = message
+        self.payload = payload
+        self.at = at
+
+    def __repr__(self) -> str:
+        return f"RefusedFrame({self.line}, {self.offset}, {self.code!r}, {self.message!r})"
+
+
+class Chunk:
+    """Messages that arrived together: ``payloads``, and where they stood, worked out only when somebody asks.
+
+    ``refused`` are messages that did not make it into ``payloads``; ``blank`` counts skipped lines; ``end`` is the
+    offset in the input behind the last message (or skipped line) of the chunk; ``envelopes`` has one entry per payload
+    with that framing, else it is None.
+    """
+
+    __slots__ = ("_places", "_thunk", "blank", "end", "envelopes", "payloads", "refused")
+
+    def __init__(
+        self,
+        payloads: list[bytes],
+        places: Callable[[], Places],
+        end: int,
+        refused: list[RefusedFrame] | None = None,
+        blank: int = 0,
+        envelopes: list[Envelope] | None = None,
+    ) -> None:
+        self.payloads = payloads
+        self.refused = refused or []
+        self.blank = blank
+        self.end = end
+        self.envelopes = envelopes
+        self._thunk = places
+        self._places: Places | None = None
+
+    @property
+    def places(self) -> Places:
+        """The line numbers and the offsets of all payloads. For ``nul`` and ``length`` a line is a message."""
+        if self._places is None:
+            self._places = self._thunk()
+        return self._places
+
+    def line(self, index: int) -> int:
+        """The line of ``payloads[index]``, from 1."""
+        return self.places[0][index]
+
+    def offset(self, index: int) -> int:
+        """The byte offset of ``payloads[index]`` in the input."""
+        return self.places[1][index]
+
+
+class Cutter(Protocol):
+    """Cuts what arrives into messages; keeps what is incomplete. One per framing."""
+
+    error: SowError | None
+
+    def feed(self, data: bytes) -> Chunk | None:
+        """Take ``data``; empty means the end of the input. Returns what became complete. ``error`` ends the input."""
+        ...
