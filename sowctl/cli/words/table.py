@@ -90,6 +90,7 @@ PAGES = (
     "sow-journal",
     "sow-memo",
     "sow-store",
+    "sowctl-behaviour",
     "sowctl-expressions",
     "sowctl-messages",
     "sowctl-pipeline",
