@@ -6,22 +6,27 @@ preprocessing, enrichment or merging was to be done stands in the journal alread
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.topics.retention import Retention
-from sowctl.engine.topics.timeline import extend, value_of, version_of
+from sowctl.engine.topics.retention import Retention, Version, extend, prune, value_of, version_of
 from sowctl.plain import dataclass
-from sowctl.store.codec import expiration_of, stamps
+from sowctl.store.codec import stamps
+from sowctl.store.keys import history_key_of
 
 if TYPE_CHECKING:
     from sowctl.store.env import Store
     from sowctl.store.meta import AppliedBlock
+    from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
 
 
 PART = 2000
 """Records handed to the store at once."""
+BATCH = 1000
+"""Versions read or dropped at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +112,6 @@ def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
 
 
 def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention) -> int:
-    from sowctl.store.keys import history_key_of
-
     updates: dict[bytes, list[bytes]] = {}
     for key, value in overlay.changes or ():
         if stamps(value)[0] > applied:
@@ -143,6 +146,28 @@ def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retenti
     return len(keys)
 
 
-def visible(values: list[bytes], now: int) -> list[int]:
-    """Indexes of the ``values`` that have not expired at ``now``; for topics whose stamps count."""
-    return [place for place, value in enumerate(values) if not 0 < expiration_of(value) <= now]
+def remove_unreachable(txn: WriteTxn, rule: Retention, now: int) -> int:
+    """Remove the versions that are outside the window at ``now`` (microseconds); returns how many."""
+    gone = list(_unreachable(txn, rule, now))
+    for start in range(0, len(gone), BATCH):
+        txn.delete_versions(gone[start : start + BATCH])
+    if gone:
+        txn.set_removal_mark(now)
+    return len(gone)
+
+
+def count_unreachable(timelines: Iterable[tuple[bytes, Sequence[Version]]], rule: Retention, now: int) -> int:
+    """How many of the versions of ``timelines`` are outside the window at ``now``."""
+    return sum(len(versions) - len(prune(versions, now, rule.window)) for _, versions in timelines)
+
+
+def _unreachable(reader: Reader, rule: Retention, now: int) -> Iterator[bytes]:
+    """The history keys of what is outside the window, in their order."""
+    rows = ((key, value) for batch in reader.scan_history(batch=BATCH) for key, value in zip(*batch, strict=True))
+    for key, group in groupby(rows, key=lambda row: row[0][:8]):
+        stored = [version_of(value) for _, value in group]
+        current = [version_of(value) for value in reader.get_many([key]).values()]
+        kept = prune([*stored, *current], now, rule.window)
+        # what is kept are the latest ones: versions leave oldest first
+        for version in stored[: len(stored) + len(current) - len(kept)]:
+            yield history_key_of(key, version.value)

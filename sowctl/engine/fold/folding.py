@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine.fold.overlay import values_of
 from sowctl.engine.fold.spill import Buckets, Pairs, words
 from sowctl.engine.keys.presentkeys import SAMPLE, KeyCheck
-from sowctl.engine.topics.retention import Retention
-from sowctl.engine.topics.timeline import extend, value_of
+from sowctl.engine.topics.retention import Retention, extend, value_of
 from sowctl.journal.format import PUBLISH, UNKEYED
 from sowctl.store.codec import encode_plain, stamps
 from sowctl.store.opening.replace import Builder

@@ -16,8 +16,7 @@ from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.keys.presentkeys import KeyCheck
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.topics.positions import definition_of
-from sowctl.engine.topics.retention import Retention
-from sowctl.engine.topics.timeline import retention
+from sowctl.engine.topics.retention import Retention, retention
 from sowctl.store.integrity import DIGEST_MODULUS
 from sowctl.store.opening.replace import Builder, build
 

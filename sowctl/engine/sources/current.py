@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sowctl.engine.sources.source import Matched, Pairs, StoredSource, alone
-from sowctl.engine.topics.damage import naming_replay
 from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.positions import (
     check_position,
     has_log,
+    naming_replay,
     note_other_definition,
     open_log,
     open_store,
@@ -131,10 +131,10 @@ class CurrentSource(StoredSource):
             return count, 0
         # A record of the overlay stands for the one of the store with its key, whose stamp no longer counts.
         expired = sum(key not in current for key in self._snapshot.expired(self._now))
-        from sowctl.engine.fold.apply import visible
+        from sowctl.engine.topics.expiration import unexpired
 
         fresh = [value for value in current.values() if value is not None]
-        expired += len(fresh) - len(visible(fresh, self._now))
+        expired += len(fresh) - len(unexpired(fresh, self._now))
         return count - expired, expired
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
@@ -173,9 +173,9 @@ class CurrentSource(StoredSource):
     def _visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
         if not self.hides:
             return keys, values
-        from sowctl.engine.fold.apply import visible
+        from sowctl.engine.topics.expiration import unexpired
 
-        places = visible(values, self._now)
+        places = unexpired(values, self._now)
         if len(places) == len(values):
             return keys, values
         return [keys[place] for place in places], [values[place] for place in places]

@@ -97,9 +97,9 @@ def _partly(
             expected = dict(zip(keys, values, strict=False))
             if live.hides:
                 # What has expired is hidden here and was perhaps removed there: neither says anything.
-                from sowctl.engine.fold.apply import visible
+                from sowctl.engine.topics.expiration import unexpired
 
-                shown = visible(values, instance.now)
+                shown = unexpired(values, instance.now)
                 expected = {keys[place]: values[place] for place in shown}
             compared += len(keys)
             wrong += sum(found.get(key) != expected.get(key) for key in keys)

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.sources.source import Pairs, Source
-from sowctl.engine.topics.damage import naming_replay
-from sowctl.engine.topics.retention import Version, as_of
-from sowctl.engine.topics.timeline import extend, retention, version_of
+from sowctl.engine.topics.positions import naming_replay
+from sowctl.engine.topics.retention import Version, as_of, extend, retention, version_of
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig

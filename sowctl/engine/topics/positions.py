@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -280,3 +281,20 @@ def not_covered(topic: TopicConfig, log: Journal) -> MissingError:
         hint="put the store or the older journals back; sowctl replay rebuilds from what is left",
         topic=topic.name,
     )
+
+
+@contextmanager
+def naming_replay(topic: TopicConfig | None) -> Iterator[None]:
+    """Give a DamageError of the store of ``topic`` the command that helps as its hint; None: a bare file, as it is."""
+    try:
+        yield
+    except DamageError as error:
+        if topic is not None and error.code.startswith("SOW-STO-"):
+            error.hint = _advice(topic)
+        raise
+
+
+def _advice(topic: TopicConfig) -> str:
+    if topic.journalled:
+        return f"sowctl replay {topic.name} rebuilds the store from the journals; the damaged file is kept beside it"
+    return "no journal records this topic: restore the file from a copy; sowctl check shows what is damaged"

@@ -1,15 +1,17 @@
 """Which versions of a key a topic with History keeps (``semantics`` 2.2): a pure rule, applied at an entry's own time.
 
-Live writes, catch-up and replay all call :func:`keep` with the entries of a key in txid order; so the versions that a
-store holds depend on the entries alone, never on when somebody looked.
+Live writes, catch-up, replay and the fold on Spark all call :func:`extend` with the entries of a key in txid order; so
+the versions that a store holds depend on the entries alone, never on the moment at which they were applied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from sowctl.config.model import History
 from sowctl.plain import dataclass, replace
+from sowctl.store.codec import LOSSY, TOMBSTONE, stamps, with_flags
 from sowctl.values.times import Micros
 
 
@@ -68,3 +70,27 @@ def as_of(versions: Sequence[Version], at: Micros) -> Version | None:
         if version.time <= at:
             return None if version.tombstone else version
     return None
+
+
+def retention(history: History | None) -> Retention | None:
+    """The rule of a topic, None where it keeps no history."""
+    return None if history is None else Retention(history.window_us, history.granularity_us)
+
+
+def version_of(value: bytes) -> Version:
+    """A stored value as a version."""
+    txid, time = stamps(value)
+    return Version(time, txid, value, bool(value[0] & TOMBSTONE), bool(value[0] & LOSSY))
+
+
+def value_of(key: bytes, version: Version) -> bytes:
+    """The stored value of a version, with the flags that the rule gave it."""
+    flags = (TOMBSTONE if version.tombstone else 0) | (LOSSY if version.lossy else 0)
+    return version.value if version.value[0] & (TOMBSTONE | LOSSY) == flags else with_flags(key, version.value, flags)
+
+
+def extend(versions: list[Version], updates: Iterable[bytes], rule: Retention) -> list[Version]:
+    """The versions of a key, oldest first, after ``updates`` (stored values in txid order)."""
+    for update in updates:
+        versions = append(versions, version_of(update), rule)
+    return versions

@@ -1,7 +1,8 @@
-"""Which file may stand, and be replaced, at the place of a topic's store.
+"""Files that are no stores: named where a store is wanted to be read, or standing where one is to be written.
 
-A FileName may name anything, by mistake or through a link. Called before a topic is opened for writing and before a
-replay moves a file aside. What is decided here:
+A bare path that plainly is something else is refused with words that say what takes it; a name that ends in ``.sow``
+means a store, and other content there is damage. A FileName may name anything, by mistake or through a link: asked
+before a topic is opened for writing and before a replay moves a file aside. What may be replaced at a FileName:
 
 * Never, not with --force either: what is no regular file, the configuration, and the files of this instance's journal,
   whatever is in them.
@@ -16,8 +17,7 @@ import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from sowctl.engine.topics.filekinds import OTHERS, PACKED
-from sowctl.errors import RefusedError, SowError
+from sowctl.errors import RefusedError, SowError, UsageError
 from sowctl.journal.format import FILE_MAGIC, TOPICS_MAGIC, own_files
 from sowctl.store.opening.access import refuse_irregular
 from sowctl.store.raw.pages import inspect
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.seam import Seam
+
+_PEEK = 4096
+_LOCKS = ("-lock", "-gate", "-writer")
+_UNPACK = "unpack it first; 'sowctl publish TOPIC' reads messages from standard input, too"
+_MESSAGES = "'sowctl publish TOPIC FILE' loads messages from it, 'sowctl eval EXPRESSION FILE' looks into them"
+PACKED = {
+    b"\x1f\x8b": "it is compressed with gzip",
+    b"\x28\xb5\x2f\xfd": "it is compressed with zstd",
+    b"\xfd7zXZ\0": "it is compressed with xz",
+    b"BZh": "it is compressed with bzip2",
+    b"PK\3\4": "it is a zip archive",
+}
+OTHERS = {b"SQLite format 3\0": "an SQLite database", b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file"}
+"""Files by their first bytes."""
 
 _KINDS = {
     FILE_MAGIC: "it is a journal file",
@@ -41,6 +55,58 @@ _KINDS = {
 _LMDB = (0xBEEFC0DE).to_bytes(4, "little")
 _OURS = (b"SOWSTORE", b"expiry")
 """What some page of every store holds: the beginning of the meta record, and the name of a sub-database."""
+
+
+def refuse_other_kind(path: Path) -> None:
+    """Raise UsageError ``SOW-ENG-080`` (exit 2: the wrong file was named) where ``path`` plainly is no store.
+
+    What nothing is known of passes: a store whose beginning is damaged is no mistake of who asked for it.
+    """
+    if path.name.endswith(".sow"):
+        return
+    found = _kind(path)
+    if found is not None:
+        kind, hint = found
+        raise UsageError("SOW-ENG-080", f"this is no store: {kind}", place=str(path), hint=hint)
+
+
+def _kind(path: Path) -> tuple[str, str] | None:
+    for end in _LOCKS:
+        if path.name.endswith(f".sow{end}"):
+            return f"it is a lock file of {path.name.removesuffix(end)}", "name the store: the name without this ending"
+    try:
+        with path.open("rb") as file:
+            start = file.read(_PEEK)
+    except OSError:
+        return None  # who opens it says why
+    if not start:
+        return "it is empty", "name a topic, or the .sow file of one"
+    if start.startswith(FILE_MAGIC):
+        return "it is a journal file", "'sowctl journal dump DIR' prints what the journals of a directory hold"
+    for magic, words in PACKED.items():
+        if start.startswith(magic):
+            return words, _UNPACK
+    for magic, words in OTHERS.items():
+        if start.startswith(magic):
+            return f"it is {words}", "name a topic, or the .sow file of one"
+    return _text(start)
+
+
+def _text(start: bytes) -> tuple[str, str] | None:
+    """Text has no byte 0, and is UTF-8 but for a character that may be cut at the end of what was read."""
+    if b"\0" in start:
+        return None
+    try:
+        start.decode()
+    except UnicodeDecodeError as problem:
+        if problem.start < len(start) - 4:
+            return None
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] in (b"{", b"["):
+        return "it is text that looks like JSON", _MESSAGES
+    if text[:1] == b"<":
+        return "it is text that looks like XML", f"--config FILE names a configuration; {_MESSAGES}"
+    return "it is text", _MESSAGES
 
 
 def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:

@@ -52,7 +52,7 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
     path = instance.working / text
     if exact is None or exact.logical is not None:
         if ("/" in text or text.endswith(".sow")) and path.is_file():
-            from sowctl.engine.topics.filekinds import refuse_other_kind
+            from sowctl.engine.topics.storefile import refuse_other_kind
 
             refuse_other_kind(path)
             return [Target(path=path)]

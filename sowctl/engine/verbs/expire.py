@@ -14,7 +14,7 @@ from sowctl.engine.fold.apply import remove_expired
 from sowctl.engine.reports import ExpireReport
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.topics.expiration import expires, is_expired
-from sowctl.engine.topics.timeline import retention
+from sowctl.engine.topics.retention import retention
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import MissingError
 from sowctl.store.codec import expiration_of
@@ -51,7 +51,7 @@ def _remove(session: WriteSession, topic: TopicConfig, now: int) -> int:
 
 
 def _remove_old(session: WriteSession, topic: TopicConfig, now: int) -> int:
-    from sowctl.engine.fold.pruning import remove_unreachable
+    from sowctl.engine.fold.apply import remove_unreachable
 
     rule = retention(topic.history)
     assert rule is not None
@@ -85,7 +85,7 @@ def _count(instance: Instance, topic: TopicConfig, now: int) -> int:
 
 def _count_old(instance: Instance, topic: TopicConfig, now: int) -> int:
     """How many versions no query can reach."""
-    from sowctl.engine.fold.pruning import BATCH, count_unreachable
+    from sowctl.engine.fold.apply import BATCH, count_unreachable
     from sowctl.engine.sources.versions import VersionsSource
 
     rule = retention(topic.history)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.sources.opening import open_now, open_source
 from sowctl.engine.sources.versions import VersionsSource
-from sowctl.engine.topics.damage import naming_replay
 from sowctl.engine.topics.expiration import expires, is_expired
-from sowctl.engine.topics.retention import prune
+from sowctl.engine.topics.positions import naming_replay
+from sowctl.engine.topics.retention import prune, retention, value_of
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.topics.timeline import retention, value_of
 from sowctl.store.codec import expiration_of
 from sowctl.store.integrity import DIGEST_MODULUS, digest_sum, digest_term
 

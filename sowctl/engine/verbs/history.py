@@ -18,11 +18,9 @@ from sowctl.engine.records import StoredRecord
 from sowctl.engine.search.matcher import key_of, key_of_fields, keys_of
 from sowctl.engine.sources.opening import open_now
 from sowctl.engine.sources.versions import VersionsSource
-from sowctl.engine.topics.damage import naming_replay
 from sowctl.engine.topics.expiration import expires
-from sowctl.engine.topics.positions import open_log
-from sowctl.engine.topics.retention import Version, prune
-from sowctl.engine.topics.timeline import retention, value_of, version_of
+from sowctl.engine.topics.positions import naming_replay, open_log
+from sowctl.engine.topics.retention import Version, prune, retention, value_of, version_of
 from sowctl.errors import MissingError, UsageError
 from sowctl.identity.bookmarks import bookmark_of
 from sowctl.journal.format import UNKEYED

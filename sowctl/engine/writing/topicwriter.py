@@ -11,20 +11,20 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.apply import apply, visible
+from sowctl.engine.fold.apply import apply
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.sources.current import CurrentSource
-from sowctl.engine.topics.damage import naming_replay
-from sowctl.engine.topics.expiration import expires, is_expired
+from sowctl.engine.topics.expiration import expires, is_expired, unexpired
 from sowctl.engine.topics.positions import (
     check_position,
     definition_of,
+    naming_replay,
     not_covered,
     open_log,
     refuse_other_history,
     refuse_unlogged_past,
 )
-from sowctl.engine.topics.timeline import retention
+from sowctl.engine.topics.retention import retention
 from sowctl.errors import DamageError, RefusedError
 from sowctl.plain import replace
 from sowctl.store.codec import expiration_of
@@ -150,7 +150,7 @@ class TopicWriter:
 
                 pairs = merged(pairs, self.overlay.current, size)
             for keys, values in pairs:
-                places = visible(values, now) if self.expires else range(len(values))
+                places = unexpired(values, now) if self.expires else range(len(values))
                 yield [keys[place] for place in places], [values[place] for place in places]
 
     def apply(

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.topics.retention import Retention
-from sowctl.engine.topics.timeline import extend, retention, value_of
+from sowctl.engine.topics.retention import Retention, extend, retention, value_of
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import in_parts, write_pairs
 from sowctl.spark.jobs.runs import Facts, Run, cut, entries_of, last_of_each, sorted_latest, stream, timelines

@@ -17,8 +17,14 @@ from sowctl.engine.fold.overlay import Overlay, values_of
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.sources.opening import open_source
 from sowctl.engine.sources.source import Pairs, Source
-from sowctl.engine.topics.damage import naming_replay
-from sowctl.engine.topics.positions import check_position, has_log, open_log, open_store, refuse_other_topic
+from sowctl.engine.topics.positions import (
+    check_position,
+    has_log,
+    naming_replay,
+    open_log,
+    open_store,
+    refuse_other_topic,
+)
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import LockedError
 from sowctl.store.codec import TOMBSTONE
