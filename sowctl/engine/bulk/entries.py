@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.bulk import outcomes as fate
 from sowctl.engine.bulk.segmentblock import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION, Columns
-from sowctl.engine.fold.overlay import Overlay, tombstone
-from sowctl.engine.fold.spill import words
+from sowctl.engine.fold.blocks import tombstone
+from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.topics import expiration
+from sowctl.identity.keyspace import words
 from sowctl.journal.format import DELETE as DELETED_ENTRY
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_USER_KEY, INSERTED, NO_PUBLISHER
 from sowctl.journal.format import PUBLISH as PUBLISHED_ENTRY

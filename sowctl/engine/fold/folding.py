@@ -8,20 +8,20 @@ use :func:`append_sorted` alone. Ruled by ``sow-journal(5)``, From a store's rec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sowctl.engine.fold.overlay import values_of
-from sowctl.engine.fold.spill import Buckets, Pairs, words
-from sowctl.engine.keys.presentkeys import SAMPLE, KeyCheck
+from sowctl.engine.fold.blocks import mask_of, taken, values_of
+from sowctl.engine.fold.spill import Buckets, Pairs
 from sowctl.engine.topics.retention import Retention, extend, value_of
-from sowctl.journal.format import PUBLISH, UNKEYED
-from sowctl.store.codec import encode_plain, stamps
+from sowctl.identity.keyspace import last_of_each
+from sowctl.journal.format import PUBLISH
+from sowctl.store.codec import stamps
 from sowctl.store.opening.replace import Builder
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ KEEP_BYTES = 64 << 20
 PART = 1000
 PARTS = 64
 """Records appended at once, so that their bytes stay in the processor's cache; such parts in one transaction."""
-NOTED = 4 * SAMPLE
+NOTED = 64
 """Entries of a block of a topic with History whose keys are compared where they are the last ones of their keys."""
 COMPACT_ENTRIES = 4_000_000
 """The first pass forgets superseded entries whenever it holds so many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class EntrySpan:
     """The entries to fold: ``after < txid <= until``, and not later than ``at`` (microseconds) where that is given."""
 
     after: int
@@ -53,10 +53,26 @@ class Range:
     at: int | None = None
 
 
+class RecordCheck(Protocol):
+    """Looks at records on their way into a new store, and raises what it finds wrong with them."""
+
+    def see(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Look at some of the records that come from one place, spread over them."""
+        ...
+
+    def watching(self, parts: Iterable[Pairs]) -> Iterator[Pairs]:
+        """``parts`` as they come, looked at."""
+        ...
+
+    def finish(self) -> None:
+        """Judge what was seen and not yet judged."""
+        ...
+
+
 class _Blocks:
     """A topic's blocks, twice: kept in memory if they are few, read again if not."""
 
-    def __init__(self, log: Journal, ref: Topic, span: Range) -> None:
+    def __init__(self, log: Journal, ref: Topic, span: EntrySpan) -> None:
         self._log, self._ref, self._span = log, ref, span
         self._kept: list[Block] | None = []
         self._size = 0
@@ -87,9 +103,9 @@ def fold(
     builder: Builder,
     log: Journal,
     topic: TopicConfig,
-    span: Range,
+    span: EntrySpan,
     rule: Retention | None,
-    check: KeyCheck | None = None,
+    check: RecordCheck | None = None,
 ) -> tuple[int, int, int]:
     """Fold the entries of ``span`` into the new store; returns how many there were, the last one's time and txid.
 
@@ -142,22 +158,12 @@ class _LastPerKey:
         self.latest = 0
         self.last_txid = 0
 
-    def add(self, block: Block, ref: Topic, span: Range) -> int:
+    def add(self, block: Block, ref: Topic, span: EntrySpan) -> int:
         """Take a block's entries in; returns the bytes of their payloads."""
-        np, columns, chosen = self._np, block.numpy_columns(), None
+        np, columns = self._np, block.numpy_columns()
         txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
-        if len(block.topics) > 1:
-            chosen = columns.topics == block.topics.index(ref)
-        if span.after >= block.first_txid or span.until < block.last_txid:
-            within = (txids > span.after) & (txids <= span.until)
-            chosen = within if chosen is None else chosen & within
-        if span.at is not None and block.header.latest > span.at:
-            within = columns.times <= span.at
-            chosen = within if chosen is None else chosen & within
-        if (columns.flags & UNKEYED).any():
-            keyed = (columns.flags & UNKEYED) == 0
-            chosen = keyed if chosen is None else chosen & keyed
         keys, operations, times, lengths = columns.keys, columns.operations, columns.times, columns.lengths
+        chosen = mask_of(block, (ref,), after=span.after, until=span.until, at=span.at)
         if chosen is not None:
             txids, keys, operations = txids[chosen], keys[chosen], operations[chosen]
             times, lengths = times[chosen], lengths[chosen]
@@ -179,10 +185,7 @@ class _LastPerKey:
         if len(self._keys) <= 1 and self._held <= COMPACT_ENTRIES:
             return
         keys = np.concatenate(self._keys)
-        order = keys.argsort()
-        ordered = keys[order]
-        begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-        kept = np.sort(np.maximum.reduceat(order, begins))
+        kept = np.sort(last_of_each(keys))  # in txid order again, which the second pass looks them up in
         self._txids = [np.concatenate(self._txids)[kept]]
         self._publishes = [np.concatenate(self._publishes)[kept]]
         self._keys = [keys[kept]]
@@ -197,56 +200,14 @@ class _LastPerKey:
         return self._txids[0][self._publishes[0]]
 
 
-def taken(block: Block, winners: Any) -> Pairs:
-    """Keys and stored values of the entries of a block whose txids are among ``winners``, an ascending numpy array.
-
-    A deletion is a tombstone.
-    """
-    first, number = block.first_txid, winners.dtype.type
-    low, high = winners.searchsorted(number(first)), winners.searchsorted(number(first + len(block)))
-    if low == high:
-        return [], []
-    txids = winners[low:high].tolist()
-    columns = block.numpy_columns()
-    if columns.user_keys is not None or columns.correlation_ids is not None or columns.logical_topics is not None:
-        return _exactly(block, set(txids))
-    places = (winners[low:high] - number(first)).astype("i8")
-    if (columns.operations[places] != PUBLISH).any():
-        return _exactly(block, set(txids))
-    keys = words(columns.keys[places])
-    ends = columns.lengths.cumsum(dtype="i8")
-    starts = (ends - columns.lengths)[places].tolist()
-    raw = bytes(block.payload_bytes())
-    values = encode_plain(
-        keys,
-        words(columns.checks[places]),
-        txids,
-        columns.times[places].tolist(),
-        columns.expirations[places].tolist(),
-        [raw[start:end] for start, end in zip(starts, ends[places].tolist(), strict=True)],
-    )
-    return keys, values
-
-
-def _exactly(block: Block, wanted: set[int]) -> Pairs:
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    for topic in block.topics:
-        for key, value in zip(*values_of(block, topic), strict=True):
-            if int.from_bytes(value[4:12], "little") in wanted:
-                keys.append(key)
-                values.append(value)
-    return keys, values
-
-
 def _fill_history(
     builder: Builder,
     blocks: _Blocks,
     ref: Topic,
-    span: Range,
+    span: EntrySpan,
     rule: Retention,
     directory: Path,
-    check: KeyCheck | None,
+    check: RecordCheck | None,
 ) -> tuple[int, int, int]:
     """Every entry of every key, in txid order, through the retention rule."""
     size = entries = latest = 0

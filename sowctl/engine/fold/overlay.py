@@ -7,16 +7,15 @@ position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER, UNKEYED
-from sowctl.store.codec import CHECK, TOMBSTONE, encode, encode_plain, logical_topic, stamps
+from sowctl.engine.fold.blocks import values_of
+from sowctl.store.codec import TOMBSTONE, stamps
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
-    from sowctl.journal.group import Group
 
 
 class Overlay:
@@ -69,13 +68,14 @@ class Overlay:
         self._added += 1
         self._advance(tombstone)
 
-    def fold(self, block: Block, topic: Topic, after: int = 0) -> None:
-        """Add a block's entries of ``topic`` with a txid above ``after``."""
-        keys, values = values_of(block, topic, after=after)
+    def fold(self, block: Block, topic: Topic, after: int = 0, until: int | None = None) -> None:
+        """Add a block's entries of ``topic`` with ``after < txid <= until``; blocks come in txid order."""
+        keys, values = values_of(block, topic, after=after, until=until)
         if not any(value[0] & TOMBSTONE for value in values):
             if keys:
                 self.put(keys, values)
             return
+        # put takes the last of several values of one key; with deletions among them the order decides, one by one
         for key, value in zip(keys, values, strict=True):
             if value[0] & TOMBSTONE:
                 self.delete(key, value)
@@ -93,89 +93,3 @@ class Overlay:
 
     def _advance(self, value: bytes) -> None:
         self.last_txid, self.last_time = stamps(value)
-
-
-def tombstone(key: bytes, check: bytes, txid: int, time: int) -> bytes:
-    """The stored value that says: deleted."""
-    return encode(key, check, txid, time, 0, TOMBSTONE, b"")
-
-
-def deletions(topic: Topic, found: Sequence[tuple[bytes, bytes]], at: int, *, logical: bool) -> Group:
-    """The journal's group that deletes records, pairs of key and stored value, at the instant ``at``.
-
-    ``logical``: each deletion has the logical topic of its record.
-    """
-    from sowctl.journal.group import Group
-
-    count = len(found)
-    return Group(
-        topics=[topic],
-        publishers=[],
-        operations=bytes((DELETE,)) * count,
-        topic=0,
-        keys=b"".join(key for key, _ in found),
-        checks=b"".join(value[CHECK] for _, value in found),
-        times=at,
-        expirations=0,
-        publisher=NO_PUBLISHER,
-        sequences=None,
-        flags=HAS_LOGICAL_TOPIC if logical else 0,
-        payloads=[b""] * count,
-        logical_topics=[logical_topic(value) for _, value in found] if logical else None,
-    )
-
-
-def values_of(
-    block: Block,
-    topic: Topic,
-    *,
-    after: int = 0,
-    until: int | None = None,
-    at: int | None = None,
-    unkeyed: bool = False,
-) -> tuple[list[bytes], list[bytes]]:
-    """Keys and stored values of a block's entries of ``topic``, in txid order; a deletion is a tombstone value.
-
-    Only entries with ``after < txid <= until`` and a time not above ``at``. Times never decrease within a topic, so
-    the entries that are left out at the end are its later ones. What was published while the topic had no SOW has no
-    key, and is no record: it is left out unless ``unkeyed``.
-    """
-    index = block.topics.index(topic) if topic in block.topics else -1
-    if index < 0:
-        return [], []
-    columns = block.columns()
-    first = block.first_txid
-    chosen: Iterable[int] = range(len(block))
-    if len(block.topics) > 1:
-        chosen = [place for place, found in enumerate(columns.topics) if found == index]
-    if after >= first or (until is not None and until < block.last_txid):
-        chosen = [place for place in chosen if after < first + place and (until is None or first + place <= until)]
-    if at is not None and block.header.latest > at:
-        chosen = [place for place in chosen if columns.times[place] <= at]
-    places = list(chosen)
-    if not unkeyed and any(flag & UNKEYED for flag in set(columns.flags)):
-        places = [place for place in places if not columns.flags[place] & UNKEYED]
-    raw_keys, raw_checks, payloads = bytes(columns.keys), bytes(columns.checks), block.payloads()
-    keys = [raw_keys[8 * place : 8 * place + 8] for place in places]
-    checks = [raw_checks[8 * place : 8 * place + 8] for place in places]
-    texts = (columns.user_keys, columns.correlation_ids, columns.logical_topics)
-    if DELETE not in bytes(columns.operations) and texts == (None, None, None):
-        values = encode_plain(
-            keys,
-            checks,
-            [first + place for place in places],
-            [columns.times[place] for place in places],
-            [columns.expirations[place] for place in places],
-            payloads if len(places) == len(payloads) else [payloads[place] for place in places],
-        )
-        return keys, values
-    users, correlations, logicals = ([None] * len(block) if text is None else text for text in texts)
-    values = []
-    for key, check, place in zip(keys, checks, places, strict=True):
-        txid, time = first + place, columns.times[place]
-        if columns.operations[place] == DELETE:
-            values.append(tombstone(key, check, txid, time))
-        else:
-            parts = users[place], correlations[place], logicals[place]
-            values.append(encode(key, check, txid, time, columns.expirations[place], 0, payloads[place], *parts))
-    return keys, values

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.apply import into_store
-from sowctl.engine.fold.folding import Range, fold
+from sowctl.engine.fold.folding import EntrySpan, RecordCheck, fold
 from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.keys.presentkeys import KeyCheck
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.topics.retention import Retention, retention
@@ -27,6 +26,10 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.write import WriteTxn
+
+
+CheckOf = Callable[["TopicConfig"], RecordCheck]
+"""Makes the check of one topic's records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +66,23 @@ def rebuild(
     until: int | None = None,
     at: int | None = None,
     writer: JournalWriter | None = None,
-    checked: bool = False,
+    check_of: CheckOf | None = None,
 ) -> list[Rebuilt]:
     """Build the stores of ``topics`` from ``log`` and put them in place at their configured paths.
 
     ``after`` leaves out older entries of a topic; ``until`` and ``at`` stop at a txid or an instant. With ``writer``,
     the end is made up to date and put in place under its lock, so that no write is lost; else the caller sees to it.
-    ``checked``: the store is for writers, who would file new messages beside records under keys of another definition;
-    raises RefusedError ``SOW-RPL-010`` where there are such.
+    ``check_of`` makes what looks at a topic's records on their way into the store, and raises what it finds.
     """
     end = min(until if until is not None else log.last_txid(), log.last_txid())
     done = []
     for topic in topics:
         start = (after or {}).get((topic.name, topic.message_type), 0)
-        done.append(assemble(instance, log, topic, Range(start, end, at), writer=writer, checked=checked))
+        done.append(assemble(instance, log, topic, EntrySpan(start, end, at), writer=writer, check_of=check_of))
     return done
 
 
-Fill = Callable[["Builder", "KeyCheck | None"], tuple[int, int, int]]
+Fill = Callable[[Builder, RecordCheck | None], tuple[int, int, int]]
 """Puts records, which the check looks at, and versions into a new store; returns how many entries were folded, the last
 one's time and txid."""
 
@@ -89,15 +91,15 @@ def assemble(
     instance: Instance,
     log: Journal,
     topic: TopicConfig,
-    span: Range,
+    span: EntrySpan,
     *,
     writer: JournalWriter | None = None,
     fill: Fill | None = None,
-    checked: bool = False,
+    check_of: CheckOf | None = None,
 ) -> Rebuilt:
     """A new store from the entries of ``span``, put in place; ``fill`` folds them elsewhere than in this process.
 
-    ``writer`` and ``checked`` as in :func:`rebuild`.
+    ``writer`` and ``check_of`` as in :func:`rebuild`.
     """
     assert topic.file is not None
     assert instance.config is not None
@@ -112,7 +114,7 @@ def assemble(
         applied=span.until,
         command=instance.holder,
     ) as builder:
-        check = KeyCheck(instance, topic) if checked else None
+        check = check_of(topic) if check_of is not None else None
         if fill is not None:
             entries, last_time, last_txid = fill(builder, check)
         else:

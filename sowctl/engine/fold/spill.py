@@ -1,4 +1,4 @@
-"""Sorting stored values by key in bounded memory.
+"""Sorting stored values by key in bounded memory, and the form of files of keys and values.
 
 SOW keys are hashes, so cutting their range evenly cuts the data evenly. What fits into one bucket stays in memory.
 Otherwise every bucket is a temporary file without a name, read back and sorted one after the other. Within a key the
@@ -8,22 +8,47 @@ order of arrival is kept.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import accumulate, pairwise
 from pathlib import Path
 from struct import Struct
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 from sowctl.errors import StorageError
+from sowctl.identity.keyspace import shares, stable_order, words
 
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys of 8 bytes and stored values, in parallel."""
 
-_CHUNK = Struct("<QQ")
+_HEAD = Struct("<QQ")
 """Before every part of a file: the number of its pairs, and the bytes of its values."""
 WRITE_BYTES = 1 << 20
+
+
+def packed(keys: bytes, values: Sequence[bytes]) -> bytes:
+    """A part of a file of pairs: its head, the keys of 8 bytes back to back, the lengths of the values, the values."""
+    import numpy as np
+
+    lengths = np.fromiter(map(len, values), dtype="<u4", count=len(values))
+    return b"".join((_HEAD.pack(len(values), int(lengths.sum(dtype="u8"))), keys, lengths.tobytes(), *values))
+
+
+def parts_in(file: IO[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
+    """What :func:`packed` has made, part by part: keys back to back, and values. Raises EOFError where it is cut."""
+    import numpy as np
+
+    while head := file.read(_HEAD.size):
+        if len(head) < _HEAD.size:
+            raise EOFError
+        count, size = _HEAD.unpack(head)
+        keys, lengths, raw = file.read(8 * count), file.read(4 * count), file.read(size)
+        # the values come last: where they are whole, so is what stands before them
+        if len(raw) < size or len(lengths) < 4 * count:
+            raise EOFError
+        ends = accumulate(np.frombuffer(lengths, dtype="<u4").tolist(), initial=0)
+        yield keys, [raw[start:end] for start, end in pairwise(ends)]
 
 
 class Buckets:
@@ -60,15 +85,8 @@ class Buckets:
             self._keys[0].append(keys)
             self._values[0] += values
             return
-        np = self._np
-        numbers = np.frombuffer(keys, dtype=">u8")
-        owners = (numbers >> np.uint64(32)) * np.uint64(self._count) >> np.uint64(32)
-        order = np.argsort(owners, kind="stable")
-        ends = np.searchsorted(owners[order], np.arange(self._count + 1, dtype=np.uint64))
-        for bucket, (start, end) in enumerate(pairwise(ends.tolist())):
-            if start == end:
-                continue
-            places = order[start:end]
+        numbers = self._np.frombuffer(keys, dtype=">u8")
+        for bucket, places in shares(numbers.astype(self._np.uint64), self._count):
             chosen = [values[place] for place in places.tolist()]
             self._keys[bucket].append(numbers[places].tobytes())
             self._values[bucket] += chosen
@@ -81,23 +99,14 @@ class Buckets:
         for bucket in range(self._count):
             raw, values = self._load(bucket)
             keys = self._np.frombuffer(raw, dtype=">u8")
-            order = self._order(keys.astype(self._np.uint64))
+            order = stable_order(keys.astype(self._np.uint64))
             for start in range(0, len(order), size):
                 part = order[start : start + size]
                 yield words(keys[part]), [values[place] for place in part.tolist()]
 
-    def _order(self, numbers: Any) -> Any:
-        """The places of ``numbers`` in ascending order; equal ones stay in theirs, which takes a slower sort."""
-        order = numbers.argsort()
-        ascending = numbers[order]
-        return numbers.argsort(kind="stable") if (ascending[1:] == ascending[:-1]).any() else order
-
     def _spill(self, bucket: int) -> None:
-        keys, values = self._keys[bucket], self._values[bucket]
-        lengths = self._np.fromiter(map(len, values), dtype="<u4", count=len(values))
-        head = _CHUNK.pack(len(values), int(lengths.sum(dtype="u8")))
         try:
-            self._files[bucket].write(b"".join([head, *keys, lengths.tobytes(), *values]))
+            self._files[bucket].write(packed(b"".join(self._keys[bucket]), self._values[bucket]))
         except OSError as problem:
             raise StorageError(
                 "SOW-ENG-040",
@@ -114,20 +123,11 @@ class Buckets:
         if self._count > 1:
             file = self._files[bucket]
             file.seek(0)
-            while head := file.read(_CHUNK.size):
-                count, size = _CHUNK.unpack(head)
-                keys.append(file.read(8 * count))
-                lengths = self._np.frombuffer(file.read(4 * count), dtype="<u4").tolist()
-                raw = file.read(size)
-                values += [raw[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
+            for raw, part in parts_in(file):
+                keys.append(raw)
+                values += part
             file.close()
         keys += self._keys[bucket]
         values += self._values[bucket]
         self._keys[bucket], self._values[bucket] = [], []
         return b"".join(keys), values
-
-
-def words(column: Any) -> list[bytes]:
-    """The 8-byte words of a numpy array."""
-    raw = column.tobytes()
-    return [raw[at : at + 8] for at in range(0, len(raw), 8)]

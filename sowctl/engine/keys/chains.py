@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.overlay import values_of
+from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.keys.chainfile import ChainBlock, append, read
 from sowctl.engine.keys.keymaker import MISSING, ChainKeeper, Keys, generator_error
 from sowctl.engine.topics.positions import open_log

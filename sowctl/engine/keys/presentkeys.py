@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 from sowctl.engine.keys.keymaker import KeyMaker, Keys, logical_keys
 from sowctl.engine.keys.modes import key_maker
 from sowctl.engine.options import PublishOptions
-from sowctl.errors import RefusedError
+from sowctl.engine.topics.positions import other_keys
 from sowctl.identity.keys import user_key_digest
 from sowctl.store.codec import CHECK, USER_KEY, decode, logical_topic, payloads
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.store.meta import Definition
     from sowctl.values.fields import Refusal
 
 SAMPLE = 16
@@ -30,8 +29,6 @@ SAMPLE = 16
 several are taken because a message may have the same key under both (1.6 % of the time of the rebuild at most)."""
 GATHERED = 1000
 """Records whose keys are made at once."""
-OTHER_KEYS = "SOW-RPL-010"
-KEY_PARTS = frozenset(("key_mode", "key_fields", "key_domain"))
 
 
 class PresentKeys:
@@ -118,35 +115,6 @@ class KeyCheck:
         self._keys, self._values = [], []
         for place in self._present.others(keys, values):
             raise other_keys(self._present.topic, int.from_bytes(keys[place], "big"))
-
-
-def other_keys(topic: TopicConfig, sow_key: int | None = None, found: Definition | None = None) -> RefusedError:
-    """The error for a topic whose records stand under keys of another definition: of a store, or of one record."""
-    made = {
-        "fields": f"of {', '.join(map(str, topic.keys))}",
-        "user": "by its publishers",
-        "module": "by its generator",
-    }
-    what = (
-        f"the journal holds a record under SOW key {sow_key}"
-        if found is None
-        else f"the store was made for {found}, and the journal has its records under those keys"
-    )
-    return RefusedError(
-        OTHER_KEYS,
-        f"topic {topic.name!r} makes its keys {made.get(topic.key_mode, 'otherwise')} now: {what}; "
-        "new messages for these records would become records of their own",
-        place=str(topic.file) if topic.file is not None else None,
-        hint=f"sowctl replay --rekey {topic.name} gives all records their new keys; "
-        "or put the former Key back into the configuration",
-        topic=topic.name,
-    )
-
-
-def refuse_other_keys(topic: TopicConfig, expected: Definition, found: Definition) -> None:
-    """Refuse a store whose definition makes other keys. Raises RefusedError ``SOW-RPL-010``."""
-    if KEY_PARTS.intersection(expected.differences(found)):
-        raise other_keys(topic, found=found)
 
 
 def _enriches_key(topic: TopicConfig) -> bool:

@@ -13,13 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.overlay import values_of
-from sowctl.engine.fold.rebuild import rebuild
-from sowctl.engine.keys.presentkeys import OTHER_KEYS, refuse_other_keys
+from sowctl.engine.fold.blocks import values_of
+from sowctl.engine.fold.rebuild import CheckOf, rebuild
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.sources.current import open_current, open_file
 from sowctl.engine.sources.source import Pairs
-from sowctl.engine.topics.positions import OTHER_HISTORY, definition_of, meta_of
+from sowctl.engine.topics.positions import OTHER_HISTORY, OTHER_KEYS, definition_of, meta_of, refuse_other_keys
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.hash import digest
 from sowctl.errors import DamageError, MissingError, RefusedError, UsageError
@@ -34,11 +33,15 @@ if TYPE_CHECKING:
 BATCH = 1000
 
 
-def verify(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
+def verify(
+    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, check_of: CheckOf
+) -> ReplayReport:
     """Build the store aside, up to where the live one stands, and compare digests at one clock.
 
     ``verified`` and ``differs`` are said of a whole store. Where the journals begin later than the topic, a store that
     agrees with what is left of them is ``not verified``: its older records can be neither confirmed nor denied.
+
+    ``check_of`` is that of a rebuild for writers.
 
     Raises UsageError ``SOW-RPL-005`` for an instant to stop at, and DamageError where the journal is damaged.
     """
@@ -62,7 +65,7 @@ def verify(instance: Instance, log: Journal, topic: TopicConfig, options: Replay
         refuse_other_keys(topic, definition_of(instance.config.name, topic), meta.definition)
         with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
             aside = replace(topic, file=Path(place) / "verify.sow")
-            built = rebuild(frozen, log, [aside], until=live.txid, checked=True)[0]
+            built = rebuild(frozen, log, [aside], until=live.txid, check_of=check_of)[0]
             report = replace(built, topic=topic).report("verified")
             report.digest = live.digest
             if not log.covers(ref):

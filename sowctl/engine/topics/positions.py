@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 
 OTHER_HISTORY = "SOW-ENG-085"
+OTHER_KEYS = "SOW-RPL-010"
+KEY_PARTS = frozenset(("key_mode", "key_fields", "key_domain"))
+"""What of a definition decides which keys records get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +237,35 @@ def note_other_definition(instance: Instance, topic: TopicConfig, meta: StoreMet
         f"definition of {topic.name}",
         f"the store of topic {topic.name!r} {words}: it is read as it is; writing to it is refused",
     )
+
+
+def other_keys(topic: TopicConfig, sow_key: int | None = None, found: Definition | None = None) -> RefusedError:
+    """The error for a topic whose records stand under keys of another definition: of a store, or of one record."""
+    made = {
+        "fields": f"of {', '.join(map(str, topic.keys))}",
+        "user": "by its publishers",
+        "module": "by its generator",
+    }
+    what = (
+        f"the journal holds a record under SOW key {sow_key}"
+        if found is None
+        else f"the store was made for {found}, and the journal has its records under those keys"
+    )
+    return RefusedError(
+        OTHER_KEYS,
+        f"topic {topic.name!r} makes its keys {made.get(topic.key_mode, 'otherwise')} now: {what}; "
+        "new messages for these records would become records of their own",
+        place=str(topic.file) if topic.file is not None else None,
+        hint=f"sowctl replay --rekey {topic.name} gives all records their new keys; "
+        "or put the former Key back into the configuration",
+        topic=topic.name,
+    )
+
+
+def refuse_other_keys(topic: TopicConfig, expected: Definition, found: Definition) -> None:
+    """Refuse a store whose definition makes other keys. Raises RefusedError ``SOW-RPL-010``."""
+    if KEY_PARTS.intersection(expected.differences(found)):
+        raise other_keys(topic, found=found)
 
 
 def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> None:

@@ -12,10 +12,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.keys.presentkeys import KEY_PARTS, PresentKeys
+from sowctl.engine.keys.presentkeys import PresentKeys
 from sowctl.engine.reports import CheckReport
 from sowctl.engine.sources.current import open_file
 from sowctl.engine.topics.positions import (
+    KEY_PARTS,
     applied_of,
     check_position,
     definition_of,

@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.fold.overlay import deletions, tombstone
+from sowctl.engine.fold.blocks import deletions, tombstone
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.reports import DeleteReport
 from sowctl.engine.search.matcher import Matcher, environment_of, keys_of

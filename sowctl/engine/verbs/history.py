@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.fold.overlay import values_of
+from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.search.matcher import key_of, key_of_fields, keys_of
 from sowctl.engine.sources.opening import open_now

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sowctl.engine.fold.rebuild import Rebuilt, rebuild
-from sowctl.engine.keys.presentkeys import PresentKeys, refuse_other_keys
+from sowctl.engine.fold.rebuild import CheckOf, Rebuilt, rebuild
+from sowctl.engine.keys.presentkeys import KeyCheck, PresentKeys
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.sources.current import open_file
@@ -26,6 +27,7 @@ from sowctl.engine.topics.positions import (
     definition_of,
     meta_of,
     open_log,
+    refuse_other_keys,
     refuse_other_topic,
     refuse_unlogged_past,
 )
@@ -59,7 +61,7 @@ class Fold(Protocol):
         until: int | None = None,
         at: int | None = None,
         writer: JournalWriter | None = None,
-        checked: bool = False,
+        check_of: CheckOf | None = None,
     ) -> list[Rebuilt]: ...
 
 
@@ -89,7 +91,7 @@ def replay(
             if not topic.journalled:
                 report = ReplayReport.of(topic, "skipped", note="no journal records this topic")
             elif options.verify:
-                report = verify(instance, log, topic, options)
+                report = verify(instance, log, topic, options, partial(KeyCheck, instance))
             elif options.into is not None:
                 report = _aside(instance, log, topic, options, Path(options.into), fold)
             elif options.dry_run:
@@ -156,7 +158,7 @@ def _in_place(
     keep = needed in ("damaged", "other history") or not covered or options.force
     moved = _kept_aside(instance, topic.file) if keep else None
     try:
-        built = fold(instance, log, [topic], writer=writer, checked=True)[0]
+        built = fold(instance, log, [topic], writer=writer, check_of=partial(KeyCheck, instance))[0]
     except BaseException:
         if moved is not None and topic.file.exists():
             moved.unlink()
@@ -261,7 +263,7 @@ def _rekey(
         return _in_place(instance, log, topic, options, writer, rebuild)
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     moved = _kept_aside(instance, topic.file)
-    built = rebuild(instance, log, [topic], writer=writer, checked=True)[0]
+    built = rebuild(instance, log, [topic], writer=writer, check_of=partial(KeyCheck, instance))[0]
     return built.report("re-keyed", moved=str(moved) if moved is not None else None, note=note)
 
 
@@ -308,7 +310,9 @@ def _aside(
         return ReplayReport.of(replace(topic, file=path), "rebuilt", dry_run=True)
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     moved = replace(topic, file=path)
-    built = fold(instance, log, [moved], until=options.until_txid, at=options.until_time, checked=True)[0]
+    built = fold(
+        instance, log, [moved], until=options.until_txid, at=options.until_time, check_of=partial(KeyCheck, instance)
+    )[0]
     return built.report("rebuilt")
 
 

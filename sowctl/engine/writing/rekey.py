@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.fold.overlay import deletions
+from sowctl.engine.fold.blocks import deletions
 from sowctl.engine.fold.rebuild import rebuild
 from sowctl.engine.keys.presentkeys import PresentKeys
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -240,7 +241,7 @@ def _open_writer(
 
 def _name_rekey(error: RefusedError, config: TopicConfig) -> None:
     """Say what helps where a store was made for other keys: the store does not know whether there is a journal."""
-    from sowctl.engine.keys.presentkeys import KEY_PARTS
+    from sowctl.engine.topics.positions import KEY_PARTS
 
     if not KEY_PARTS.intersection(error.facts.get("differences", ())):
         return
@@ -319,6 +320,7 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
                 raise
         return
     from sowctl.engine.fold.rebuild import rebuild
+    from sowctl.engine.keys.presentkeys import KeyCheck
     from sowctl.engine.sources.recovery import reaches, recovery_start
 
     with open_log(instance) as log:
@@ -327,4 +329,4 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
             raise not_covered(config, log)
         if config.durability == "persistent":
             instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
-        rebuild(instance, log, [config], after={ref: start}, checked=True)
+        rebuild(instance, log, [config], after={ref: start}, check_of=partial(KeyCheck, instance))

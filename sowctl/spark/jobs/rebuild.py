@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.bulk.staging import staging
-from sowctl.engine.fold.folding import Range, append_sorted
-from sowctl.engine.fold.rebuild import Rebuilt, assemble
+from sowctl.engine.fold.folding import EntrySpan, RecordCheck, append_sorted
+from sowctl.engine.fold.rebuild import CheckOf, Rebuilt, assemble
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.replay import replay
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.engine.keys.presentkeys import KeyCheck
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.opening.replace import Builder
@@ -91,14 +90,14 @@ def _put(
     until: int | None = None,
     at: int | None = None,
     writer: JournalWriter | None = None,
-    checked: bool = False,
+    check_of: CheckOf | None = None,
 ) -> list[Rebuilt]:
     """Put the folded records of topics into new stores: :class:`sowctl.engine.verbs.replay.Fold`."""
     done = []
     for topic in topics:
         place = places[topic.name, topic.message_type]
 
-        def fill(builder: Builder, check: KeyCheck | None, place: int = place) -> tuple[int, int, int]:
+        def fill(builder: Builder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
             for one in result.files[place]:
                 pairs = read_pairs(directory / one.records)
                 append_sorted(builder, pairs if check is None else check.watching(pairs))
@@ -107,6 +106,6 @@ def _put(
                         builder.append_versions(list(zip(keys, values, strict=True)))
             return result.entries[place], result.latest[place], result.last_txid[place]
 
-        span = Range(0, end, moment)
-        done.append(assemble(instance, log, topic, span, writer=writer, fill=fill, checked=checked))
+        span = EntrySpan(0, end, moment)
+        done.append(assemble(instance, log, topic, span, writer=writer, fill=fill, check_of=check_of))
     return done

@@ -13,8 +13,9 @@ from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.fold.overlay import tombstone
-from sowctl.engine.fold.spill import Pairs, words
+from sowctl.engine.fold.blocks import tombstone
+from sowctl.engine.fold.spill import Pairs
+from sowctl.identity.keyspace import words
 from sowctl.journal.format import DELETE, UNKEYED
 from sowctl.spark.jobs.pairfiles import PART
 from sowctl.store.codec import encode, encode_plain

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.fold.overlay import values_of
+from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.errors import ConfigError
 from sowctl.identity.bookmarks import bookmark_of

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.overlay import Overlay, values_of
+from sowctl.engine.fold.blocks import values_of
+from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.sources.opening import open_source
 from sowctl.engine.sources.source import Pairs, Source

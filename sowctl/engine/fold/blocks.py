@@ -1,0 +1,224 @@
+"""Which entries of a journal block a reading asks for, and what they are as stored values.
+
+A block holds the entries of several topics in a row of txids. Overlays, rebuilds, readers of all versions and the jobs
+on Spark choose among them here: by topic, by txid, by time, and without the entries that have no key. The choice comes
+in two forms with one meaning, for plain columns (no numpy is loaded for a short tail) and for numpy columns. What an
+entry does to a record is ruled by ``sow-journal(5)``, From a store's record to its column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sowctl.identity.keyspace import words
+from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER, UNKEYED
+from sowctl.store.codec import CHECK, TOMBSTONE, encode, encode_plain, logical_topic
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+    from sowctl.journal.group import Group
+
+Texts = Sequence[bytes | None] | None
+"""One optional text per entry; None where no entry has one."""
+
+
+def _span(block: Block, after: int, until: int | None) -> tuple[int, int]:
+    """The places of a block's entries with ``after < txid <= until``: txids are consecutive, so they are a range."""
+    count, first = len(block), block.first_txid
+    start = min(max(0, after + 1 - first), count)
+    stop = count if until is None else min(max(0, until + 1 - first), count)
+    return start, max(start, stop)
+
+
+def places_of(
+    block: Block,
+    topic: Topic,
+    *,
+    after: int = 0,
+    until: int | None = None,
+    at: int | None = None,
+    unkeyed: bool = False,
+) -> Sequence[int]:
+    """The places of a block's entries of ``topic`` with ``after < txid <= until`` and a time not above ``at``.
+
+    Times never decrease within a topic, so the entries that ``at`` leaves out are its later ones. What was published
+    while the topic had no SOW has no key, and is no record: it is left out unless ``unkeyed``.
+    """
+    topics = block.topics
+    if topic not in topics:
+        return ()
+    columns = block.columns()
+    places: Sequence[int] = range(*_span(block, after, until))
+    if len(topics) > 1:
+        index, column = topics.index(topic), columns.topics
+        places = [place for place in places if column[place] == index]
+    if at is not None and block.header.latest > at:
+        places = [place for place in places if columns.times[place] <= at]
+    if not unkeyed and any(flag & UNKEYED for flag in set(columns.flags)):
+        places = [place for place in places if not columns.flags[place] & UNKEYED]
+    return places
+
+
+def mask_of(
+    block: Block,
+    topics: Collection[Topic],
+    *,
+    after: int = 0,
+    until: int | None = None,
+    since: int | None = None,
+    at: int | None = None,
+    unkeyed: bool = False,
+) -> Any:
+    """:func:`places_of` as a numpy array of truth values, for the entries of any of ``topics``; None for all entries.
+
+    ``since``: only entries of that time or later.
+    """
+    import numpy as np
+
+    # Every test is made only where the block's header or map leaves it open: most blocks pass them all untested.
+    columns = block.numpy_columns()
+    tests = []
+    start, stop = _span(block, after, until)
+    if (start, stop) != (0, len(block)):
+        within = np.zeros(len(block), dtype=bool)
+        within[start:stop] = True
+        tests.append(within)
+    wanted = [index for index, topic in enumerate(block.topics) if topic in topics]
+    if len(wanted) < len(block.topics):
+        tests.append(columns.topics == wanted[0] if len(wanted) == 1 else np.isin(columns.topics, wanted))
+    if since is not None and block.header.earliest < since:
+        tests.append(columns.times >= since)
+    if at is not None and block.header.latest > at:
+        tests.append(columns.times <= at)
+    if not unkeyed:
+        keyed = (columns.flags & UNKEYED) == 0
+        if not keyed.all():
+            tests.append(keyed)
+    return np.logical_and.reduce(tests) if tests else None
+
+
+def values_of(
+    block: Block,
+    topic: Topic,
+    *,
+    after: int = 0,
+    until: int | None = None,
+    at: int | None = None,
+    unkeyed: bool = False,
+) -> tuple[list[bytes], list[bytes]]:
+    """Keys and stored values of the entries of :func:`places_of`, in txid order; a deletion is a tombstone value."""
+    places = places_of(block, topic, after=after, until=until, at=at, unkeyed=unkeyed)
+    if not places:
+        return [], []
+    columns, first = block.columns(), block.first_txid
+    raw_keys, raw_checks, payloads = bytes(columns.keys), bytes(columns.checks), block.payloads()
+    operations = bytes(columns.operations)
+    keys = [raw_keys[8 * place : 8 * place + 8] for place in places]
+    texts = columns.user_keys, columns.correlation_ids, columns.logical_topics
+    return keys, stored(
+        keys,
+        [raw_checks[8 * place : 8 * place + 8] for place in places],
+        [first + place for place in places],
+        [columns.times[place] for place in places],
+        [columns.expirations[place] for place in places],
+        [operations[place] == DELETE for place in places] if DELETE in operations else None,
+        payloads if len(places) == len(payloads) else [payloads[place] for place in places],
+        *(None if text is None else [text[place] for place in places] for text in texts),
+    )
+
+
+def taken(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
+    """Keys and stored values of the entries of a block whose txids are among ``winners``, an ascending numpy array.
+
+    A deletion is a tombstone. ``winners`` are of one topic or of several: the block's topics are not looked at.
+    """
+    first, number = block.first_txid, winners.dtype.type
+    low, high = winners.searchsorted(number(first)), winners.searchsorted(number(first + len(block)))
+    if low == high:
+        return [], []
+    columns = block.numpy_columns()
+    places = (winners[low:high] - number(first)).astype("i8")
+    chosen = places.tolist()
+    keys = words(columns.keys[places])
+    ends = columns.lengths.cumsum(dtype="i8")
+    starts = (ends - columns.lengths)[places].tolist()
+    raw = bytes(block.payload_bytes())
+    gone = columns.operations[places] == DELETE
+    texts = columns.user_keys, columns.correlation_ids, columns.logical_topics
+    return keys, stored(
+        keys,
+        words(columns.checks[places]),
+        winners[low:high].tolist(),
+        columns.times[places].tolist(),
+        columns.expirations[places].tolist(),
+        gone.tolist() if gone.any() else None,
+        [raw[start:end] for start, end in zip(starts, ends[places].tolist(), strict=True)],
+        *(None if text is None else [text[place] for place in chosen] for text in texts),
+    )
+
+
+def stored(
+    keys: Sequence[bytes],
+    checks: Sequence[bytes],
+    txids: Sequence[int],
+    times: Sequence[int],
+    expirations: Sequence[int],
+    gone: Sequence[bool] | None,
+    payloads: Sequence[bytes],
+    user_keys: Texts = None,
+    correlation_ids: Texts = None,
+    logical_topics: Texts = None,
+) -> list[bytes]:
+    """Stored values of entries, by columns of plain values; where ``gone`` says so, the tombstone of a deletion."""
+    if gone is None and user_keys is None and correlation_ids is None and logical_topics is None:
+        return encode_plain(keys, checks, txids, times, expirations, payloads)
+    nothing: Sequence[None] = (None,) * len(keys)
+    rows = zip(
+        (False,) * len(keys) if gone is None else gone,
+        keys,
+        checks,
+        txids,
+        times,
+        expirations,
+        payloads,
+        nothing if user_keys is None else user_keys,
+        nothing if correlation_ids is None else correlation_ids,
+        nothing if logical_topics is None else logical_topics,
+        strict=True,
+    )
+    return [
+        tombstone(key, check, txid, time) if deleted else encode(key, check, txid, time, expiration, 0, payload, *texts)
+        for deleted, key, check, txid, time, expiration, payload, *texts in rows
+    ]
+
+
+def tombstone(key: bytes, check: bytes, txid: int, time: int) -> bytes:
+    """The stored value that says: deleted."""
+    return encode(key, check, txid, time, 0, TOMBSTONE, b"")
+
+
+def deletions(topic: Topic, found: Sequence[tuple[bytes, bytes]], at: int, *, logical: bool) -> Group:
+    """The journal's group that deletes records, pairs of key and stored value, at the instant ``at``.
+
+    ``logical``: each deletion has the logical topic of its record.
+    """
+    from sowctl.journal.group import Group
+
+    count = len(found)
+    return Group(
+        topics=[topic],
+        publishers=[],
+        operations=bytes((DELETE,)) * count,
+        topic=0,
+        keys=b"".join(key for key, _ in found),
+        checks=b"".join(value[CHECK] for _, value in found),
+        times=at,
+        expirations=0,
+        publisher=NO_PUBLISHER,
+        sequences=None,
+        flags=HAS_LOGICAL_TOPIC if logical else 0,
+        payloads=[b""] * count,
+        logical_topics=[logical_topic(value) for _, value in found] if logical else None,
+    )

@@ -1,0 +1,76 @@
+"""SOW keys by the column: equal parts of their range, their order, the last occurrence of each.
+
+SOW keys are hashes, so equal parts of the range of 64 bits hold about equally many records. A key's part is decided by
+its upper 32 bits alone, everywhere: in buckets of a sort or a bulk load, in the shuffle of a fold on Spark, in the
+ranges that processes and tasks read apart. Columns are numpy arrays of 64-bit numbers; this module itself imports no
+numpy, so that a command that cuts the range for a few processes does not load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+HALF = 32
+"""Bits of a key that tell its part: with fewer than 2**32 parts, ``half * count`` stays within 64 bits."""
+
+Bounds = tuple[bytes | None, bytes | None]
+"""The keys from the first (inclusive) to the second (exclusive); None is no bound."""
+
+
+def part_of(key: bytes, count: int) -> int:
+    """The number of the part, of ``count`` equal ones, that an 8-byte key lies in."""
+    return int.from_bytes(key[:4], "big") * count >> HALF
+
+
+def parts_of(keys: Any, count: int) -> Any:
+    """:func:`part_of` for a numpy array of keys (uint64)."""
+    word = keys.dtype.type
+    return (keys >> word(HALF)) * word(count) >> word(HALF)
+
+
+def bounds(count: int) -> list[Bounds]:
+    """Where each of ``count`` parts starts and stops, so that :func:`part_of` and these ranges agree on every key."""
+    # the least upper half h with h * count >> 32 == number, rounded up
+    edges = [-(-(number << HALF) // count) for number in range(1, count)]
+    return list(pairwise([None, *((edge << HALF).to_bytes(8, "big") for edge in edges), None]))
+
+
+def shares(keys: Any, count: int) -> Iterator[tuple[int, Any]]:
+    """Every part that has any of ``keys`` (uint64), with the places of its keys in the order in which they stand."""
+    import numpy as np
+
+    owners = parts_of(keys, count)
+    order = owners.argsort(kind="stable")
+    ends = np.searchsorted(owners[order], np.arange(count + 1, dtype=np.uint64))
+    for number, (start, end) in enumerate(pairwise(ends.tolist())):
+        if start < end:
+            yield number, order[start:end]
+
+
+def last_of_each(keys: Any) -> Any:
+    """The places of the last occurrence of every key of a numpy array, in key order."""
+    import numpy as np
+
+    if not len(keys):
+        return np.zeros(0, dtype=np.intp)
+    # The sort need not be stable: of each run of equal keys the highest place is taken, wherever in the run it came.
+    order = keys.argsort()
+    ordered = keys[order]
+    begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    return np.maximum.reduceat(order, begins)
+
+
+def stable_order(keys: Any) -> Any:
+    """The places of ``keys`` in ascending order, equal ones in the order in which they stand."""
+    # The stable sort is the slower one, and most columns of keys have no key twice.
+    order = keys.argsort()
+    ascending = keys[order]
+    return keys.argsort(kind="stable") if (ascending[1:] == ascending[:-1]).any() else order
+
+
+def words(column: Any) -> list[bytes]:
+    """The 8-byte words of a numpy array, as its bytes lie in memory."""
+    raw = column.tobytes()
+    return [raw[at : at + 8] for at in range(0, len(raw), 8)]
