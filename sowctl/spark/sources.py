@@ -16,7 +16,7 @@ from sowctl.spark.decode.inference import infer
 from sowctl.spark.errors import carried
 from sowctl.spark.options import PAYLOAD, PLACE, Options
 from sowctl.spark.origin import find_journal, find_origin
-from sowctl.spark.reading.bounds import Range
+from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalplan import require_entries
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl, declared_payload
 
@@ -234,7 +234,7 @@ def _journal_query(options: Options) -> JournalQuery:
         message_type,
         options.choice("operation", ("publish", "delete", "all"), "all"),
         options.text("filter"),
-        Range(options.number("fromTxid"), options.number("toTxid")),
-        Range(options.instant("fromTime"), options.instant("toTime")),
+        NumberRange(options.number("fromTxid"), options.number("toTxid")),
+        NumberRange(options.instant("fromTime"), options.instant("toTime")),
         options.size("partitionBytes"),
     )

@@ -87,7 +87,7 @@ MESSAGES = st.lists(
 @given(MESSAGES, st.lists(st.sampled_from(FIELDS), min_size=1, max_size=6, unique_by=lambda field: field[0]))
 @settings(max_examples=400, deadline=None)
 def test_a_column_is_what_it_is_alone(messages: list[bytes], fields: list[tuple[str, pa.DataType]]) -> None:
-    messages = [*messages, *messages[:1] * 3]  # so that shapes are looked for, too
+    messages = [*messages, *messages[:1] * 3]
     together = decoded(pa.struct(fields), *messages)
     readable = [not get_type("json").check([message]) for message in messages]
     assert [one is not None for one in together] == readable
@@ -158,3 +158,21 @@ def test_half_a_surrogate_pair_costs_no_message() -> None:
         {"a": "x", "b": None},
     ]
     assert infer([texts[0], b'{"c":1}']) == "STRUCT<`a`: STRING, `b`: STRING, `c`: BIGINT>"
+
+
+def test_messages_back_to_back_are_read_as_one_by_one() -> None:
+    import numpy as np
+
+    from sowctl.spark.decode.decoding import StructDecoder
+
+    messages = [b'{"a":1}', b"", b"{", b'{"a":"\\u00fc"}', b'{"s":"x"}']
+    present = np.array([True, False, True, True, True])
+    lengths = np.array([len(message) for message in messages])
+    raw = b"".join(messages)
+    decoder = StructDecoder(TYPE)
+    found = decoder.packed([raw[:9], raw[9:]], lengths, present)
+    assert (
+        found.to_pylist()
+        == decoder.views([m if there else None for m, there in zip(messages, present, strict=True)]).to_pylist()
+    )
+    assert found.to_pylist()[1:3] == [None, None]

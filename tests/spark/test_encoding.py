@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 from sowctl.errors import UsageError
 from sowctl.messages.types import get_type
 from sowctl.spark.decode.decoding import StructDecoder
-from sowctl.spark.jobs.messages import Builder
+from sowctl.spark.jobs.messages import MessageBuilder
 from sowctl.spark.writing.encoding import MessageMaker, RowEncoder, root_of
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -152,7 +152,7 @@ def test_a_load_makes_the_same_messages(tmp_path: Path) -> None:
     types = pa.schema([("id", pa.int64()), ("y", pa.binary()), ("d", pa.decimal128(20, 2)), ("f", pa.float32())])
     row = {"id": 1, "y": b"\xff", "d": Decimal("123456789012345678.25"), "f": 0.1}
     batch = pa.RecordBatch.from_pylist([row, row | {"f": float("nan")}], types)
-    payloads, _, refused = Builder(plan).messages(batch)
+    payloads, _, refused = MessageBuilder(plan).messages(batch)
     assert refused == []
     assert payloads == [
         b'{"id":1,"y":"/w==","d":123456789012345678.25,"f":0.1}',

@@ -20,7 +20,7 @@ from sowctl.errors import DamageError, UsageError
 from sowctl.spark.errors import CarriedError, translated, unpacked
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
-from sowctl.spark.reading.journalplan import Stretch, open_journal, plan_stretches
+from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.values.times import format_time
 from tests.spark.reading import journal, read, reader_of, schema_of
 from tests.spark.test_storereader import micros
@@ -217,7 +217,7 @@ def test_so_many_files_are_one_partition_each(
     monkeypatch.setattr("sowctl.spark.reading.journalplan.MANY", 2)
     parts = reader_of(journal(stocked), spark).partitions()
     assert len(parts) == len(stocked.journals()) > 1
-    assert all(isinstance(part, Stretch) and part.start is None for part in parts)
+    assert all(isinstance(part, PlannedStretch) and part.start is None for part in parts)
     assert plain(read(journal(stocked), spark)) == engine(stocked)
 
 

@@ -16,7 +16,7 @@ from sowctl.errors import SowError, UsageError
 from sowctl.messages.types import get_type
 from sowctl.spark.decode import arrays
 from sowctl.spark.options import Options
-from sowctl.spark.reading.bounds import Bounds, Range
+from sowctl.spark.reading.bounds import NumberRange, ReadBounds
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl
 from sowctl.spark.writing.encoding import RowEncoder
 from sowctl.values.times import LATEST
@@ -103,11 +103,11 @@ def test_rows_of_which_no_message_can_be_made() -> None:
 
 
 def test_bounds_that_exclude_each_other_are_empty() -> None:
-    assert Bounds().within(5, None).within(None, 9) == Bounds(txids=Range(5, 9))
-    assert Bounds().within(5, 5).within(6, 6).empty
-    assert Bounds().among("topics", ["a"]).among("topics", ["b"]).empty
-    assert Bounds().among("operations", ["publish"]).among("operations", ["delete"]).empty
-    assert not Bounds().empty
+    assert ReadBounds().within(5, None).within(None, 9) == ReadBounds(txids=NumberRange(5, 9))
+    assert ReadBounds().within(5, 5).within(6, 6).empty
+    assert ReadBounds().among("topics", ["a"]).among("topics", ["b"]).empty
+    assert ReadBounds().among("operations", ["publish"]).among("operations", ["delete"]).empty
+    assert not ReadBounds().empty
 
 
 def test_times_beyond_all_dates_in_columns() -> None:

@@ -58,7 +58,7 @@ def run(
     from sowctl.spark.session import require_pyspark
 
     require_pyspark()
-    from sowctl.spark.jobs.export import Entries, export, export_journal
+    from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
 
     if (begin or end) and not journal:
         raise UsageError("SOW-CLI-076", "--from and --to choose journal entries", hint="add --journal")
@@ -69,7 +69,7 @@ def run(
         chosen = [pipeline.topic_of(instance, name, logged=journal) for name in topics or ()]
         with pipeline.session(invocation, master, conf) as spark:
             if journal:
-                entries = Entries((), low or 1, high, since, until).of(chosen)
+                entries = ExportedEntries((), low or 1, high, since, until).of(chosen)
                 report = export_journal(spark, instance, entries, where)
             else:
                 records = chosen or list(instance.topics)

@@ -90,13 +90,6 @@ def validity(present: Numbers) -> pyarrow.Buffer:
     return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
-def places(present: Numbers) -> pyarrow.Array:
-    """How many are ``present`` before each one that is, NULL for the others: for ``take`` from an array of those."""
-    import pyarrow as pa
-
-    return pa.array(present.cumsum() - 1, mask=~present)
-
-
 def constant(text: str, count: int) -> pyarrow.Array:
     """STRING, the same everywhere."""
     import pyarrow as pa
@@ -133,13 +126,6 @@ def packed(parts: Sequence[memoryview], lengths: Numbers, present: Numbers | Non
     bitmap = None if present is None or present.all() else validity(present)
     data = parts[0] if len(parts) == 1 else b"".join(parts)
     return pa.Array.from_buffers(pa.binary(), len(lengths), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-def lengths(values: Sequence[bytes]) -> Numbers:
-    """How many bytes each value has."""
-    import numpy as np
-
-    return np.fromiter(map(len, values), "i8", len(values))
 
 
 def merged(batches: Sequence[pyarrow.RecordBatch]) -> pyarrow.RecordBatch:

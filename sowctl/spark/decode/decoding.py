@@ -1,11 +1,14 @@
 """Messages as structs: JSON views of any message type to Arrow arrays of a declared type (sowctl-spark(7), MESSAGES).
 
 A field takes the value of the message's JSON view where that fits the declared type, else NULL; what is not declared is
-not decoded. Columns of JSON messages are cut out of their text where :mod:`sowctl.spark.decode.shaped` can do that.
-Others are decoded into typed objects, whole batches at once, and columns are made of their fields; a message that does
-not fit that is read again by itself, value by value, by :mod:`sowctl.spark.decode.jsoncolumns`. What a column holds
-depends on its own field alone: not on the other columns, not on what else is in the message, not on which of these ways
-was taken. Called by the readers of stores and journals, and by the jobs that write columns.
+not decoded. Messages are decoded into typed objects, whole batches at once, and columns are made of their fields; a
+message that does not fit that is read again by itself, value by value, by :mod:`sowctl.spark.decode.jsoncolumns`. What
+a column holds depends on its own field alone: not on the other columns, not on what else is in the message, not on
+which of the two ways was taken. Called by the readers of stores and journals, and by the jobs that write columns.
+
+Of 200,000 orders of ten fields, msgspec and these columns take 0.43 s of CPU, pyarrow's reader of JSON lines 0.36 s; of
+two of the fields 0.16 s and 0.24 s. pyarrow's reader cannot be used for all of them, since it refuses a whole block for
+one value that does not fit.
 """
 
 from __future__ import annotations
@@ -16,19 +19,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sowctl.messages.base import PayloadRefused
 from sowctl.messages.nested.type import TreeType
-from sowctl.spark.decode import arrays
 from sowctl.spark.decode.jsoncolumns import INTEGERS, Misfit, coercion, column
 from sowctl.spark.decode.jsontrees import TreeReader, Unreadable, plain_tree, suspects
-from sowctl.spark.decode.shaped import ShapedMessages
-from sowctl.spark.decode.shapes import Odd
-from sowctl.spark.decode.templates import shape_of
 
 if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.messages.base import MessageType
     from sowctl.spark.decode.arrays import Numbers
-    from sowctl.spark.decode.shapes import Shape
 
 
 class StructDecoder:
@@ -48,16 +46,12 @@ class StructDecoder:
         self._trees = TreeReader()
         self._coerce = coercion(struct, strict=strict)
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-        self._shaped = ShapedMessages(self.views, self._shape)
         self._binary = _has_binary(struct)
 
     def array(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
         """One struct per payload; NULL where there is no message, or one that cannot be read."""
         if kind.json_text:
-            made = None
-            if payloads and None not in payloads:
-                made = self._shaped.array(payloads, arrays.lengths(payloads))  # type: ignore[arg-type]
-            return self.views(payloads) if made is None else made
+            return self.views(payloads)
         if self._binary and isinstance(kind, TreeType):
             return column(self._each(payloads, lambda payload: self._native(payload, kind)), self._type)
         return self.views([None if payload is None else kind.view(payload) for payload in payloads])
@@ -67,32 +61,15 @@ class StructDecoder:
 
         What is not ``present`` is NULL and has no bytes.
         """
-        whole = bool(present.all())
-        try:
-            made = self._shaped.array(parts, lengths if whole else lengths[present]) if present.any() else None
-        except Misfit as problem:
-            problem.row = int(present.nonzero()[0][problem.row])
-            raise
-        if made is None:
-            raw = b"".join(parts)
-            cut = [raw[start:end] for start, end in pairwise(accumulate(lengths.tolist(), initial=0))]
-            return self.views(
-                cut if whole else [one if there else None for one, there in zip(cut, present.tolist(), strict=True)]
-            )
-        return made if whole else made.take(arrays.places(present))
+        raw = b"".join(parts)
+        cut = [raw[start:end] for start, end in pairwise(accumulate(lengths.tolist(), initial=0))]
+        if not present.all():
+            return self.views([one if there else None for one, there in zip(cut, present.tolist(), strict=True)])
+        return self.views(cut)
 
     def views(self, views: Sequence[bytes | None]) -> pyarrow.Array:
         """The same of JSON views."""
         return column(self._objects(views), self._type)
-
-    def _shape(self, message: bytes) -> Shape:
-        try:
-            found = self._trees.tree(message)
-        except Unreadable:
-            raise Odd from None
-        if not isinstance(found, dict):
-            raise Odd
-        return shape_of(message, self._type, strict=self._strict)
 
     def _objects(self, views: Sequence[bytes | None]) -> list[Any]:
         if None not in views and not suspects(views):

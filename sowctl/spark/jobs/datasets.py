@@ -39,7 +39,7 @@ _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"),
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DataShape:
     """What a task makes of records: of which topic, as which columns."""
 
     topic: str
@@ -65,7 +65,7 @@ def records_frame(
     """The records as they are to be written: NDJSON lines, or columns."""
     paths = tuple(parse_path(text) for text in output.partition_by)
     form = "lines" if output.kind == "ndjson" else "columns"
-    shape = Shape(ref[0], ref[1], _portable(instance), form, output.meta, paths, inferred=not output.fields)
+    shape = DataShape(ref[0], ref[1], _portable(instance), form, output.meta, paths, inferred=not output.fields)
     columns = "_payload_bytes BIGINT, " + ("value BINARY" if form == "lines" else f"payload BINARY, {COLUMNS}")
     if form == "columns" and (output.fields is not None or output.kind == "csv"):
         ddl = output.fields or _inferred(spark, parts, shape)
@@ -127,7 +127,7 @@ def _struct(ddl: str) -> str:
     return ddl if ddl.lower().startswith("struct<") else f"STRUCT<{ddl}>"
 
 
-def _inferred(spark: SparkSession, parts: Sequence[Part], shape: Shape) -> str:
+def _inferred(spark: SparkSession, parts: Sequence[Part], shape: DataShape) -> str:
     """The fields of all records: every task looks at its part."""
     found = Inference()
     for seen in run(spark, parts, _Look(shape), what=f"look at the fields of {shape.topic}"):
@@ -138,7 +138,7 @@ def _inferred(spark: SparkSession, parts: Sequence[Part], shape: Shape) -> str:
 class _Look:
     """Looks at the records of a part, on an executor."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: DataShape) -> None:
         self.shape = shape
 
     def __call__(self, part: Part) -> Inference:
@@ -157,7 +157,7 @@ def _portable(instance: Instance) -> Instance:
 class _Rows:
     """Turns the records of a part into Arrow batches, on an executor."""
 
-    def __init__(self, shape: Shape, columns: str) -> None:
+    def __init__(self, shape: DataShape, columns: str) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
@@ -179,7 +179,7 @@ class _Rows:
 
 def _batch(
     schema: pyarrow.Schema,
-    shape: Shape,
+    shape: DataShape,
     kind: MessageType,
     texts: Any,
     make: Callable[..., list[Any]],
@@ -198,7 +198,9 @@ def _batch(
     return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
-def _lines(shape: Shape, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]) -> list[Any]:
+def _lines(
+    shape: DataShape, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]
+) -> list[Any]:
     import pyarrow as pa
 
     batch = batch_of(shape.topic, kind, keys, values)
@@ -208,7 +210,7 @@ def _lines(shape: Shape, kind: MessageType, keys: list[bytes], values: list[byte
 class _Columns:
     """The message and its metadata as columns."""
 
-    def __init__(self, shape: Shape, kind: MessageType, schema: pyarrow.Schema) -> None:
+    def __init__(self, shape: DataShape, kind: MessageType, schema: pyarrow.Schema) -> None:
         import pyarrow.types as t
 
         self._decoder: Any = None
@@ -218,7 +220,7 @@ class _Columns:
             self._decoder = StructDecoder(schema.field("payload").type, strict=shape.inferred)
 
     def __call__(
-        self, shape: Shape, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]
+        self, shape: DataShape, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]
     ) -> list[Any]:
         import numpy as np
         import pyarrow as pa
@@ -240,7 +242,7 @@ class _Columns:
             pa.array([one.correlation_id for one in records] if extra else [None] * len(keys), pa.string()),
         ]
 
-    def _structs(self, shape: Shape, kind: MessageType, keys: list[bytes], messages: list[bytes]) -> pyarrow.Array:
+    def _structs(self, shape: DataShape, kind: MessageType, keys: list[bytes], messages: list[bytes]) -> pyarrow.Array:
         try:
             return self._decoder.array(messages, kind)
         except Misfit as problem:

@@ -39,7 +39,7 @@ STRETCH_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class ExportedEntries:
     """Which journal entries to export: of some topics (none: all), txids and times inclusive (microseconds UTC)."""
 
     topics: tuple[tuple[str, str], ...] = ()
@@ -55,7 +55,7 @@ class Entries:
         """The topics of which only some logical topics are wanted."""
         return tuple(dict.fromkeys(one[:2] for one in self.logical))
 
-    def of(self, topics: Sequence[TopicConfig]) -> Entries:
+    def of(self, topics: Sequence[TopicConfig]) -> ExportedEntries:
         """The same bounds for these topics, or logical topics."""
         refs = tuple(dict.fromkeys((topic.name, topic.message_type) for topic in topics))
         whole = {(topic.name, topic.message_type) for topic in topics if topic.logical is None}
@@ -115,7 +115,7 @@ def export(
 def export_journal(
     spark: SparkSession,
     instance: Instance,
-    entries: Entries,
+    entries: ExportedEntries,
     output: Output,
     *,
     monotonic: Callable[[], float] = time.monotonic,
@@ -161,7 +161,7 @@ def _escaped(name: str) -> str:
     return quote(name, safe=" ")
 
 
-def _lines(spark: SparkSession, origin: Origin, entries: Entries) -> DataFrame:
+def _lines(spark: SparkSession, origin: Origin, entries: ExportedEntries) -> DataFrame:
     """Entries as envelopes, one a line."""
     from sowctl.engine.topics.positions import open_log
 
@@ -173,7 +173,7 @@ def _lines(spark: SparkSession, origin: Origin, entries: Entries) -> DataFrame:
 class _Lines:
     """Turns the entries of a stretch into lines, on an executor."""
 
-    def __init__(self, origin: Origin, entries: Entries) -> None:
+    def __init__(self, origin: Origin, entries: ExportedEntries) -> None:
         self.origin = origin
         self.entries = entries
 
@@ -201,12 +201,12 @@ def _line(instance: Instance, entry: Entry) -> tuple[int, bytes, str, str]:
     return len(entry.payload), json_values(batch, meta=True)[0], name, OPERATIONS[entry.operation]
 
 
-def _columns(spark: SparkSession, origin: Origin, entries: Entries, output: Output) -> DataFrame:
+def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, output: Output) -> DataFrame:
     """Entries with the columns of the data source."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
-    from sowctl.spark.reading.bounds import Range
+    from sowctl.spark.reading.bounds import NumberRange
     from sowctl.spark.reading.journalbatches import JournalQuery
     from sowctl.spark.reading.journalreader import JournalReader
     from sowctl.spark.schema import JOURNAL_COLUMNS, ddl
@@ -216,7 +216,7 @@ def _columns(spark: SparkSession, origin: Origin, entries: Entries, output: Outp
     if paths and kind is None:
         raise UsageError("SOW-SPK-065", "fields partition the entries of one topic only", hint="name one topic")
     columns = ddl(JOURNAL_COLUMNS, tuple(JOURNAL_COLUMNS), None)
-    txids, times = Range(entries.from_txid, entries.to_txid), Range(entries.from_time, entries.to_time)
+    txids, times = NumberRange(entries.from_txid, entries.to_txid), NumberRange(entries.from_time, entries.to_time)
     query = JournalQuery(origin, name, kind, txids=txids, times=times, partition_bytes=STRETCH_BYTES)
     reader = JournalReader(query, cast(StructType, StructType.fromDDL(columns)))
     made = f"_payload_bytes BIGINT, {columns}" + "".join(f", `{name_of(path)}` STRING" for path in paths)

@@ -24,7 +24,7 @@ from sowctl.identity.keys import batch_digester
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
-from sowctl.spark.jobs.viewprogram import Maker, Program, Query, Record
+from sowctl.spark.jobs.viewprogram import Maker, Program, Query, ViewRecord
 from sowctl.store.codec import encode, payloads, stamps
 from sowctl.tuples import NamedTuple
 from sowctl.values.fields import SlotValue
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 READ = 1000
 
 
-class Row(NamedTuple):
+class JoinedRow(NamedTuple):
     """A row of the join so far: a record of every source attached, None where none matched."""
 
     order: tuple[bytes, ...]
-    records: tuple[Record | None, ...]
+    records: tuple[ViewRecord | None, ...]
 
 
-class Item(NamedTuple):
+class GroupItem(NamedTuple):
     """A row ready for its group."""
 
     order: tuple[bytes, ...]
@@ -94,11 +94,11 @@ def grouped(
     return [part for _, part in sorted(found, key=itemgetter(0))]
 
 
-def _records(maker: Maker, number: int, parts: Iterable[Part]) -> Iterator[Record]:
+def _records(maker: Maker, number: int, parts: Iterable[Part]) -> Iterator[ViewRecord]:
     return carried_iterator(record for part in parts for record in _of_part(maker.program, number, part))
 
 
-def _of_part(program: Program, number: int, part: Part) -> Iterator[Record]:
+def _of_part(program: Program, number: int, part: Part) -> Iterator[ViewRecord]:
     """What travels of the records of a part."""
     message_type, topic = program.query.sources[number]
     kind = program.instance.type_of(message_type)
@@ -125,14 +125,14 @@ def _of_part(program: Program, number: int, part: Part) -> Iterator[Record]:
         )
         uses_header = number == 0 and program.projection.uses_header
         headers = headers_of(keys, values, topic) if uses_header else [None] * len(rows)
-        yield from map(Record, keys, map(stamps, values), headers, rows, texts)
+        yield from map(ViewRecord, keys, map(stamps, values), headers, rows, texts)
 
 
-def _first(record: Record) -> Row:
-    return Row((record.key,), (record,))
+def _first(record: ViewRecord) -> JoinedRow:
+    return JoinedRow((record.key,), (record,))
 
 
-def _left_key(maker: Maker, number: int, row: Row) -> tuple[Any, Row]:
+def _left_key(maker: Maker, number: int, row: JoinedRow) -> tuple[Any, JoinedRow]:
     """The text by which a row finds records of the next source; one that nobody has where that is NULL."""
     program = maker.program
     texts = tuple(
@@ -143,36 +143,38 @@ def _left_key(maker: Maker, number: int, row: Row) -> tuple[Any, Row]:
     return (b"key", *texts), row
 
 
-def _record(program: Program, row: Row, source: tuple[str | None, str]) -> Record | None:
+def _record(program: Program, row: JoinedRow, source: tuple[str | None, str]) -> ViewRecord | None:
     place = program.source_of(source)
     return row.records[place] if place < len(row.records) else None
 
 
-def _right_key(maker: Maker, number: int, record: Record) -> list[tuple[Any, Record]]:
+def _right_key(maker: Maker, number: int, record: ViewRecord) -> list[tuple[Any, ViewRecord]]:
     program = maker.program
     texts = tuple(program.text(new, record) for _, new in program.steps[number].conditions)
     return [] if None in texts and not program.query.nulls_match else [((b"key", *texts), record)]
 
 
-def _attached(maker: Maker, number: int, found: tuple[Any, tuple[Iterable[Row], Iterable[Record]]]) -> Iterator[Row]:
+def _attached(
+    maker: Maker, number: int, found: tuple[Any, tuple[Iterable[JoinedRow], Iterable[ViewRecord]]]
+) -> Iterator[JoinedRow]:
     """The rows of one key, each with every record of the next source."""
     program = maker.program
     place = program.source_of(program.steps[number].source)
     left, right = found[1]
-    others: list[Record | None] = [*sorted(right, key=itemgetter(0))] or [None]
+    others: list[ViewRecord | None] = [*sorted(right, key=itemgetter(0))] or [None]
     for row in left:
         for other in others:
             records = list(row.records) + [None] * (place + 1 - len(row.records))
             records[place] = other
-            yield Row((*row.order, b"" if other is None else other.key), tuple(records))
+            yield JoinedRow((*row.order, b"" if other is None else other.key), tuple(records))
 
 
-def _items(maker: Maker, count: int, rows: Iterable[Row]) -> Iterator[tuple[int, list[Item]]]:
+def _items(maker: Maker, count: int, rows: Iterable[JoinedRow]) -> Iterator[tuple[int, list[GroupItem]]]:
     """Rows that pass the filter, by the bucket of their group, some at a time."""
     return carried_iterator(_bucketed(maker.program, count, rows))
 
 
-def _bucketed(program: Program, count: int, rows: Iterable[Row]) -> Iterator[tuple[int, list[Item]]]:
+def _bucketed(program: Program, count: int, rows: Iterable[JoinedRow]) -> Iterator[tuple[int, list[GroupItem]]]:
     from itertools import islice
 
     remaining = iter(rows)
@@ -181,7 +183,7 @@ def _bucketed(program: Program, count: int, rows: Iterable[Row]) -> Iterator[tup
             tested = [program.values(row.records, program.tested) for row in some]
             some = [some[place] for place in program.filter.matches(tested, program.environment, None)]
         items = [
-            Item(
+            GroupItem(
                 row.order,
                 max((one.stamp for one in row.records if one is not None), default=()),
                 row.records[0].header if row.records[0] is not None else None,
@@ -189,7 +191,7 @@ def _bucketed(program: Program, count: int, rows: Iterable[Row]) -> Iterator[tup
             )
             for row in some
         ]
-        buckets: dict[int, list[Item]] = {}
+        buckets: dict[int, list[GroupItem]] = {}
         headers = _headers(program, items)
         keys = program.projection.keys([item.values for item in items], program.environment, headers)
         for item, digest in zip(items, batch_digester(program.query.key_domain, 0)(keys, null=True), strict=True):
@@ -197,19 +199,19 @@ def _bucketed(program: Program, count: int, rows: Iterable[Row]) -> Iterator[tup
         yield from buckets.items()
 
 
-def _headers(program: Program, items: Sequence[Item]) -> list[Header] | None:
+def _headers(program: Program, items: Sequence[GroupItem]) -> list[Header] | None:
     return [item.header for item in items if item.header is not None] if program.projection.uses_header else None
 
 
 def _groups(
-    maker: Maker, directory: str, index: int, found: Iterable[tuple[int, list[Item]]]
+    maker: Maker, directory: str, index: int, found: Iterable[tuple[int, list[GroupItem]]]
 ) -> Iterator[tuple[int, FilePart]]:
     """The groups of a bucket, in a file by key."""
     return carried_iterator(_written(maker.program, directory, index, found))
 
 
 def _written(
-    program: Program, directory: str, index: int, found: Iterable[tuple[int, list[Item]]]
+    program: Program, directory: str, index: int, found: Iterable[tuple[int, list[GroupItem]]]
 ) -> Iterator[tuple[int, FilePart]]:
     items = [item for _, some in found for item in some]
     if not items:

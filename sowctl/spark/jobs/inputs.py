@@ -37,7 +37,7 @@ def expanded(paths: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class InputSplit:
     """Bytes ``start`` to ``stop`` of a file: the lines that begin there."""
 
     path: str
@@ -46,16 +46,16 @@ class Split:
     stop: int
 
 
-def cut(files: Sequence[str], size: int) -> Iterator[Split]:
+def cut(files: Sequence[str], size: int) -> Iterator[InputSplit]:
     """The files in splits of about ``size`` bytes."""
     for number, path in enumerate(files):
         total = Path(path).stat().st_size
         count = max(1, -(-total // size))
         for start, stop in pairwise(total * step // count for step in range(count + 1)):
-            yield Split(str(Path(path).absolute()), number, start, stop)
+            yield InputSplit(str(Path(path).absolute()), number, start, stop)
 
 
-def lines_of(split: Split) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
+def lines_of(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
     """The messages of a split with their offsets, blank lines, and lines that are none."""
     from sowctl.messages.framing.frames import FrameReader
 

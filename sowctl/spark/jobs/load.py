@@ -24,7 +24,7 @@ from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import UsageError
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.inputs import Split, cut, expanded, lines_of
+from sowctl.spark.jobs.inputs import InputSplit, cut, expanded, lines_of
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, map_batches, run
 from sowctl.spark.paths import is_remote, local_path
@@ -122,7 +122,7 @@ def _kind_of(files: Sequence[str]) -> str:
     raise UsageError("SOW-SPK-042", "the format cannot be told from the names of the files", hint="add --input-format")
 
 
-def stage_lines(plan: Plan, split: Split) -> Staged:
+def stage_lines(plan: Plan, split: InputSplit) -> Staged:
     """Stage the lines of one split (on an executor)."""
     with StageTask(plan, attempt()) as task:
         for payloads, positions, blank, refused in lines_of(split):
@@ -178,9 +178,9 @@ class _RowStage:
 
         import pyarrow as pa
 
-        from sowctl.spark.jobs.messages import Builder
+        from sowctl.spark.jobs.messages import MessageBuilder
 
-        builder = Builder(self.plan)
+        builder = MessageBuilder(self.plan)
         counts: dict[tuple[str, int], int] = {}
         with StageTask(self.plan, attempt()) as task:
             for batch in batches:

@@ -19,7 +19,7 @@ OWN = {*STORE_COLUMNS, *JOURNAL_COLUMNS} - {PAYLOAD}
 """Columns of our own data sets that are no fields of a message."""
 
 
-class Builder:
+class MessageBuilder:
     """Makes messages of rows. A column ``payload`` of bytes or text is the message, of a struct its fields, where there
     is no other; else the columns are the fields."""
 

@@ -42,7 +42,7 @@ class Query:
     key_domain: str
 
 
-class Record(NamedTuple):
+class ViewRecord(NamedTuple):
     """What travels of a record: its key, (txid, time), header, the fields asked for, the texts of join keys."""
 
     key: bytes
@@ -120,13 +120,15 @@ class Program:
             raise UsageError("SOW-EXP-027", f"[{start[1]}] is joined before it is attached")
         return steps
 
-    def text(self, side: JoinSide, record: Record | None) -> bytes | None:
+    def text(self, side: JoinSide, record: ViewRecord | None) -> bytes | None:
         """The text of a join key in a record."""
         if record is None:
             return None
         return record.texts[self.sides[self.source_of(source_of(side))].index(side)]
 
-    def values(self, records: Sequence[Record | None], places: list[tuple[int, int, bool]]) -> tuple[SlotValue, ...]:
+    def values(
+        self, records: Sequence[ViewRecord | None], places: list[tuple[int, int, bool]]
+    ) -> tuple[SlotValue, ...]:
         """The values of slots in a row."""
         found: list[SlotValue] = []
         for source, place, listed in places:

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
-class Range:
+class NumberRange:
     """Whole numbers from ``low`` to ``high``, both inclusive; None is no bound."""
 
     low: int | None = None
     high: int | None = None
 
-    def narrowed(self, low: int | None, high: int | None) -> Range:
+    def narrowed(self, low: int | None, high: int | None) -> NumberRange:
         """What lies in both."""
         lows = [one for one in (self.low, low) if one is not None]
         highs = [one for one in (self.high, high) if one is not None]
-        return Range(max(lows, default=None), min(highs, default=None))
+        return NumberRange(max(lows, default=None), min(highs, default=None))
 
     @property
     def empty(self) -> bool:
@@ -31,19 +31,19 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ReadBounds:
     """What a reading may be limited to. Times in microseconds UTC; names None: any."""
 
-    txids: Range = field(default_factory=Range)
-    times: Range = field(default_factory=Range)
+    txids: NumberRange = field(default_factory=NumberRange)
+    times: NumberRange = field(default_factory=NumberRange)
     topics: frozenset[str] | None = None
     operations: frozenset[str] | None = None
 
-    def within(self, low: int | None, high: int | None) -> Bounds:
+    def within(self, low: int | None, high: int | None) -> ReadBounds:
         """With only the txids from ``low`` to ``high``."""
         return replace(self, txids=self.txids.narrowed(low, high))
 
-    def among(self, name: str, words: Iterable[str]) -> Bounds:
+    def among(self, name: str, words: Iterable[str]) -> ReadBounds:
         """With only these ``topics`` or ``operations``."""
         known = getattr(self, name)
         wanted = frozenset(words)

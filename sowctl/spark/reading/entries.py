@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Hashable)
 
 
-class Entries:
+class EntryColumns:
     """The entries of some blocks, at least one. Columns are put together when first asked for."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:

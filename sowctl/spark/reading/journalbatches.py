@@ -20,8 +20,8 @@ from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, UNKEYED
 from sowctl.spark.decode import arrays
 from sowctl.spark.decode.inference import misfit_error
 from sowctl.spark.decode.jsoncolumns import Misfit
-from sowctl.spark.reading.bounds import Bounds, Range
-from sowctl.spark.reading.entries import Entries
+from sowctl.spark.reading.bounds import NumberRange, ReadBounds
+from sowctl.spark.reading.entries import EntryColumns
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, is_inferred
 from sowctl.store.codec import TOMBSTONE, stamps
 
@@ -47,13 +47,13 @@ class JournalQuery:
     message_type: str | None = None
     operation: str = "all"
     filter: str | None = None
-    txids: Range = field(default_factory=Range)
-    times: Range = field(default_factory=Range)
+    txids: NumberRange = field(default_factory=NumberRange)
+    times: NumberRange = field(default_factory=NumberRange)
     partition_bytes: int | None = None
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> ReadBounds:
         """The same as bounds."""
-        bounds = Bounds(txids=self.txids, times=self.times)
+        bounds = ReadBounds(txids=self.txids, times=self.times)
         if self.topic is not None:
             bounds = bounds.among("topics", [self.topic])
         return bounds if self.operation == "all" else bounds.among("operations", [self.operation])
@@ -66,7 +66,7 @@ Run = list[tuple["Block", "arrays.Numbers | None"]]
 class Batches:
     """Makes record batches of blocks in the columns of ``schema``: what a query asks for, within ``bounds``."""
 
-    def __init__(self, query: JournalQuery, bounds: Bounds, schema: pyarrow.Schema) -> None:
+    def __init__(self, query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema) -> None:
         import pyarrow.types as t
 
         self._query = query
@@ -89,7 +89,7 @@ class Batches:
         import numpy as np
         import pyarrow as pa
 
-        entries = Entries([block for block, _ in run])
+        entries = EntryColumns([block for block, _ in run])
         mask = None
         if any(chosen is not None for _, chosen in run):
             mask = np.concatenate([np.ones(len(block), bool) if chosen is None else chosen for block, chosen in run])
@@ -160,7 +160,7 @@ class Batches:
             # a journal outlives its configuration: what nobody knows any more is bytes
             return self._instance.type_of("binary")
 
-    def _column(self, name: str, entries: Entries, mask: arrays.Numbers | None) -> pyarrow.Array:
+    def _column(self, name: str, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
         import pyarrow as pa
 
         count = entries.count
@@ -188,13 +188,13 @@ class Batches:
             return arrays.nullable_longs(entries.numbers("sequences"), entries.numbers("publishers") != NO_PUBLISHER)
         return arrays.texts(entries.texts(_TEXTS[name]), count)
 
-    def _bookmarks(self, entries: Entries) -> list[str]:
+    def _bookmarks(self, entries: EntryColumns) -> list[str]:
         clients, places = entries.clients
         ids = {place: client_hash(client) for place, client in enumerate(clients)}
         rows = zip(places.tolist(), entries.numbers("sequences").tolist(), entries.txids.tolist(), strict=True)
         return [str(bookmark_of(ids.get(place), sequence, txid, self._owner)) for place, sequence, txid in rows]
 
-    def _payload(self, entries: Entries, mask: arrays.Numbers | None) -> pyarrow.Array:
+    def _payload(self, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
         published = entries.operations == PUBLISH
         if self._decoder is None:
             return arrays.packed(entries.payloads(), entries.lengths, published)
@@ -206,7 +206,7 @@ class Batches:
         except Misfit as problem:
             raise misfit_error(problem, f"entry {entries.txids[problem.row]}", LOOK_AT_MORE) from None
 
-    def _structs(self, decoder: StructDecoder, entries: Entries, published: arrays.Numbers) -> pyarrow.Array:
+    def _structs(self, decoder: StructDecoder, entries: EntryColumns, published: arrays.Numbers) -> pyarrow.Array:
         topics, places = entries.topics
         kinds = [self.kind(message_type) for _, message_type in topics]
         same = len(set(map(id, kinds))) == 1
@@ -229,11 +229,11 @@ def _operations(codes: arrays.Numbers) -> pyarrow.Array:
     return arrays.chosen(["publish", "delete"], (codes == DELETE).astype("i4"))
 
 
-def _within(wanted: Range, low: int, high: int) -> bool:
+def _within(wanted: NumberRange, low: int, high: int) -> bool:
     return (wanted.low is None or wanted.low <= low) and (wanted.high is None or high <= wanted.high)
 
 
-def _in_range(numbers: arrays.Numbers, wanted: Range) -> arrays.Numbers:
+def _in_range(numbers: arrays.Numbers, wanted: NumberRange) -> arrays.Numbers:
     import numpy as np
 
     found = np.ones(len(numbers), bool)

@@ -25,7 +25,7 @@ MANY = 512
 """From so many files on each is one partition: walking their headers would take longer than it saves."""
 
 
-class Stretch(InputPartition):
+class PlannedStretch(InputPartition):
     """Whole groups: txids above ``after`` and not above ``until``. ``start`` is where the first one lies, if known."""
 
     def __init__(self, after: int, until: int, start: Position | None = None) -> None:
@@ -65,7 +65,7 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
         )
 
 
-def plan_stretches(log: Journal, after: int, until: int | None, size: int | None) -> list[Stretch]:
+def plan_stretches(log: Journal, after: int, until: int | None, size: int | None) -> list[PlannedStretch]:
     """The stretches from above ``after`` to ``until`` (or the present end), each about ``size`` bytes as stored.
 
     None: equal ones of at most PARTITION_BYTES, no fewer than this machine has processors if they are worth a task.
@@ -78,11 +78,11 @@ def plan_stretches(log: Journal, after: int, until: int | None, size: int | None
         return []
     holding = [file for file in files if file.first_txid <= until and (file.last_txid or end) > after]
     if len(holding) >= MANY:
-        return [Stretch(max(after, file.first_txid - 1), min(until, file.last_txid or end)) for file in holding]
+        return [PlannedStretch(max(after, file.first_txid - 1), min(until, file.last_txid or end)) for file in holding]
     return _cut(log, {file.number: file for file in holding}, after, until, size)
 
 
-def _cut(log: Journal, files: dict[int, FileInfo], after: int, until: int, size: int | None) -> list[Stretch]:
+def _cut(log: Journal, files: dict[int, FileInfo], after: int, until: int, size: int | None) -> list[PlannedStretch]:
     places = list(log.places(after, until))
     sizes = [_between(files, *pair) for pair in pairwise([*places, log.end()])]
     if size is None:
@@ -97,7 +97,7 @@ def _cut(log: Journal, files: dict[int, FileInfo], after: int, until: int, size:
             passed = 0
         passed += length
     ends = [start.txid for start in starts[1:]] + [until]
-    return [Stretch(max(after, start.txid), stop, start) for start, stop in zip(starts, ends, strict=True)]
+    return [PlannedStretch(max(after, start.txid), stop, start) for start, stop in zip(starts, ends, strict=True)]
 
 
 def _between(files: dict[int, FileInfo], place: Position, following: Position) -> int:

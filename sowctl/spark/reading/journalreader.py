@@ -17,9 +17,9 @@ from sowctl.journal.format import PUBLISH
 from sowctl.spark.decode import arrays
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
-from sowctl.spark.reading.bounds import Bounds
+from sowctl.spark.reading.bounds import ReadBounds
 from sowctl.spark.reading.journalbatches import Batches, JournalQuery, Run
-from sowctl.spark.reading.journalplan import Stretch, open_journal, plan_stretches
+from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.spark.schema import JOURNAL_COLUMNS, arrow_schema
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ class JournalReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The entries of one stretch that match."""
-        if isinstance(partition, Stretch):
+        if isinstance(partition, PlannedStretch):
             with carried():
                 yield from read_stretch(self.query, self.bounds, self._schema, partition)
 
 
 def read_stretch(
-    query: JournalQuery, bounds: Bounds, schema: pyarrow.Schema, stretch: Stretch
+    query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema, stretch: PlannedStretch
 ) -> Iterator[pyarrow.RecordBatch]:
     """Record batches of the entries in a stretch."""
     wanted = bounds.within(stretch.after + 1, stretch.until)

@@ -16,7 +16,7 @@ from sowctl.errors import DamageError, MissingError
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.reading.journalbatches import JournalQuery
-from sowctl.spark.reading.journalplan import Stretch, open_journal, plan_stretches
+from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.spark.reading.journalreader import read_stretch
 from sowctl.spark.schema import JOURNAL_COLUMNS, arrow_schema
 
@@ -119,7 +119,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The entries of one stretch that match."""
-        if isinstance(partition, Stretch):
+        if isinstance(partition, PlannedStretch):
             with carried():
                 yield from read_stretch(self.query, self.query.bounds(), self._schema, partition)
 

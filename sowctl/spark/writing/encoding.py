@@ -33,7 +33,7 @@ OWN = ("_sow_key", "_user_key", "_timestamp", "_expiration", "_correlation_id", 
 """Columns of a row besides its message that a writer looks at; others with an underscore are passed over."""
 
 
-class Rows(NamedTuple):
+class EncodedRows(NamedTuple):
     """Messages of one batch; the three lists run in parallel. ``operations`` is None where rows have none."""
 
     payloads: list[bytes]
@@ -89,11 +89,11 @@ class RowEncoder:
             struct = None if self._payload is None else schema[PAYLOAD].dataType
             _wrapping(struct.fieldNames() if isinstance(struct, StructType) else self._fields, root)
 
-    def rows(self, batch: pyarrow.RecordBatch) -> Rows:
+    def rows(self, batch: pyarrow.RecordBatch) -> EncodedRows:
         """The messages of a batch, in order. Raises what making a message of fields raises."""
         columns = {name: batch.column(name).to_pylist() for name in self._has}
         operations = columns.get("_operation")
-        return Rows(self._payloads(batch), list(self._envelopes(columns, len(batch))), operations)
+        return EncodedRows(self._payloads(batch), list(self._envelopes(columns, len(batch))), operations)
 
     def _payloads(self, batch: pyarrow.RecordBatch) -> list[bytes]:
         if self._payload is not None and self._raw:

@@ -25,7 +25,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.errors import carried
-from sowctl.spark.writing.encoding import RowEncoder, Rows, root_of
+from sowctl.spark.writing.encoding import EncodedRows, RowEncoder, root_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -166,7 +166,7 @@ class _Attempt:
         self._tasks: dict[Operation, StageTask] = {}
         self._position = 0
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: EncodedRows) -> None:
         """Stage the messages of one batch."""
         start = self._position
         self._position += len(rows.payloads)
@@ -184,10 +184,10 @@ class _Attempt:
                     hint="publish, delta or delete",
                 )
             places = [place for place, one in enumerate(rows.operations) if one == name]
-            chosen = Rows([rows.payloads[p] for p in places], [rows.envelopes[p] for p in places], None)
+            chosen = EncodedRows([rows.payloads[p] for p in places], [rows.envelopes[p] for p in places], None)
             self._stage(cast(Operation, name), chosen, [start + place for place in places])
 
-    def _stage(self, operation: Operation, rows: Rows, positions: Sequence[int]) -> None:
+    def _stage(self, operation: Operation, rows: EncodedRows, positions: Sequence[int]) -> None:
         task = self._tasks.get(operation)
         if task is None:
             task = self._tasks[operation] = StageTask(self._request.plan(operation), f"{self._name}-{operation}")

@@ -20,7 +20,7 @@ from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import InputError, MissingError, RefusedError, UsageError
 from sowctl.output.ndjson import json_values
 from sowctl.spark.jobs import folding, state
-from sowctl.spark.jobs.export import Entries, export, export_journal
+from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.snapshot import snapshot
 from sowctl.values.times import format_time
@@ -177,11 +177,11 @@ def test_csv_and_several_topics(spark: SparkSession, lab: Lab, tmp_path: Path) -
 
 def test_journal(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
     instance = lab.open()
-    told = export_journal(spark, instance, Entries(), Output(str(tmp_path / "j"), "ndjson"))
+    told = export_journal(spark, instance, ExportedEntries(), Output(str(tmp_path / "j"), "ndjson"))
     wanted = [line.decode() for batch in dump(instance, EntryFilter()) for line in json_values(batch, meta=True)]
     assert read_lines(tmp_path / "j") == wanted
     assert told.records == len(wanted)
-    some = Entries((("log", "json"), ("past", "json")), 20, 90, START, START + 30_000_000)
+    some = ExportedEntries((("log", "json"), ("past", "json")), 20, 90, START, START + 30_000_000)
     parquet = Output(str(tmp_path / "p"), partition_by=("_topic",))
     export_journal(spark, instance, some, parquet)
     rows = sorted(
@@ -194,10 +194,10 @@ def test_journal(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
         if batch.topic != "brief"
     ]
     one = Output(str(tmp_path / "k"), "csv", partition_by=("/kind",))
-    export_journal(spark, instance, Entries((("log", "json"),)), one)
+    export_journal(spark, instance, ExportedEntries((("log", "json"),)), one)
     assert {path.name for path in (tmp_path / "k").glob("kind=*")} >= {"kind=a", "kind=b"}
     with pytest.raises(UsageError):
-        export_journal(spark, instance, Entries(), replace(one, path=str(tmp_path / "l")))
+        export_journal(spark, instance, ExportedEntries(), replace(one, path=str(tmp_path / "l")))
 
 
 def test_expired_records_are_left_out(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def session(invocation: Invocation, master: str | None, conf: Sequence[str] | No
     Raises UsageError ``SOW-SPK-001`` without the extra, and what starting raises; what Spark itself cannot do is a
     StorageError ``SOW-SPK-070``.
     """
-    from sowctl.spark.jobs.watching import in_plain_words
+    from sowctl.spark.jobs.report import in_plain_words
     from sowctl.spark.session import LOCAL, open_session
 
     wanted = pairs("--conf", conf)
@@ -182,7 +182,7 @@ def in_words(report: JobReport) -> str:
 @contextmanager
 def _progress(invocation: Invocation, spark: Any) -> Iterator[None]:
     """A line with the tasks of the stages under way, where progress is shown at all."""
-    from sowctl.spark.jobs.watching import watched
+    from sowctl.spark.jobs.report import watched
 
     if not invocation.shows_progress():
         yield
