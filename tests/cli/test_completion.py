@@ -39,6 +39,7 @@ BASH = shutil.which("bash")
         ("sowctl man sow-s", {"sow-store"}, {"orders.sow"}),
         ("sowctl man sowctl-jo", {"sowctl-journal-dump"}, set()),
         ("sowctl functions SUB", {"SUBSTR"}, {"orders.sow"}),
+        ("sowctl explain SOW-STO-02", {"SOW-STO-024"}, {"SOW-STO-030", "orders.sow"}),
         ("sowctl query orders --message-type m", {"msgpack"}, {"json"}),
         ("sowctl --config ", {"data.ndjson"}, {"query"}),
         ("sowctl query orders --filter ", set(), {"orders.sow", "--top-n"}),

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sowctl.cli.manual.roff import GENERATED, escaped, sentence
+from sowctl.codes import table
 from sowctl.expressions.context import Context
 from sowctl.expressions.functions.table import TABLE, TITLES, Entry
-from sowctl.expressions.syntax.errors import CODES
 
 NAME = "sowctl-expressions.7"
 
@@ -44,7 +44,8 @@ def _entry(entry: Entry) -> list[str]:
 
 
 def _codes() -> list[str]:
-    return [line for code, words in CODES.items() for line in (".TP", f".B {escaped(code)}", escaped(sentence(words)))]
+    codes = [code for code in table().values() if code.code.startswith("SOW-EXP-")]
+    return [line for code in codes for line in (".TP", f".B {escaped(code.code)}", escaped(sentence(code.title)))]
 
 
 _ALLOWED = {

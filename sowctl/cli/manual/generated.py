@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from sowctl.cli.manual import commandpages, elementpage, expressionpage, lintpage
+from sowctl.cli.manual import commandpages, elementpage, errorpage, expressionpage, lintpage
 
 GENERATORS: tuple[Callable[[Path], dict[str, str]], ...] = (
     commandpages.made,
     elementpage.made,
+    errorpage.made,
     expressionpage.made,
     lintpage.made,
 )

@@ -20,7 +20,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Tagged paragraphs: what is described, and what it is."""
+    """Tagged paragraphs: what is described, and what it is; a line feed begins a new line of the same paragraph."""
 
     items: tuple[tuple[str, str], ...]
 
@@ -56,19 +56,20 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page; ``date`` and ``source`` are fixed texts for its foot."""
+    """A page; ``date`` and ``source`` are fixed texts for its foot, ``made_from`` is what to change instead of it."""
 
     name: str
     number: int
     date: str
     source: str
     sections: tuple[Section, ...]
+    made_from: str = "the commands"
 
 
 def roff(page: Page) -> str:
     """The page in man(7) macros."""
     lines = [
-        GENERATED.format("the commands"),
+        GENERATED.format(page.made_from),
         f'.TH {escaped(page.name.upper())} {page.number} {page.date} "{page.source}" "sowctl manual"',
         ".nh",
         ".ad l",
@@ -120,7 +121,7 @@ def _roff_block(block: Block, *, first: bool) -> Iterator[str]:
         for tag, text in block.items:
             yield ".TP"
             yield f"\\fB{escaped(tag)}\\fR"
-            yield escaped(text)
+            yield "\n.br\n".join(map(escaped, text.split("\n")))
 
 
 def _plain_block(block: Block, columns: int) -> Iterator[str]:
@@ -133,4 +134,5 @@ def _plain_block(block: Block, columns: int) -> Iterator[str]:
     else:
         for tag, text in block.items:
             yield " " * 7 + tag
-            yield from textwrap.wrap(text, columns, initial_indent=" " * 14, subsequent_indent=" " * 14)
+            for line in text.split("\n"):
+                yield from textwrap.wrap(line, columns, initial_indent=" " * 14, subsequent_indent=" " * 14)

@@ -73,6 +73,10 @@ def _words_of(complete: Completion) -> tuple[str, ...]:
         from sowctl.expressions.functions.table import TABLE
 
         return tuple(entry.name for entry in TABLE)
+    if complete == "code":
+        from sowctl.cli.words.codes import known
+
+        return tuple(known())
     if complete == "message type":
         from sowctl.messages.types import type_names
 

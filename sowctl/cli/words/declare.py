@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, get_args, get_origin
 from sowctl.tuples import NamedTuple
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
-Completion: TypeAlias = Literal["file", "directory", "store", "page", "function", "message type", ""]
+Completion: TypeAlias = Literal["file", "directory", "store", "page", "function", "message type", "code", ""]
 """What a completion script offers for a value: names of files or directories, ``.sow`` files, or words of a table."""
 _PLACES: dict[str, Completion] = {"FILE": "file", "DIR": "directory"}
 _REQUIRED: Any = object()

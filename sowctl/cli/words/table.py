@@ -74,6 +74,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("config schema", "config_schema", "list the elements that a configuration may have", CONFIGURATION),
     Command("doctor", "doctor", "say whether everything that commands need is here, and which Java", SELF),
     Command("demo", "demo", "make a small instance with data to try the commands on", SELF),
+    Command("explain", "explain", "say what error codes mean, and what to do", SELF),
     Command("man", "man", "show a manual page", SELF),
     Command("completion", "completion", "print a completion script for bash, zsh or fish", SELF),
 )
@@ -91,6 +92,7 @@ PAGES = (
     "sow-memo",
     "sow-store",
     "sowctl-behaviour",
+    "sowctl-errors",
     "sowctl-expressions",
     "sowctl-messages",
     "sowctl-pipeline",

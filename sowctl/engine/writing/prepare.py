@@ -15,7 +15,7 @@ from sowctl.engine.keys.keymaker import KeyMaker, logical_keys
 from sowctl.engine.keys.modes import key_maker
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.expiration import stamp, usual
-from sowctl.errors import SowError, UsageError
+from sowctl.errors import InputError, SowError
 from sowctl.messages.base import REPLACED, KeyTexts, MessageType
 from sowctl.plain import dataclass
 from sowctl.values.fields import Number, Refusal, Slot
@@ -224,7 +224,7 @@ class Preparer:
             try:
                 found.append(("at", parse_time(given, self.clock)) if isinstance(given, str) else given)
                 if isinstance(given, (int, float)) and given < 0:
-                    raise UsageError("SOW-PUB-005", "a lifetime is not negative")
+                    raise InputError("SOW-PUB-005", "a lifetime is not negative")
             except SowError as error:
                 found[index:] = [None]
                 refused.setdefault(

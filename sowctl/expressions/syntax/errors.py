@@ -1,7 +1,4 @@
-"""Errors of expression texts: a code, the place in the text, the line with a caret, near names.
-
-``CODES`` lists the codes; the manual page is made from it.
-"""
+"""Errors of expression texts: a code, the place in the text, the line with a caret, near names."""
 
 from __future__ import annotations
 
@@ -10,40 +7,6 @@ from typing import Any
 
 from sowctl.errors import LimitError, UsageError
 
-CODES: dict[str, str] = {
-    "SOW-EXP-001": "a character that starts no token",
-    "SOW-EXP-002": "a malformed number",
-    "SOW-EXP-003": "a string without end",
-    "SOW-EXP-004": "a malformed path",
-    "SOW-EXP-005": "a malformed bracket",
-    "SOW-EXP-006": "a bare word, neither field nor function",
-    "SOW-EXP-007": "the text ends too early",
-    "SOW-EXP-008": "the expression is nested too deeply",
-    "SOW-EXP-009": "the text is not UTF-8",
-    "SOW-EXP-010": "an unknown function",
-    "SOW-EXP-011": "a wrong number of arguments",
-    "SOW-EXP-012": "a function that is forbidden in the context",
-    "SOW-EXP-013": "OF CURRENT or OF PREVIOUS where it is forbidden",
-    "SOW-EXP-014": "a qualifier where it is forbidden",
-    "SOW-EXP-015": "an aggregate outside a projection, or inside another aggregate",
-    "SOW-EXP-016": "a pattern that the engine rejects",
-    "SOW-EXP-017": "a pattern that is no literal",
-    "SOW-EXP-018": "a token that cannot stand there",
-    "SOW-EXP-020": "AS is missing",
-    "SOW-EXP-021": "a destination with a subscript or a qualifier",
-    "SOW-EXP-022": "two fields with one destination",
-    "SOW-EXP-023": "a field of a join without its topic",
-    "SOW-EXP-024": "HINT outside preprocessing and enrichment",
-    "SOW-EXP-025": "a malformed select list",
-    "SOW-EXP-026": "a malformed join",
-    "SOW-EXP-027": "a join that attaches nothing",
-    "SOW-EXP-028": "a qualifier that names no source of the view",
-    "SOW-EXP-030": "a match that exceeds the step limit; found while data is read",
-    "SOW-EXP-031": "a user function that fails or gives what is no value of the language; found while data is read",
-    "SOW-EXP-032": "an expression that is too long",
-    "SOW-EXP-040": "a path of more than 256 steps",
-    "SOW-EXP-041": "an expression of more than 40,000 words and signs",
-}
 FOREIGN: dict[str, str] = {
     "CHAR_LENGTH": "LENGTH",
     "CHARINDEX": "INSTR",

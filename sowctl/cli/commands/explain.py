@@ -1,0 +1,96 @@
+"""``sowctl explain``: what error codes mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXAMPLES = (
+    "sowctl explain SOW-STO-024",
+    "sowctl explain SOW-JRN-030 SOW-JRN-021",
+    "sowctl explain SOW-PUB",
+    "sowctl explain SOW-ENG-011 --format json",
+)
+
+
+def run(
+    invocation: Invocation,
+    codes: Annotated[
+        list[str] | None,
+        Argument("CODE", "codes, or beginnings of codes such as SOW-STO; default the areas", complete="code"),
+    ] = None,
+    format: Annotated[str, option("--format", "-F", help="how they are written", choices=("text", "json"))] = "text",
+) -> int:
+    """Say what error codes mean: why each happens, what to do, and the exit status of a command that ends with it.
+
+    A beginning such as SOW-STO lists the codes of an area, in one line each. Letter case does not matter, SOW- may be
+    left out, and ids and titles of the rules of sowctl-lint(7) are known, too. With --format json one object a line,
+    without a code all of them. The codes are in sowctl-errors(7). Ends with status 2 where there is no such code.
+    """
+    import json
+
+    from sowctl.cli.words.codes import explained, meant
+
+    wanted = [meant(word) for word in codes or ()]
+    lines: list[str] = []
+    if format == "json":
+        from sowctl.cli.words.codes import known
+
+        chosen = [code for found in wanted for code in found] if codes else known()
+        for code, rule in map(explained, chosen):
+            parts = {"code": code.code, "exit": code.status, "title": code.title, "why": code.why}
+            parts |= {"action": code.action, "page": code.page, "rule": rule.id if rule is not None else None}
+            lines.append(json.dumps({name: _bare(value) for name, value in parts.items()}))
+    elif not codes:
+        lines += _areas()
+    else:
+        for found in wanted:
+            lines += ["", *(_described(found[0]) if len(found) == 1 else _listed(found))]
+        lines = lines[1:]
+    invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode())
+    return 0
+
+
+def _areas() -> Iterator[str]:
+    from sowctl.cli.words.codes import known
+    from sowctl.codes import AREAS
+
+    codes = known()
+    for beginning, area in AREAS.items():
+        count = sum(code.startswith(beginning) for code in codes)
+        yield f"{beginning}  {count:>4}  {area.title}"
+
+
+def _listed(codes: list[str]) -> Iterator[str]:
+    from sowctl.cli.words.codes import explained
+
+    return (f"{code}  {explained(code)[0].title}" for code in codes)
+
+
+def _described(name: str) -> Iterator[str]:
+    import textwrap
+
+    from sowctl.cli.manual.commandpages import EXITS
+    from sowctl.cli.words.codes import explained
+
+    code, rule = explained(name)
+    yield f"{code.code} {code.title}" + (f" (rule {rule.id})" if rule is not None else "")
+    meanings = dict(EXITS)
+    if code.status:
+        yield f"exit status {code.status}: {meanings[code.status]}"
+    else:
+        yield "reported as a finding; changes no exit status by itself"
+    yield ""
+    for heading, text in (("Why", code.why), ("Do", code.action), ("See", code.page)):
+        yield from textwrap.wrap(
+            f"{heading}: {_bare(text)}", 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+
+
+def _bare(value: object) -> object:
+    return value.replace("``", "") if isinstance(value, str) else value

@@ -1,0 +1,71 @@
+"""Codes of errors as words on the command line: which one is meant, and what there is to say of it.
+
+The texts are those of :mod:`sowctl.codes`; a code that belongs to a rule for configurations is explained by the page of
+its rule, which this module asks for in the same form. ``explain`` and the completion scripts read it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sowctl.codes import AREAS, ErrorCode, table
+from sowctl.config.problems import code_of
+from sowctl.config.rules.pages import page_of
+from sowctl.config.rules.rule import Rule
+from sowctl.config.rules.table import by_id
+from sowctl.config.rules.table import find as rule_of
+from sowctl.errors import UsageError
+from sowctl.findings import Level
+
+_BEGINNING = re.compile(r"(?:SOW-)?([A-Z]{3}(?:-\d{0,2})?)")
+RULES_PAGE = "sowctl-lint(7)"
+
+
+def known() -> list[str]:
+    """Every code that can be explained, in ascending order."""
+    return sorted({*table(), *(code_of(rule) for rule in by_id())})
+
+
+def explained(code: str) -> tuple[ErrorCode, Rule | None]:
+    """The text of a known code, and the rule that it belongs to, if one.
+
+    A rule that is an error ends a command that loads the configuration with status 4; a milder one ends none.
+    """
+    if (found := table().get(code)) is not None:
+        return found, None
+    rule = rule_of(code)
+    assert rule is not None
+    page = page_of(rule)
+    status = 4 if rule.level is Level.ERROR else 0
+    why = f"{page.what[:1].upper()}{page.what[1:]} {page.why[:1].upper()}{page.why[1:]} Example: {page.example}"
+    return ErrorCode(code, status, rule.title, why, f"{page.instead[:1].upper()}{page.instead[1:]}", RULES_PAGE), rule
+
+
+def meant(word: str) -> list[str]:
+    """The codes that a word stands for: one for a code or for the id or title of a rule, several for a beginning.
+
+    Letter case does not matter, and ``SOW-`` may be left out. Raises UsageError ``SOW-CLI-092`` with the nearest codes
+    where it stands for none.
+    """
+    codes = known()
+    upper = word.upper()
+    for code in (upper, f"SOW-{upper}"):
+        if code in codes:
+            return [code]
+    if (rule := rule_of(word)) is not None:
+        return [code_of(rule.id)]
+    if (match := _BEGINNING.fullmatch(upper)) is not None:
+        found = [code for code in codes if code.startswith(f"SOW-{match[1]}")]
+        if found:
+            return found
+    raise UsageError("SOW-CLI-092", f"there is no code {word!r}", hint=_near(upper, codes))
+
+
+def _near(word: str, codes: list[str]) -> str:
+    from difflib import get_close_matches
+
+    full = word if word.startswith("SOW-") else f"SOW-{word}"
+    close = get_close_matches(full, codes, n=3, cutoff=0.7)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return "sowctl explain lists the areas" if full[:7] not in AREAS else f"sowctl explain {full[:7]} lists its codes"

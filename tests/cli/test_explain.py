@@ -1,0 +1,90 @@
+"""explain: codes, beginnings of codes, rules; near ones for what is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sowctl.codes import AREAS, table
+from sowctl.config.rules.table import by_id
+from tests.cli.conftest import Cli
+
+
+def test_a_code(cli: Cli) -> None:
+    result = cli("explain", "SOW-JRN-030")
+    assert result.status == 0
+    lines = result.out.splitlines()
+    assert lines[0] == "SOW-JRN-030 the journal is locked"
+    assert lines[1].startswith("exit status 11: ")
+    assert lines[3].startswith("Why: Another process is publishing")
+    assert any(line.startswith("Do: ") for line in lines)
+    assert lines[-1] == "See: sow-journal(5)"
+    assert max(map(len, lines)) <= 100
+    assert "``" not in result.out
+
+
+@pytest.mark.parametrize("word", ["sow-jrn-030", "JRN-030", "jrn-030"])
+def test_letter_case_and_the_first_word_do_not_matter(cli: Cli, word: str) -> None:
+    assert cli("explain", word).out == cli("explain", "SOW-JRN-030").out
+
+
+def test_several_codes_in_the_order_given(cli: Cli) -> None:
+    out = cli("explain", "SOW-STO-024", "SOW-CLI-070").out
+    assert out == cli("explain", "SOW-STO-024").out + "\n" + cli("explain", "SOW-CLI-070").out
+
+
+def test_a_finding_without_status(cli: Cli) -> None:
+    assert "\nreported as a finding; changes no exit status by itself\n" in cli("explain", "SOW-JRN-040").out
+
+
+def test_a_beginning_lists_its_codes(cli: Cli) -> None:
+    rows = cli("explain", "SOW-STO").out.splitlines()
+    assert [row.split()[0] for row in rows] == [code for code in table() if code.startswith("SOW-STO")]
+    assert rows[0] == "SOW-STO-001  a record whose checksum does not match"
+    assert {row[:10] for row in cli("explain", "sto-02").out.splitlines()} == {"SOW-STO-02"}
+
+
+def test_without_a_code_the_areas(cli: Cli) -> None:
+    rows = [row.split(maxsplit=2) for row in cli("explain").out.splitlines()]
+    assert [row[0] for row in rows] == list(AREAS)
+    assert sum(int(row[1]) for row in rows) == len(table()) + len(by_id())
+
+
+@pytest.mark.parametrize("word", ["SOW-CFG-122", "S022", "persistent-without-file"])
+def test_rules_are_explained_from_their_own_pages(cli: Cli, word: str) -> None:
+    lines = cli("explain", word).out.splitlines()
+    assert lines[0] == "SOW-CFG-122 persistent-without-file (rule S022)"
+    assert lines[1].startswith("exit status 4: ")
+    assert lines[-1] == "See: sowctl-lint(7)"
+
+
+def test_every_code_and_rule_can_be_explained_as_json(cli: Cli) -> None:
+    rows = [json.loads(line) for line in cli("explain", "--format", "json").out.splitlines()]
+    assert len({row["code"] for row in rows}) == len(rows) == len(table()) + len(by_id())
+    assert {row["rule"] for row in rows} - {None} == set(by_id())
+    for row in rows:
+        assert list(row) == ["code", "exit", "title", "why", "action", "page", "rule"]
+        assert all(row[name] for name in ("title", "why", "action", "page"))
+    assert (
+        cli("explain", "SOW-CLI-070", "-F", "json").out
+        == json.dumps(rows[[r["code"] for r in rows].index("SOW-CLI-070")]) + "\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("SOW-STO-299", "did you mean SOW-STO-0"),
+        ("SOW-ST0-024", "did you mean SOW-STO-024"),
+        ("nonsense", "sowctl explain lists the areas"),
+        ("", "sowctl explain lists the areas"),
+        ("SOW-", "sowctl explain lists the areas"),
+        ("SOW-XXX-001", "did you mean"),
+    ],
+)
+def test_what_is_no_code_names_the_nearest(cli: Cli, word: str, hint: str) -> None:
+    result = cli("explain", "SOW-STO-024", word)
+    assert result.status == 2
+    assert result.out == ""
+    assert result.err.startswith(f"error[SOW-CLI-092]: there is no code {word!r}\n  hint: {hint}")
