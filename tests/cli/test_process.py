@@ -87,7 +87,7 @@ def test_closed_standard_streams() -> None:
 @pytest.mark.parametrize(("number", "status"), ENDINGS)
 def test_signals(number: int, status: int) -> None:
     program = (
-        "import sys, time; from sowctl.cli import dispatch, main\n"
+        "import sys, time; from sowctl.cli import main; from sowctl.cli.words import dispatch\n"
         "def wait(*_): print('ready', flush=True); time.sleep(30)\n"
         "dispatch.dispatch = wait; sys.argv = ['sowctl', 'x']; main.run()"
     )
