@@ -99,7 +99,7 @@ CODES: dict[str, str] = {
         """,
     "SOW-JRN-030": """11 the journal is locked
 
-        Why: Another process is publishing, and did not finish within ``--lock-wait``.
+        Why: Another process is writing to the journal, and did not finish within ``--lock-wait``.
         Do: Wait for it, or raise ``--lock-wait``. The message names the process where that is known.
         """,
     "SOW-JRN-040": """0 a torn end

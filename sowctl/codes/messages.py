@@ -30,7 +30,7 @@ CODES: dict[str, str] = {
     "SOW-INP-002": """3 an input that ends within a message
 
         Why: With lengths before messages, the input ends before the announced bytes have come. The messages before it
-        are published.
+        are whole.
         Do: Send the input whole; publish the rest from where the report says it begins.
         """,
     "SOW-INP-003": """7 a length that is too large

@@ -112,8 +112,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-PUB-021": """3 a stored message that cannot be read
 
-        Why: Enrichment or a delta looks at the record that is there, and its message is none of the topic's type: the
-        topic takes messages unseen, or its type was changed.
+        Why: Enrichment looks at the record that is there, and its message is none of the topic's type: the topic
+        takes messages unseen, or its type was changed.
         Do: Publish a whole message under that key first.
         """,
     "SOW-PUB-022": """3 no logical topic
