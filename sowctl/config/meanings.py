@@ -84,9 +84,9 @@ def empty(item: Item) -> bool:
 def _expression(text: str, kind: str) -> Hashable:
     """The canonical form of an expression; of one that does not parse, its words."""
     from sowctl.expressions.syntax import parse
-    from sowctl.expressions.syntax.canonical import canonical_text, field_text
     from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.joins import parse_join
+    from sowctl.expressions.syntax.nodes import canonical_text, field_text
 
     def constructed(field: Any) -> Hashable:
         return canonical_text(field.expression), parse.destination_of(field), field.optional, field.set_current

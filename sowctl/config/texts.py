@@ -63,9 +63,9 @@ def check_expression(node: Node, kind: str, functions: Mapping[str, Function]) -
     """The first fault of a filter, a numeric expression or a constructed field; ``kind`` as in the element table."""
     from sowctl.expressions.check import check
     from sowctl.expressions.context import Context
-    from sowctl.expressions.patterns import compile_pattern
     from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.nodes import Pattern
+    from sowctl.expressions.syntax.patterns import compile_pattern
     from sowctl.expressions.syntax.trees import walk
 
     constructed = kind.startswith(("preprocessing", "enrichment", "projection"))

@@ -1,78 +1,40 @@
-"""Texts to callables over rows: filters and values (``sowctl-expressions(7)``).
+"""From texts to what evaluates them: parsed, checked, compiled (``sowctl-expressions(7)``).
 
 A row is a tuple of slot values, one per slot of the compiled expression. The loop over rows is generated code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sowctl.expressions.check import NO_FUNCTIONS, check
 from sowctl.expressions.context import Context
-from sowctl.expressions.environment import NO_HEADER, Environment, Header
+from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import Function
 from sowctl.expressions.rows.code import Emission, Operand, finish
 from sowctl.expressions.rows.emit import LONG, Emitter
-from sowctl.expressions.syntax.nodes import Logic, Node
-from sowctl.expressions.syntax.parse import parse_expression, parse_filter
-from sowctl.values.fields import Row, Slot, SlotValue
+from sowctl.expressions.rows.program import Compiled, Value, value_of
+from sowctl.expressions.syntax.errors import expression_error
+from sowctl.expressions.syntax.nodes import Field, Logic, Node
+from sowctl.expressions.syntax.parse import (
+    destination_of,
+    parse_expression,
+    parse_field,
+    parse_filter,
+    parse_grouping,
+    parse_projection,
+)
+from sowctl.expressions.syntax.trees import walk
+from sowctl.values.fields import Row
+
+if TYPE_CHECKING:
+    from sowctl.expressions.rows.construct import Fields
+    from sowctl.expressions.rows.projection import Projection
 
 MOST_KEPT = 10_000
 """Characters of a filter that is kept at most."""
-Run = Callable[[Iterable[Row], Environment, Any, Any], list[Any]]
-
-
-class Compiled:
-    """What filters and values share: the text, the tree, and what they ask of a message.
-
-    ``slots`` are the fields of the message, ``previous_slots`` those of the stored record (``OF PREVIOUS``);
-    ``sources`` are the qualifiers of ``slots``, ``()`` where there is none. ``source`` is the generated Python.
-    """
-
-    __slots__ = ("_parts", "_run", "node", "previous_slots", "slots", "source", "sources", "text", "uses_header")
-
-    def __init__(self, text: str, node: Node | None, emitter: Emitter | None, final: str) -> None:
-        self.text = text
-        self.node = node
-        self.slots: tuple[Slot, ...] = ()
-        self.previous_slots: tuple[Slot, ...] = ()
-        self.sources: tuple[tuple[str, ...], ...] = ()
-        self.uses_header = False
-        self.source = ""
-        self._run: Run | None = None
-        self._parts: tuple[list[str], dict[str, Any]] | None = None
-        if emitter is None:
-            return
-        code = emitter.code
-        self.slots = tuple(wanted.finished() for _, wanted in code.slots.values())
-        self.sources = tuple(wanted.field.qualifier for _, wanted in code.slots.values())
-        self.previous_slots = tuple(wanted.finished() for _, wanted in code.previous.values())
-        self.uses_header = code.uses_header
-        main = code.source(final)
-        self.source = "\n".join([*code.functions, main])
-        self._parts = [*code.functions, main], code.names
-
-    def _runner(self) -> Run:
-        """The generated loop, compiled when the first rows come: what an index answers is asked of no row."""
-        if self._run is None:
-            assert self._parts is not None, "the empty filter has no loop"
-            parts, names = self._parts
-            for part in parts:
-                exec(compile(part, "<expression>", "exec"), names)
-            self._run = names["run"]
-        return self._run
-
-    def _call(self, rows: Iterable[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
-        run = self._runner()
-        if self.uses_header and headers is None:
-            headers = repeat(NO_HEADER)
-        if self.previous_slots:
-            nothing = (None,) * len(self.previous_slots)
-            previous = [nothing if row is None else row for row in previous] if previous else repeat(nothing)
-        return run(rows, env, headers, previous)
 
 
 class Filter(Compiled):
@@ -90,9 +52,9 @@ class Filter(Compiled):
 
     @property
     def conjuncts(self) -> Sequence[Node]:
-        """The conditions that must all be TRUE (:func:`sowctl.expressions.rewrites.conjuncts`)."""
+        """The conditions that must all be TRUE (:func:`sowctl.expressions.rewrites.rewrite.conjuncts`)."""
         if self._conjuncts is None:
-            from sowctl.expressions.rewrites import conjuncts  # which compiles constants
+            from sowctl.expressions.rewrites.rewrite import conjuncts  # not for filters that are only applied
 
             self._conjuncts = conjuncts(self.node)
         return self._conjuncts
@@ -112,41 +74,6 @@ class Filter(Compiled):
         if self.node is None:
             return [index for index, _ in enumerate(rows)]
         return self._call(rows, env, headers, None)
-
-
-class Value(Compiled):
-    """A compiled value."""
-
-    __slots__ = ()
-
-    def values(
-        self,
-        rows: Iterable[Row],
-        env: Environment,
-        headers: Sequence[Header] | None = None,
-        previous: Sequence[Row | None] | None = None,
-    ) -> list[SlotValue]:
-        """The scalar per row; ``previous`` holds the rows of stored records, None where there is none.
-
-        Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
-        """
-        return self._call(rows, env, headers, previous)
-
-
-class Tuples(Compiled):
-    """Several compiled values over the same rows."""
-
-    __slots__ = ()
-
-    def values(
-        self,
-        rows: Iterable[Row],
-        env: Environment,
-        headers: Sequence[Header] | None = None,
-        previous: Sequence[Row | None] | None = None,
-    ) -> list[tuple[SlotValue, ...]]:
-        """One tuple of scalars per row; see :meth:`Value.values`."""
-        return self._call(rows, env, headers, previous)
 
 
 def compile_filter(
@@ -208,7 +135,80 @@ def compile_node(
 ) -> Value:
     """Compile a parsed value; ``text`` is what it was parsed from."""
     check(node, text, context, extra)
-    emitter = Emitter(text, extra)
-    operand: Operand = finish(emitter.value(node, True))
-    final = f"append({emitter.as_scalar(operand).code})"
-    return Value(text, node, emitter, final)
+    return value_of(node, text, extra)
+
+
+def compile_fields(
+    texts: Sequence[str], context: Context = Context.ENRICHMENT, extra: Mapping[str, Function] = NO_FUNCTIONS
+) -> Fields:
+    """Compile the fields of one phase. Raises ExpressionError, also for two fields with one destination."""
+    from sowctl.expressions.rows.construct import Fields  # for publishing with preprocessing or enrichment alone
+
+    definitions = []
+    seen: set[tuple[str, ...]] = set()
+    for text in texts:
+        field = parse_field(text)
+        assert field.destination is not None
+        if (field.optional or field.set_current) and not context.rules.hints:
+            what = f"HINT cannot stand in {context.rules.words}"
+            raise expression_error("SOW-EXP-024", what, text, field.place)
+        if field.destination.names in seen:
+            what = f"two fields have the destination {field.destination}"
+            raise expression_error("SOW-EXP-022", what, text, field.place)
+        seen.add(field.destination.names)
+        definitions.append((field, compile_node(field.expression, text, context, extra)))
+    return Fields(definitions)
+
+
+def compile_projection(
+    projection: str | Sequence[str],
+    grouping: str | Sequence[str] | None,
+    *,
+    joined: bool = False,
+    sources: Collection[tuple[str, ...]] = (),
+    extra: Mapping[str, Function] = NO_FUNCTIONS,
+) -> Projection:
+    """Compile a projection and its grouping, each one text or several; ``joined``: every field needs its topic.
+
+    A grouping of None makes one group of all messages.
+
+    ``sources``: the qualifiers that name a source of the view; none given, none is checked. Raises ExpressionError,
+    also where there is no grouping.
+    """
+    from sowctl.expressions.rows.projection import Part, Projection  # for views and aggregated queries alone
+
+    fields = [(field, text) for text in _texts(projection) for field in parse_projection(text)]
+    grouped = () if grouping is None else _texts(grouping)
+    keys = [Part(field, text) for text in grouped for field in parse_grouping(text)]
+    seen: set[tuple[str, ...]] = set()
+    for field, text in fields:
+        check(field.expression, text, Context.PROJECTION, extra)
+        names = destination_of(field)
+        if names in seen:
+            what = f"two fields have the destination /{'/'.join(names)}"
+            raise expression_error("SOW-EXP-022", what, text, field.place)
+        seen.add(names)
+    for node, text in [*((field.expression, text) for field, text in fields), *keys]:
+        _check_qualified(node, text, joined, sources)
+    return Projection(fields, keys, extra)
+
+
+def _texts(given: str | Sequence[str]) -> Sequence[str]:
+    return [given] if isinstance(given, str) else given or [""]
+
+
+def _check_qualified(node: Node, text: str, joined: bool, sources: Collection[tuple[str, ...]]) -> None:
+    for current in walk(node):
+        if not isinstance(current, Field):
+            continue
+        if joined and not current.qualifier:
+            hint = f"write [topic].{current.path}"
+            raise expression_error("SOW-EXP-023", "a field of a join needs its topic", text, current.span[0], hint=hint)
+        if current.qualifier and sources and not any(_names(current.qualifier, source) for source in sources):
+            what = f"{'.'.join(f'[{name}]' for name in current.qualifier)} is no source of the view"
+            raise expression_error("SOW-EXP-028", what, text, current.span[0])
+
+
+def _names(qualifier: tuple[str, ...], source: tuple[str, ...]) -> bool:
+    """Whether a qualifier names a source: the same topic, and the same type where both tell it."""
+    return qualifier[-1] == source[-1] and (len(qualifier) < 2 or len(source) < 2 or qualifier == source)

@@ -1,1 +1,9 @@
-"""Payload bytes to fields and back: one file per message type, listed in ``types.py``."""
+"""Message types (``sowctl-messages(7)``): payload bytes in, rows, key texts, selections and JSON views out.
+
+* ``framing``: a stream of bytes cut into messages; envelopes with metadata
+* ``types``: the table of types: a new one is a row there, and its file
+* ``base``: the protocol that a type keeps, its refusals and errors; ``definition``: what a configuration says of a type
+* ``json``, ``xml``, ``tagged`` (fix, nvfix, bflat), ``nested`` (bson, msgpack), ``proto``, ``fixed`` (binary, struct)
+  and ``composite``: the types by family. Others use of ``json`` the texts of scalars and the rules of paths, of
+  ``nested`` the readers of trees and the JSON view
+"""

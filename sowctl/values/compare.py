@@ -58,29 +58,27 @@ def first(value: SlotValue) -> Scalar:
         value = value.items[0] if value.items else None
     if (type(value) is str or type(value) is bytes) and not value:
         return None
-    return value  # type: ignore[return-value]
+    return value
 
 
 def plain(value: SlotValue) -> Plain:
     """The scalar of a slot value without a number's original text."""
     scalar = first(value)
-    return scalar.value if type(scalar) is Number else scalar  # type: ignore[return-value]
+    return scalar.value if type(scalar) is Number else scalar
 
 
 def number_of(value: SlotValue) -> int | float | None:
     """The scalar converted to a number: NULL stays None, text without a numeric reading is NaN."""
-    kind = type(value)
-    if kind is float or kind is int:
-        return value  # type: ignore[return-value]
+    if type(value) is float or type(value) is int:
+        return value
     scalar = plain(value)
     if scalar is None:
         return None
-    kind = type(scalar)
-    if kind is bool:
+    if type(scalar) is bool:
         return int(scalar)
-    if kind is int or kind is float:
-        return scalar  # type: ignore[return-value]
-    reading = numeric_reading(scalar)  # type: ignore[arg-type]
+    if isinstance(scalar, (int, float)):
+        return scalar
+    reading = numeric_reading(scalar)
     return NAN if reading is None else reading
 
 
@@ -91,24 +89,20 @@ def double_text(value: float) -> str:
 
 def text_of(value: SlotValue) -> bytes | None:
     """The scalar's text as bytes, None for NULL."""
-    kind = type(value)
-    if kind is str:
-        return value.encode() or None  # type: ignore[union-attr]
+    if type(value) is str:
+        return value.encode() or None
     scalar = first(value)
-    if scalar is None:
-        return None
-    kind = type(scalar)
-    if kind is bytes:
-        return scalar  # type: ignore[return-value]
-    if kind is str:
-        return scalar.encode()  # type: ignore[union-attr]
-    if kind is Number:
-        return scalar.text  # type: ignore[union-attr]
-    if kind is bool:
+    if scalar is None or isinstance(scalar, bytes):
+        return scalar
+    if isinstance(scalar, str):
+        return scalar.encode()
+    if type(scalar) is Number:
+        return scalar.text
+    if type(scalar) is bool:
         return b"1" if scalar else b"0"
-    if kind is float:
-        return double_text(scalar).encode()  # type: ignore[arg-type]
-    return b"%d" % scalar  # type: ignore[str-format]
+    if type(scalar) is float:
+        return double_text(scalar).encode()
+    return b"%d" % scalar
 
 
 def truth_of(value: SlotValue) -> bool | None:
@@ -128,32 +122,34 @@ def relation(a: Plain, b: Plain) -> int | None:
     """
     if a is None or b is None:
         return None
-    left, right = type(a), type(b)
-    a_text, b_text = left is str or left is bytes, right is str or right is bytes
-    if a_text and b_text:
-        if left is not right:
-            a, b = _as_bytes(a), _as_bytes(b)
-    elif a_text:
+    if isinstance(a, (str, bytes)):
+        if isinstance(b, (str, bytes)):
+            # The code points of two strs stand in the order of their UTF-8, so only mixed pairs are encoded.
+            if isinstance(a, str) and isinstance(b, str):
+                return SAME if a == b else LESS if a < b else MORE
+            left, right = _as_bytes(a), _as_bytes(b)
+            return SAME if left == right else LESS if left < right else MORE
         if b != b:
             return UNORDERED
-        reading = numeric_reading(a)  # type: ignore[arg-type]
+        # A text without a numeric reading stands above all numbers.
+        reading = numeric_reading(a)
         if reading is None:
             return MORE
         a = reading
-    elif b_text:
+    elif isinstance(b, (str, bytes)):
         if a != a:
             return UNORDERED
-        reading = numeric_reading(b)  # type: ignore[arg-type]
+        reading = numeric_reading(b)
         if reading is None:
             return LESS
         b = reading
     elif a != a or b != b:
         return UNORDERED
-    return SAME if a == b else LESS if a < b else MORE  # type: ignore[operator]
+    return SAME if a == b else LESS if a < b else MORE
 
 
-def _as_bytes(value: Plain) -> bytes:
-    return value.encode() if type(value) is str else value  # type: ignore[return-value]
+def _as_bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
 
 
 def is_null(value: SlotValue) -> bool:

@@ -18,7 +18,7 @@ slot value                           meaning
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from sowctl.plain import dataclass
 from sowctl.tuples import NamedTuple
@@ -34,6 +34,7 @@ class Slot:
     listed: bool = False
 
 
+@final
 class Number:
     """A message number and its original text (ASCII, surrounding space included)."""
 
@@ -56,6 +57,7 @@ class Number:
 Scalar: TypeAlias = bool | int | float | str | bytes | Number | None
 
 
+@final
 class Values:
     """A value list. ``dropped`` is true where a non-empty object stood among the values and was dropped."""
 

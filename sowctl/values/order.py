@@ -7,7 +7,7 @@ as well as a merge of sorted runs. Ties are left to the caller, who adds the SOW
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from sowctl.values.compare import first, numeric_reading, text_of
 from sowctl.values.fields import Number, SlotValue
@@ -16,18 +16,6 @@ Component: TypeAlias = tuple[Any, ...]
 """``(0,)`` NULL, ``(1,)`` NaN, ``(2, number)``, ``(3, bytes)``; negative where the order is descending."""
 _NULL, _NAN, _NUMBER, _TEXT = 0, 1, 2, 3
 _INVERTED = bytes(255 - byte for byte in range(256))
-
-
-class Key(Protocol):
-    """What this module needs to know of one key of an order."""
-
-    @property
-    def descending(self) -> bool:
-        """Whether the greatest comes first."""
-
-    @property
-    def text(self) -> bool:
-        """Whether texts are compared as bytes, whatever their kind."""
 
 
 def has_number(value: SlotValue) -> bool:
@@ -43,10 +31,9 @@ def holds_numbers(column: Iterable[SlotValue]) -> bool:
 
 def component(value: SlotValue, mixed: bool, text: bool = False) -> Component:
     """The ascending key of one value: NULL, then NaN, numbers, texts. ``mixed``: the set holds a number or Boolean."""
-    kind = type(value)
-    if kind is str and (text or not mixed):
-        return (_TEXT, value.encode()) if value else (_NULL,)  # type: ignore[union-attr]
-    if kind is int and not text:
+    if type(value) is str and (text or not mixed):
+        return (_TEXT, value.encode()) if value else (_NULL,)
+    if type(value) is int and not text:
         return (_NUMBER, value)
     scalar = first(value)
     if scalar is None:
@@ -66,7 +53,8 @@ def components(column: Sequence[SlotValue], mixed: bool, text: bool = False) -> 
     """:func:`component` of every value of a column, faster where they are of one kind."""
     kinds = set(map(type, column))
     if kinds == {str} and (text or not mixed):
-        return [(_TEXT, value.encode()) if value else (_NULL,) for value in column]  # type: ignore[union-attr]
+        texts = cast("Sequence[str]", column)
+        return [(_TEXT, value.encode()) if value else (_NULL,) for value in texts]
     if kinds <= {int, float} and not text:
         return [(_NUMBER, value) if value == value else (_NAN,) for value in column]
     return [component(value, mixed, text) for value in column]
@@ -86,12 +74,3 @@ def reverse(key: Component) -> Component:
 def reversed_components(keys: Iterable[Component]) -> list[Component]:
     """:func:`reverse` of every component of a column, faster for numbers."""
     return [(-_NUMBER, -key[1]) if key[0] == _NUMBER else reverse(key) for key in keys]
-
-
-def sort_key(values: Sequence[SlotValue], keys: Sequence[Key], mixed: Sequence[bool]) -> tuple[Component, ...]:
-    """The sort key of one record: a value, an order key and a reading (:func:`has_number` of the set) per position."""
-    parts = []
-    for value, key, numeric in zip(values, keys, mixed, strict=True):
-        part = component(value, numeric, key.text)
-        parts.append(reverse(part) if key.descending else part)
-    return tuple(parts)

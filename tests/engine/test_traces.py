@@ -16,10 +16,10 @@ from sowctl.engine.search.needed import needed_piece, traces_of
 from sowctl.engine.search.prefilter import ENOUGH, Trace, Traces, numbers, words
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.patterns import Regex
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
 from sowctl.expressions.syntax.nodes import Like
 from sowctl.expressions.syntax.parse import parse_filter
+from sowctl.expressions.syntax.patterns import Regex
 from sowctl.messages.json.type import JsonType
 from sowctl.store import codec, integrity
 from sowctl.store.marks import Marks

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.expressions.bounds import MOST, Bound, key_bound
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.rewrites.bounds import MOST, Bound, key_bound
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.parse import parse_filter
 from sowctl.values.compare import text_of

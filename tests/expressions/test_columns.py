@@ -11,9 +11,10 @@ from hypothesis import given, settings
 
 from sowctl.errors import LimitError
 from sowctl.expressions.columns import Batch, ColumnProgram, Kind
-from sowctl.expressions.compile import Value, compile_filter, compile_value
+from sowctl.expressions.compile import compile_filter, compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.rows.program import Value
 from sowctl.expressions.syntax import nodes as n
 from sowctl.values.fields import Number, Values
 from tests.expressions.alike import same

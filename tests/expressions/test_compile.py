@@ -12,18 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import LimitError
-from sowctl.expressions.compile import Filter, Value, compile_filter, compile_value
+from sowctl.expressions.compile import Filter, compile_filter, compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
 from sowctl.expressions.functions.signature import function
-from sowctl.expressions.rewrites import conjuncts
+from sowctl.expressions.rewrites.rewrite import conjuncts
 from sowctl.expressions.rows.arithmetic import OPERATORS as OPERATORS_BY_SIGN
 from sowctl.expressions.rows.comparing import COMPARISONS
+from sowctl.expressions.rows.program import Value
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.actions import PATTERN_ARGUMENTS
-from sowctl.expressions.syntax.canonical import quoted
 from sowctl.expressions.syntax.errors import ExpressionError
+from sowctl.expressions.syntax.nodes import quoted
 from sowctl.values.compare import first, is_null, number_of, text_of, truth_of
 from sowctl.values.fields import Number, SlotValue, Values
 from tests.expressions.trees import TREES

@@ -13,26 +13,34 @@ import pytest
 
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.expressions.columns import ColumnProgram
-from sowctl.expressions.compile import Filter, Value, compile_filter, compile_node, compile_value
-from sowctl.expressions.construct import compile_fields
+from sowctl.expressions.compile import (
+    Filter,
+    compile_fields,
+    compile_filter,
+    compile_node,
+    compile_projection,
+    compile_value,
+)
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import AGGREGATES
-from sowctl.expressions.joining import left_join, source_of
-from sowctl.expressions.projection import Projection
+from sowctl.expressions.rows.joining import left_join, source_of
+from sowctl.expressions.rows.program import Value
+from sowctl.expressions.rows.projection import Projection
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.expressions.syntax.joins import JoinSide, parse_join
 from sowctl.expressions.syntax.parse import parse_field, parse_grouping, parse_order_by, parse_projection
 from sowctl.expressions.syntax.select import parse_select
 from sowctl.expressions.syntax.trees import walk
-from sowctl.expressions.view import compile_projection
 from sowctl.messages.types import get_type
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Row, Slot, Values
-from sowctl.values.order import has_number, sort_key
+from sowctl.values.order import has_number
 from tests.expressions.alike import same
+from tests.expressions.grouped import project
 from tests.support import jsonslots
+from tests.support.orders import sort_key
 
 BLANK = {"json": "{}", "xml": "<x/>", "msgpack": "{}", "bson": "{}", "bflat": "{}"}
 """What stands for the message of a case that has none."""
@@ -273,7 +281,7 @@ def projected(case: dict[str, Any]) -> list[dict[str, Any]]:
         for value in parts_of(case):
             agreed(value, rows_of(messages, value.slots, kind), environment, [NO_HEADER] * len(messages))
     found = []
-    for values in program.project(rows, environment):
+    for values in project(program, rows, environment):
         made = get_type(kind).build(list(zip(program.destinations, values, strict=True)))
         found.append(json.loads(get_type(kind).view(made)))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.expressions.explain import explain
+from sowctl.expressions.columns.program import explain
 from sowctl.expressions.syntax.errors import ExpressionError
 
 

@@ -15,9 +15,9 @@ from sowctl.expressions.compile import compile_value
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions.dates import strftime
 from sowctl.expressions.functions.numbers import round_to, width_bucket
+from sowctl.expressions.functions.sets import distinct, extreme, total
 from sowctl.expressions.functions.strings import substr
 from sowctl.expressions.functions.strptime import strptime
-from sowctl.expressions.rows.sets import distinct, extreme, total
 
 ENV = Environment(lambda: 0)
 NAN = math.nan

@@ -8,7 +8,8 @@ import time
 import pytest
 from hypothesis import given, settings
 
-from sowctl.expressions.compile import Value, compile_filter, compile_node, compile_value
+from sowctl.expressions.compile import compile_filter, compile_node, compile_value
+from sowctl.expressions.rows.program import Value
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.expressions.syntax.joins import parse_join

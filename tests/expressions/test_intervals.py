@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.intervals import EXACT, Bounds, alone, bounds_of, strings_of
+from sowctl.expressions.rewrites.intervals import EXACT, Bounds, alone, bounds_of, strings_of
 from sowctl.expressions.syntax.nodes import Node
 from sowctl.expressions.syntax.parse import parse_filter
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pcre2 import _cy
 
-from sowctl.expressions.patterns import Regex, Simple, compile_pattern
 from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError
 from sowctl.expressions.syntax.nodes import Pattern
+from sowctl.expressions.syntax.patterns import Regex, Simple, compile_pattern
 
 PIECES = [
     "a",

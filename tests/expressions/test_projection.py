@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.errors import UsageError
-from sowctl.expressions.construct import Write, compile_fields
+from sowctl.expressions.compile import compile_fields, compile_projection
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.joining import left_join, plan
-from sowctl.expressions.projection import Group
-from sowctl.expressions.rows.sets import deviation, mean
+from sowctl.expressions.functions.sets import deviation, mean
+from sowctl.expressions.rows.joining import left_join, plan
+from sowctl.expressions.rows.projection import Group
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.expressions.syntax.joins import JoinSide, parse_join
-from sowctl.expressions.view import compile_projection
 from sowctl.values.compare import text_of
-from sowctl.values.fields import Number, Values
+from sowctl.values.fields import Number, Values, Write
 from sowctl.values.paths import parse_path
+from tests.expressions.grouped import project as projected
 from tests.support import jsonslots
 
 ENV = Environment(lambda: 5_000_000)
@@ -32,7 +32,7 @@ ENV = Environment(lambda: 5_000_000)
 def project(messages: list[dict[str, Any]], projection: str, grouping: str = "/g") -> list[list[Any]]:
     program = compile_projection(projection, grouping)
     rows = [jsonslots.row(json.dumps(message), program.slots) for message in messages]
-    return program.project(rows, ENV)
+    return projected(program, rows, ENV)
 
 
 def over(values: list[Any], expression: str) -> Any:
@@ -181,7 +181,7 @@ def test_adding_in_parts_is_adding_at_once(pairs: list[tuple[int, int | None]], 
     program.add(groups, rows[:cut], ENV)
     program.add(groups, rows[cut:], ENV)
     parts = [program.fields(group, ENV) for group in groups.values()]
-    assert parts == program.project(rows, ENV)
+    assert parts == projected(program, rows, ENV)
     for fields in parts:
         mine = [v for g, v in pairs if str(g).encode() == getattr(fields[0], "text", None)]
         present = [v for v in mine if v is not None]
@@ -222,7 +222,7 @@ def test_headers_of_the_last_message() -> None:
     program = compile_projection("TOPIC_NAME() AS /t, MAX(LAST_UPDATED()) AS /u", "/g")
     assert program.uses_header
     headers = [Header(topic="a", last_updated=9_000_000), Header(topic="b", last_updated=1_000_000)]
-    assert program.project([(1,), (1,)], ENV, headers) == [["b", 9.0]]
+    assert projected(program, [(1,), (1,)], ENV, headers) == [["b", 9.0]]
 
 
 # constructed fields ---------------------------------------------------------------------------------------------------
@@ -321,4 +321,4 @@ def test_joins_agree_with_nested_loops(left: list[str], right: list[str], nulls:
 
 def test_a_list_dropped_by_its_object_is_no_input() -> None:
     program = compile_projection("COUNT(/v) AS /n", "/g")
-    assert program.project([(None, Values((), dropped=True))], ENV) == [[0]]
+    assert projected(program, [(None, Values((), dropped=True))], ENV) == [[0]]

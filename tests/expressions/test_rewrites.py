@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from sowctl.expressions.compile import compile_filter, compile_node, compile_value
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.rewrites import REWRITES, Applied, conjuncts, rewrite
+from sowctl.expressions.rewrites.rewrite import REWRITES, AppliedRewrite, conjuncts, rewrite
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.parse import parse_expression, parse_filter
 from tests.expressions.alike import same
@@ -42,7 +42,7 @@ def must_agree(before: n.Node, after: n.Node, records: list[tuple[Any, ...]]) ->
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_golden_pairs(before: str, after: str) -> None:
-    steps: list[Applied] = []
+    steps: list[AppliedRewrite] = []
     node = rewrite(parse_expression(before), steps)
     assert str(node) == after
     assert parse_expression(after) == node

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.syntax.errors import ExpressionError
-from sowctl.expressions.view import compile_projection
 
 
 def test_a_join_needs_qualified_fields() -> None:

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sowctl.checksum import crc32
-from sowctl.expressions.patterns import Regex
+from sowctl.expressions.syntax.patterns import Regex
 from sowctl.store import codec, integrity
 from sowctl.store.marks import SECRET_SIZE, Marks, numbers_of
 

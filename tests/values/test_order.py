@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from sowctl.expressions.syntax.actions import OrderKey
 from sowctl.values.fields import Number, Values
-from sowctl.values.order import component, has_number, holds_numbers, reverse, reversed_components, sort_key
+from sowctl.values.order import component, has_number, holds_numbers, reverse, reversed_components
 from sowctl.values.paths import parse_path
+from tests.support.orders import sort_key
 
 VALUES = (
     st.none()

@@ -44,7 +44,7 @@ def deletes_everything(node: Node, survey: Survey) -> Iterator[Problem]:
 
 def _always(text: str) -> bool:
     """Whether a filter is true for every message, by its constants, ``X = X``, or ``X IS NULL OR X IS NOT NULL``."""
-    from sowctl.expressions.rewrites import rewrite
+    from sowctl.expressions.rewrites.rewrite import rewrite
     from sowctl.expressions.rewrites.truths import constant_truth, is_constant
     from sowctl.expressions.syntax.nodes import Compare, Field, Is, Like, Literal, Logic
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
-    from sowctl.expressions.projection import Group, GroupKey
+    from sowctl.expressions.rows.projection import Group, GroupKey
     from sowctl.messages.base import MessageType
     from sowctl.values.fields import Slot
 
@@ -48,7 +48,7 @@ class Aggregation:
         environment: Environment,
         functions: Mapping[str, Function],
     ) -> None:
-        from sowctl.expressions.view import compile_projection
+        from sowctl.expressions.compile import compile_projection
 
         if len(projection.encode("utf-8", "surrogateescape")) > MOST_TEXT:
             raise UsageError("SOW-QRY-014", f"the projection is longer than {MOST_TEXT:,} bytes")

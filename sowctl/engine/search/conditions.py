@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sowctl.expressions.check import NO_FUNCTIONS
 from sowctl.expressions.compile import Filter
 from sowctl.expressions.functions import FUNCTIONS
-from sowctl.expressions.intervals import alone, bounds_of, strings_of
+from sowctl.expressions.rewrites.intervals import alone, bounds_of, strings_of
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import walk
 from sowctl.memo.condition import Condition, Interval

@@ -65,7 +65,7 @@ class Named:
 
 def named(source: StoredSource, matcher: Matcher) -> Named | None:
     """The records that the matcher's filter names, if it names any; None where it leaves keys open."""
-    from sowctl.expressions.bounds import key_bound
+    from sowctl.expressions.rewrites.bounds import key_bound
 
     config, definition = source.config, source.meta.definition
     of_logical_topics = definition.key_domain == "" or (config is not None and config.pattern is not None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from sowctl.expressions.columns import Column, Kind
-from sowctl.expressions.columns.build import column_of
+from sowctl.expressions.columns.column import column_of
 from sowctl.memo.column import DOUBLES, INTEGER, INTEGERS, NULL, Numbers, Strings
 from sowctl.memo.column import Column as Memo
 from sowctl.memo.format import BadMemo

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sowctl.engine.search.numerals import spelled
 from sowctl.engine.search.prefilter import Trace, Traces, numbers, words
-from sowctl.expressions.intervals import bounds_of, strings_of
+from sowctl.expressions.rewrites.intervals import bounds_of, strings_of
 from sowctl.expressions.syntax.nodes import Affix, Between, Compare, Field, Like, Literal, Node, Pattern
 from sowctl.patterns import pattern
 from sowctl.store.marks import SECRET_SIZE, Marks

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import ceil, floor
 
-from sowctl.expressions.intervals import Bounds
+from sowctl.expressions.rewrites.intervals import Bounds
 
 MOST = 10**15
 """Whole numbers up to here are Doubles."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sowctl.expressions.patterns import Regex
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
+from sowctl.expressions.syntax.patterns import Regex
 from sowctl.store.integrity import JOINED_BYTES
 from sowctl.store.marks import Marks, numbers_of
 

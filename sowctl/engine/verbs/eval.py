@@ -16,9 +16,10 @@ from sowctl.values.fields import Refusal, Row
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import Rejected
-    from sowctl.expressions.compile import Filter, Value
+    from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
+    from sowctl.expressions.rows.program import Value
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.chunks import Chunk
     from sowctl.messages.framing.envelope import Envelope

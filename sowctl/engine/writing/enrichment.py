@@ -18,12 +18,13 @@ from sowctl.values.fields import Refusal, Row
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.expressions.construct import Fields, Write
     from sowctl.expressions.context import Context
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
+    from sowctl.expressions.rows.construct import Fields
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.envelope import Envelope
+    from sowctl.values.fields import Write
     from sowctl.values.times import Micros
 
 UNREADABLE = "SOW-PUB-021"
@@ -189,7 +190,7 @@ def phases(
 
 
 def _compiled(topic: TopicConfig, texts: Sequence[str], context: Context, functions: Mapping[str, Function]) -> Fields:
-    from sowctl.expressions.construct import compile_fields
+    from sowctl.expressions.compile import compile_fields
 
     try:
         return compile_fields(texts, context, functions)

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sowctl.expressions.columns.build import over_words
-from sowctl.expressions.columns.column import EXACT, FLOATS, NULLS, Array, Column, Kind, Unsuited, either
+from sowctl.expressions.columns.column import EXACT, FLOATS, NULLS, Array, Column, Kind, Unsuited, either, over_words
 from sowctl.values.compare import number_of
 
 _I64 = (1 << 63) - 1

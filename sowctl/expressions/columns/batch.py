@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sowctl.expressions.columns.build import column_of
-from sowctl.expressions.columns.column import Column
+from sowctl.expressions.columns.column import Column, column_of
 from sowctl.values.fields import Row, SlotValue
 
 

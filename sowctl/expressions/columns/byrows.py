@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sowctl.expressions.columns.build import column_of, spread
-from sowctl.expressions.columns.column import Column, Kind
-from sowctl.expressions.compile import Value
+from sowctl.expressions.columns.column import Column, Kind, column_of, spread
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import FUNCTIONS, Function
 from sowctl.expressions.rows.code import Operand, finish
 from sowctl.expressions.rows.emit import Emitter
+from sowctl.expressions.rows.program import Value
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import replace_children
 from sowctl.values.fields import SlotValue

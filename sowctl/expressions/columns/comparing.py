@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sowctl.expressions.columns.build import constant_of
-from sowctl.expressions.columns.column import FLOATS, NUMERIC, WHOLE, Array, Column, Kind, Unsuited
+from sowctl.expressions.columns.column import FLOATS, NUMERIC, WHOLE, Array, Column, Kind, Unsuited, constant_of
 from sowctl.expressions.rows.comparing import COMPARISONS
 from sowctl.values.compare import numeric_reading
 

@@ -12,7 +12,7 @@ from sowctl.expressions.columns.batch import Batch
 from sowctl.expressions.columns.column import Array, Column, Kind
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.projection import Group, GroupKey, Projection
+from sowctl.expressions.rows.projection import Group, GroupKey, Projection
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Row, Slot
 

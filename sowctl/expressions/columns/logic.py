@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sowctl.expressions.columns.build import column_of, over_words
-from sowctl.expressions.columns.column import FLOATS, Array, Column, Kind, booleans, either
+from sowctl.expressions.columns.column import FLOATS, Array, Column, Kind, booleans, column_of, either, over_words
 from sowctl.values.compare import truth_of
 
 

@@ -10,19 +10,20 @@ from sowctl.errors import LimitError
 from sowctl.expressions.check import NO_FUNCTIONS
 from sowctl.expressions.columns import arithmetic, comparing, functions, logic
 from sowctl.expressions.columns.batch import Batch
-from sowctl.expressions.columns.build import column_of, constant_of
 from sowctl.expressions.columns.byrows import OneNode
-from sowctl.expressions.columns.column import Array, Column, Kind, Unsuited, booleans
-from sowctl.expressions.compile import Compiled, Filter, Value
+from sowctl.expressions.columns.column import Array, Column, Kind, Unsuited, booleans, column_of, constant_of
+from sowctl.expressions.compile import Filter, compile_filter, compile_value
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import Function
-from sowctl.expressions.rewrites import rewrite
+from sowctl.expressions.rewrites.rewrite import AppliedRewrite, conjuncts, rewrite
 from sowctl.expressions.rows.arithmetic import OPERATORS, negate
 from sowctl.expressions.rows.comparing import COMPARISONS
+from sowctl.expressions.rows.program import Compiled, Value
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import walk_up
 from sowctl.tuples import NamedTuple
 from sowctl.values.compare import is_null
+from sowctl.values.fields import Slot
 
 _SHOWN = 60
 
@@ -257,3 +258,36 @@ def _has_kernel(node: n.Node) -> bool:
     if isinstance(node, n.Call):
         return node.name in ("IF", "COALESCE") or node.name in functions.KERNELS
     return isinstance(node, n.Logic | n.Arithmetic) or type(node) in _KERNELS
+
+
+def explain(text: str, *, as_filter: bool, functions: Mapping[str, Function] | None = None) -> list[str]:
+    """How a filter or value is evaluated, as lines of text: canonical form, rewrites, fields, columns, generated code.
+
+    ``functions`` are those of loaded modules. Raises ExpressionError.
+    """
+    extra = {} if functions is None else functions
+    compiled = compile_filter(text, extra=extra) if as_filter else compile_value(text, extra=extra)
+    if compiled.node is None:
+        return ["expression  (empty: matches everything)"]
+    steps: list[AppliedRewrite] = []
+    node = rewrite(compiled.node, steps)
+    lines = [f"expression  {compiled.node}"]
+    lines += [f"rewrite     {step.name}: {step.before}  ->  {step.after}" for step in steps]
+    if steps:
+        lines.append(f"rewritten   {node}")
+    if as_filter:
+        lines += [f"condition   {condition}" for condition in conjuncts(compiled.node)]
+    lines += [_slot_line(slot) for slot in compiled.slots] or ["field       none"]
+    if compiled.uses_header:
+        lines.append("header      the record's header is read")
+    lines += [
+        f"columns     row by row, or once for each distinct text: {node}"
+        for node in ColumnProgram(compiled).unvectorised()
+    ] or ["columns     all of it, where the values of a field are of one kind"]
+    lines += [f"plan        {line}" for line in compiled.source.splitlines()]
+    return lines
+
+
+def _slot_line(slot: Slot) -> str:
+    wanted = [word for word, asked in (("original text", slot.text), ("all values", slot.listed)) if asked]
+    return f"field       {slot.path}" + (f"  ({', '.join(wanted)})" if wanted else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.expressions.functions.signature import function
-from sowctl.expressions.patterns import Matcher
+from sowctl.expressions.syntax.patterns import Matcher
 
 
 def instr(text: bytes, wanted: bytes) -> int:

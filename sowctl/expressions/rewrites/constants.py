@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-from sowctl.expressions.compile import Value
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions import FUNCTIONS
 from sowctl.expressions.rewrites.truths import constant_value, is_constant
 from sowctl.expressions.rows.arithmetic import OPERATORS
-from sowctl.expressions.rows.code import Operand, finish
-from sowctl.expressions.rows.emit import Emitter
+from sowctl.expressions.rows.program import value_of
 from sowctl.expressions.syntax import nodes as n
 from sowctl.values.fields import Number, SlotValue, Values
 
@@ -25,9 +23,7 @@ def fold(node: n.Node) -> n.Node | None:
         return None
     if isinstance(node, n.Call) and not _is_pure(node):
         return None
-    emitter = Emitter("", {})
-    operand: Operand = finish(emitter.value(node, True))
-    value = Value("", node, emitter, f"append({emitter.as_scalar(operand).code})")
+    value = value_of(node, "", {})
     return literal(value.values([()], Environment(lambda: 0))[0], node.span)
 
 

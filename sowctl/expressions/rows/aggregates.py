@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sowctl.expressions.rows.sets import Stamps, deviation, distinct, extreme, mean, total
+from sowctl.expressions.functions.sets import Stamps, deviation, distinct, extreme, mean, total
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Scalar
 

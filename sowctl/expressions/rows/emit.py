@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 
 from sowctl.expressions.functions import FUNCTIONS, Function
-from sowctl.expressions.patterns import Matcher, compile_pattern
 from sowctl.expressions.rows.code import DEEPEST, Code, Emission, Operand
 from sowctl.expressions.rows.predicates import PREDICATES, TRUTH_KINDS
 from sowctl.expressions.rows.runtime import ARITHMETIC_NAMES, NAMES
 from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.patterns import Matcher, compile_pattern
 from sowctl.values.compare import truth_of
 
 _CONVERSIONS = {"number": "number_of", "double": "double_of", "integer": "integer_of", "text": "text_of"}

@@ -7,21 +7,36 @@ general functions of ``comparing.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from sowctl.expressions.patterns import Matcher, Simple
-from sowctl.expressions.rows.code import Emission, Operand
+from sowctl.expressions.rows.code import Code, Emission, Operand
 from sowctl.expressions.rows.comparing import Members
 from sowctl.expressions.rows.runtime import COMPARE_NAMES, NAMES
 from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.patterns import Matcher, Simple
 from sowctl.values.compare import numeric_reading, text_of
-
-if TYPE_CHECKING:
-    from sowctl.expressions.rows.emit import Emitter
 
 TRUTH_KINDS = ("bool", "truth")
 _PYTHON = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+class Writer(Protocol):
+    """What predicates ask of :class:`~sowctl.expressions.rows.emit.Emitter`, which writes what is around them."""
+
+    code: Code
+
+    def value(self, node: n.Node, text: bool = False) -> Emission:
+        """Emit the value of an operand."""
+        ...
+
+    def block(self, body: Emission, target: str, apart: bool = False) -> Emission:
+        """Emit ``body`` one level deeper and assign its result to ``target``."""
+        ...
+
+    def matcher(self, pattern: n.Pattern) -> Matcher | None:
+        """The compiled pattern of LIKE."""
+        ...
 
 
 def _result(code: str, negated: bool = False) -> Operand:
@@ -39,7 +54,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-def comparison(emitter: Emitter, operator: str, left: Operand, right: Operand) -> str:
+def comparison(emitter: Writer, operator: str, left: Operand, right: Operand) -> str:
     """Code of ``left operator right``; both operands are simple."""
     if left.kind == "const" and right.kind == "const":
         return emitter.code.const(NAMES[COMPARE_NAMES[operator]](left.value, right.value)).code
@@ -58,7 +73,7 @@ def comparison(emitter: Emitter, operator: str, left: Operand, right: Operand) -
     return general
 
 
-def _against_literal(emitter: Emitter, operator: str, left: Operand, right: Operand, general: str) -> str:
+def _against_literal(emitter: Writer, operator: str, left: Operand, right: Operand, general: str) -> str:
     x, c, sign = left.code, right.code, _PYTHON[operator]
     if _is_number(right.value):
         if left.kind == "number":
@@ -81,7 +96,7 @@ def _against_literal(emitter: Emitter, operator: str, left: Operand, right: Oper
     return general
 
 
-def _number_against_text(emitter: Emitter, operator: str, x: str, text: bytes, general: str) -> str:
+def _number_against_text(emitter: Writer, operator: str, x: str, text: bytes, general: str) -> str:
     """A number in the slot is compared with the numeric reading of the literal, if that has one."""
     reading = numeric_reading(text)
     if reading is None:
@@ -90,7 +105,7 @@ def _number_against_text(emitter: Emitter, operator: str, x: str, text: bytes, g
     return f"{x} {_PYTHON[operator]} {c} if type({x}) is float or type({x}) is int else {general}"
 
 
-def _compare(emitter: Emitter, node: n.Compare) -> Emission:
+def _compare(emitter: Writer, node: n.Compare) -> Emission:
     left: Operand = yield emitter.value(node.left)
     left = emitter.code.simple(left)
     right: Operand = yield emitter.value(node.right)
@@ -98,7 +113,7 @@ def _compare(emitter: Emitter, node: n.Compare) -> Emission:
     return _result(comparison(emitter, node.operator, left, right))
 
 
-def _between(emitter: Emitter, node: n.Between) -> Emission:
+def _between(emitter: Writer, node: n.Between) -> Emission:
     sides = []
     for side in (node.operand, node.low, node.high):
         operand: Operand = yield emitter.value(side)
@@ -112,7 +127,7 @@ def _between(emitter: Emitter, node: n.Between) -> Emission:
     return _result(both, node.negated)
 
 
-def _is(emitter: Emitter, node: n.Is) -> Emission:
+def _is(emitter: Writer, node: n.Is) -> Emission:
     operand: Operand = yield emitter.value(node.operand)
     x = emitter.code.simple(operand).code
     if node.what == "NAN":
@@ -126,7 +141,7 @@ def _is(emitter: Emitter, node: n.Is) -> Emission:
     return _result(test, node.negated)
 
 
-def _like(emitter: Emitter, node: n.Like) -> Emission:
+def _like(emitter: Writer, node: n.Like) -> Emission:
     operand: Operand = yield emitter.value(node.operand, True)
     matcher = emitter.matcher(node.pattern)
     x = emitter.code.simple(operand)
@@ -139,7 +154,7 @@ def _like(emitter: Emitter, node: n.Like) -> Emission:
     return _result(f"({quick} if type({x.code}) is str else like({x.code}, {found}))", node.negated)
 
 
-def _on_str(emitter: Emitter, x: str, matcher: Matcher, found: str) -> str:
+def _on_str(emitter: Writer, x: str, matcher: Matcher, found: str) -> str:
     """The test of a str: searching code points equals searching the bytes of their UTF-8."""
     if not isinstance(matcher, Simple) or matcher.word is None:
         return f"{x} != '' and {found}({x}.encode())"
@@ -153,7 +168,7 @@ def _on_str(emitter: Emitter, x: str, matcher: Matcher, found: str) -> str:
     return f"{emitter.code.const(word).code} in {x}"
 
 
-def _in(emitter: Emitter, node: n.In) -> Emission:
+def _in(emitter: Writer, node: n.In) -> Emission:
     operand: Operand = yield emitter.value(node.operand)
     x = emitter.code.simple(operand)
     literals: list[Any] = []
@@ -171,12 +186,12 @@ def _in(emitter: Emitter, node: n.In) -> Emission:
     return Operand(f"not {target}" if node.negated else target, "bool", not node.negated)
 
 
-def _equals(emitter: Emitter, x: Operand, item: n.Node) -> Emission:
+def _equals(emitter: Writer, x: Operand, item: n.Node) -> Emission:
     operand: Operand = yield emitter.value(item)
     return _result(comparison(emitter, "=", x, emitter.code.simple(operand)))
 
 
-def _member(emitter: Emitter, x: Operand, members: Members) -> str:
+def _member(emitter: Writer, x: Operand, members: Members) -> str:
     general = f"{emitter.code.give(members.holds)}({x.code})"
     if x.kind != "slot":
         return general
@@ -189,7 +204,7 @@ def _member(emitter: Emitter, x: Operand, members: Members) -> str:
     return general
 
 
-def _affix(emitter: Emitter, node: n.Affix) -> Emission:
+def _affix(emitter: Writer, node: n.Affix) -> Emission:
     operand: Operand = yield emitter.value(node.operand, True)
     x = emitter.code.simple(operand)
     fixed: list[bytes] = []
@@ -214,7 +229,7 @@ def _affix(emitter: Emitter, node: n.Affix) -> Emission:
     )
 
 
-PREDICATES: dict[type[n.Node], Callable[[Any, Any], Emission]] = {
+PREDICATES: dict[type[n.Node], Callable[[Writer, Any], Emission]] = {
     n.Compare: _compare,
     n.Between: _between,
     n.Is: _is,

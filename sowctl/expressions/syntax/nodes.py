@@ -7,8 +7,10 @@ length are bounded by memory only.
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, TypeAlias
 
+from sowctl.patterns import pattern
 from sowctl.values.paths import Path
 
 Span: TypeAlias = tuple[int, int]
@@ -41,16 +43,12 @@ class Node:
         return _rebuild, (type(self), self.parts, self.span)
 
     def __eq__(self, other: object) -> bool:
-        from sowctl.expressions.syntax.trees import same
-
         return isinstance(other, Node) and same(self, other)
 
     def __hash__(self) -> int:
         return hash(str(self))
 
     def __str__(self) -> str:
-        from sowctl.expressions.syntax.canonical import canonical_text
-
         return canonical_text(self)
 
     def __repr__(self) -> str:
@@ -264,3 +262,149 @@ class Call(Node):
 
     def children(self) -> tuple[Node, ...]:
         return self.arguments
+
+
+def same(a: Node, b: Node) -> bool:
+    """Whether two trees are equal, places aside; 1, 1.0 and TRUE differ, NAN equals NAN."""
+    pairs = [(a, b)]
+    while pairs:
+        left, right = pairs.pop()
+        if type(left) is not type(right) or _own(left) != _own(right):
+            return False
+        below, others = left.children(), right.children()
+        if len(below) != len(others):
+            return False
+        pairs.extend(zip(below, others, strict=True))
+    return True
+
+
+def _own(node: Node) -> tuple[Any, ...]:
+    own = []
+    for name, part in zip(node.FIELDS, node.parts, strict=True):
+        below = isinstance(part, Node) or (type(part) is tuple and bool(part) and isinstance(part[0], Node))
+        if below or name == "modifier_at":
+            continue
+        own.append((type(part).__name__, repr(part) if isinstance(part, float) else part))
+    return tuple(own)
+
+
+Piece: TypeAlias = "str | tuple[Node, int]"
+"""Finished text, or a node and the loosest level that may stand there without parentheses."""
+
+_PAIRS = pattern(r"\\.|.", re.DOTALL)
+_ESCAPES = {0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x27: "\\'", 0x5C: "\\\\"}
+
+
+def canonical_text(node: Node) -> str:
+    """The canonical text of a tree."""
+    parts: list[str] = []
+    stack: list[Piece] = [(node, OR)]
+    while stack:
+        piece = stack.pop()
+        if isinstance(piece, str):
+            parts.append(piece)
+            continue
+        current, level = piece
+        below = _pieces(current)
+        if current.level < level:
+            below = ["(", *below, ")"]
+        stack.extend(reversed(below))
+    return "".join(parts)
+
+
+def quoted(value: bytes) -> str:
+    """A string literal of these bytes."""
+    text = "".join(_ESCAPES.get(ord(c), c) if ord(c) < 128 else c for c in value.decode("utf-8", "surrogateescape"))
+    return "'" + "".join(_shown(c) for c in text) + "'"
+
+
+def _shown(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02X}"
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02X}"
+    return character
+
+
+def _literal(value: bool | int | float | bytes | None) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, bytes):
+        return quoted(value)
+    if isinstance(value, float):
+        return "NAN" if value != value else "1e999" if value == float("inf") else repr(value)
+    return str(value)
+
+
+def _pattern(pattern: Pattern) -> str:
+    text = pattern.text.decode()
+    if pattern.exact:
+        return f"r'{text}'" if "'" not in text else f'r"{text}"'
+    # A backslash before a quote survives only in a string that the other kind of quote delimits.
+    pairs = [pair for pair in _PAIRS.findall(text) if len(pair) == 2]
+    quote = '"' if "\\'" in pairs else "'"
+    return quote + _PAIRS.sub(lambda m: "\\" + quote if m[0] == quote else m[0], text) + quote
+
+
+def _listed(items: tuple[Node, ...], level: int = OR, between: str = ", ") -> list[Piece]:
+    pieces: list[Piece] = []
+    for item in items:
+        if pieces:
+            pieces.append(between)
+        pieces.append((item, level))
+    return pieces
+
+
+def field_text(field: Field) -> str:
+    """An identifier with its qualifier and modifier."""
+    text = "".join(f"[{part}]." for part in field.qualifier) + str(field.path)
+    return f"{text} OF {field.modifier}" if field.modifier else text
+
+
+def _pieces(node: Node) -> list[Piece]:
+    match node:
+        case Literal():
+            return [_literal(node.value)]
+        case Pattern():
+            return [_pattern(node)]
+        case Field():
+            return [field_text(node)]
+        case Unary():
+            return [node.operator, (node.operand, UNARY)]
+        case Arithmetic():
+            pieces: list[Piece] = [(node.operands[0], node.level + 1)]
+            for operator, operand in zip(node.operators, node.operands[1:], strict=True):
+                pieces += [f" {operator} ", (operand, node.level + 1)]
+            return pieces
+        case Logic():
+            return _listed(node.operands, node.level + 1, f" {node.operator} ")
+        case Not():
+            return ["NOT ", (node.operand, NOT)]
+        case Compare():
+            return [(node.left, SUM), f" {node.operator} ", (node.right, SUM)]
+        case Call():
+            return [f"{node.name}(", *_listed(node.arguments), ")"]
+    return _predicate(node)
+
+
+def _predicate(node: Node) -> list[Piece]:
+    match node:
+        case Is():
+            return [(node.operand, SUM), " IS NOT " if node.negated else " IS ", node.what]
+        case Like():
+            return [(node.operand, SUM), _not(node.negated), "LIKE ", (node.pattern, PRIMARY)]
+        case In():
+            return [(node.operand, SUM), _not(node.negated), "IN (", *_listed(node.items), ")"]
+        case Affix():
+            return [(node.operand, SUM), _not(node.negated), f"{node.word} WITH (", *_listed(node.items), ")"]
+        case Between():
+            bounds: list[Piece] = [(node.low, SUM), " AND ", (node.high, SUM)]
+            return [(node.operand, SUM), _not(node.negated), "BETWEEN ", *bounds]
+    raise TypeError(f"no text for {type(node).__name__}")
+
+
+def _not(negated: bool) -> str:
+    return " NOT " if negated else " "

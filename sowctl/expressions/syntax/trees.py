@@ -1,4 +1,4 @@
-"""Walking, comparing and changing trees of nodes, without recursion: depth and length are bounded by memory only."""
+"""Walking and changing trees of nodes, without recursion: depth and length are bounded by memory only."""
 
 from __future__ import annotations
 
@@ -6,30 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sowctl.expressions.syntax.nodes import Node
-
-
-def same(a: Node, b: Node) -> bool:
-    """Whether two trees are equal, places aside; 1, 1.0 and TRUE differ, NAN equals NAN."""
-    pairs = [(a, b)]
-    while pairs:
-        left, right = pairs.pop()
-        if type(left) is not type(right) or _own(left) != _own(right):
-            return False
-        below, others = left.children(), right.children()
-        if len(below) != len(others):
-            return False
-        pairs.extend(zip(below, others, strict=True))
-    return True
-
-
-def _own(node: Node) -> tuple[Any, ...]:
-    own = []
-    for name, part in zip(node.FIELDS, node.parts, strict=True):
-        below = isinstance(part, Node) or (type(part) is tuple and bool(part) and isinstance(part[0], Node))
-        if below or name == "modifier_at":
-            continue
-        own.append((type(part).__name__, repr(part) if isinstance(part, float) else part))
-    return tuple(own)
 
 
 def walk(node: Node) -> Iterator[Node]:

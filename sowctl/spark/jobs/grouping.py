@@ -18,8 +18,8 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
 from sowctl.engine.search.matcher import Matcher, headers_of
 from sowctl.errors import InputError
-from sowctl.expressions.joining import source_of
-from sowctl.expressions.projection import Group, GroupKey
+from sowctl.expressions.rows.joining import source_of
+from sowctl.expressions.rows.projection import Group, GroupKey
 from sowctl.identity.keys import batch_digester
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs

@@ -15,10 +15,10 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
 from sowctl.engine.search.matcher import environment_of
 from sowctl.errors import UsageError
-from sowctl.expressions.joining import Step, plan, source_of
-from sowctl.expressions.projection import Projection
+from sowctl.expressions.compile import compile_projection
+from sowctl.expressions.rows.joining import Step, plan, source_of
+from sowctl.expressions.rows.projection import Projection
 from sowctl.expressions.syntax.joins import Join, JoinSide, parse_join
-from sowctl.expressions.view import compile_projection
 from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot, SlotValue, Values
 

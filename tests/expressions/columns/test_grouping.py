@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sowctl.expressions.columns import Column
-from sowctl.expressions.columns.build import column_of
+from sowctl.expressions.columns.column import column_of
 from sowctl.expressions.columns.grouping import ColumnBatch, add_columns
+from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.projection import Group, GroupKey, Projection
-from sowctl.expressions.view import compile_projection
+from sowctl.expressions.rows.projection import Group, GroupKey, Projection
 from sowctl.values.compare import numeric_reading
 from sowctl.values.fields import Number, Row, SlotValue, Values
 from tests.expressions.alike import same

@@ -14,10 +14,10 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.query import query
 from sowctl.errors import InputError, MissingError, UsageError
+from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.joining import left_join
+from sowctl.expressions.rows.joining import left_join
 from sowctl.expressions.syntax.joins import parse_join
-from sowctl.expressions.view import compile_projection
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.view import AdHoc, query_of, view

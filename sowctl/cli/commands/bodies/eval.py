@@ -114,7 +114,7 @@ def _span(descriptor: int) -> tuple[int, int] | None:
 
 def show_plan(invocation: Invocation, expression: str, *, as_filter: bool) -> None:
     """Print how an expression is evaluated."""
-    from sowctl.expressions.explain import explain
+    from sowctl.expressions.columns.program import explain
 
     text = "\n".join(explain(expression, as_filter=as_filter, functions=NamedFunctions(invocation)))
     invocation.streams.stdout.write(f"{display_lines(text)}\n".encode())

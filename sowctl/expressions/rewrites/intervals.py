@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sowctl.expressions.rewrites.truths import constant_value, is_constant
 from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.trees import walk
 from sowctl.tuples import NamedTuple
 from sowctl.values.compare import numeric_reading
 
@@ -27,7 +28,6 @@ class Bounds(NamedTuple):
 
 def alone(node: n.Node) -> n.Field | None:
     """The field of a condition that names no other, as often as it likes, and no other message; else None."""
-    from sowctl.expressions.syntax.trees import walk
 
     fields = [part for part in walk(node) if isinstance(part, n.Field)]
     if not fields or any(field.qualifier or field.modifier for field in fields):

@@ -1,7 +1,7 @@
 """Projections with grouping: views, aggregated queries and subscriptions (``sowctl-expressions(7)``, grouping).
 
-Made by :mod:`sowctl.expressions.view`. One program reads every message (grouping texts, inputs of aggregates); another
-makes a group's fields from the results of its aggregates and the last message processed.
+Made by :func:`sowctl.expressions.compile.compile_projection`. One program reads every message (grouping texts, inputs
+of aggregates); another makes a group's fields from the results of its aggregates and the last message processed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-from sowctl.expressions.compile import Tuples, Value
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import AGGREGATES, Function
 from sowctl.expressions.rows.aggregates import ORDERED, aggregate
 from sowctl.expressions.rows.code import Operand, finish
 from sowctl.expressions.rows.emit import Emitter
+from sowctl.expressions.rows.program import Tuples, Value, value_of
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.actions import FieldDefinition
 from sowctl.expressions.syntax.parse import destination_of
@@ -99,13 +99,7 @@ class Projection:
 
     def parts(self) -> list[Value]:
         """What is computed of each message, one by one: the grouping fields, then the inputs of the aggregates."""
-        found = []
-        for part in self._parts:
-            emitter = Emitter(part.text, self._extra)
-            operand: Operand = finish(emitter.value(part.node, True))
-            final = f"append({emitter.as_scalar(operand).code})"
-            found.append(Value(part.text, part.node, emitter, final))
-        return found
+        return [value_of(part.node, part.text, self._extra) for part in self._parts]
 
     def add(
         self,
@@ -193,14 +187,6 @@ class Projection:
     def _made(self, group: Group, results: Sequence[SlotValue], env: Environment) -> tuple[SlotValue, ...]:
         row = tuple(results[place] if result else group.row[place] for result, place in self._needs)
         return self._make.values([row], env, [group.header])[0]
-
-    def project(
-        self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None
-    ) -> list[list[SlotValue]]:
-        """The fields of all groups of the messages, in the order in which the groups were first seen."""
-        groups: dict[GroupKey, Group] = {}
-        self.add(groups, rows, env, headers)
-        return [self.fields(group, env) for group in groups.values()]
 
 
 def _split(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from sowctl.expressions.rewrites import rewrite
+from sowctl.expressions.rewrites.rewrite import rewrite
 from sowctl.expressions.rewrites.truths import constant_truth, constant_value, is_constant
 from sowctl.expressions.syntax import nodes as n
 from sowctl.plain import dataclass, field

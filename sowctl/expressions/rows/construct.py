@@ -1,25 +1,19 @@
 """Constructed fields of preprocessing and enrichment (``sowctl-expressions(7)``, constructing fields).
 
-All fields read the message as it was before the phase; ``HINT SET_CURRENT`` lets later fields see a result.
+Made by :func:`sowctl.expressions.compile.compile_fields`. All fields read the message as it was before the phase;
+``HINT SET_CURRENT`` lets later fields see a result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from sowctl.expressions.check import NO_FUNCTIONS
-from sowctl.expressions.compile import Value, compile_node
-from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.functions import Function
+from sowctl.expressions.rows.program import Value
 from sowctl.expressions.syntax.actions import FieldDefinition
-from sowctl.expressions.syntax.errors import expression_error
-from sowctl.expressions.syntax.parse import parse_field
 from sowctl.values.compare import first
 from sowctl.values.fields import Row, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
-
-__all__ = ["Fields", "Write", "compile_fields"]
 
 
 class Fields:
@@ -83,23 +77,3 @@ def _union(wanted: Sequence[tuple[Slot, ...]]) -> tuple[Slot, ...]:
             other = merged.get(str(slot.path), slot)
             merged[str(slot.path)] = Slot(slot.path, slot.text or other.text, slot.listed or other.listed)
     return tuple(merged.values())
-
-
-def compile_fields(
-    texts: Sequence[str], context: Context = Context.ENRICHMENT, extra: Mapping[str, Function] = NO_FUNCTIONS
-) -> Fields:
-    """Compile the fields of one phase. Raises ExpressionError, also for two fields with one destination."""
-    definitions = []
-    seen: set[tuple[str, ...]] = set()
-    for text in texts:
-        field = parse_field(text)
-        assert field.destination is not None
-        if (field.optional or field.set_current) and not context.rules.hints:
-            what = f"HINT cannot stand in {context.rules.words}"
-            raise expression_error("SOW-EXP-024", what, text, field.place)
-        if field.destination.names in seen:
-            what = f"two fields have the destination {field.destination}"
-            raise expression_error("SOW-EXP-022", what, text, field.place)
-        seen.add(field.destination.names)
-        definitions.append((field, compile_node(field.expression, text, context, extra)))
-    return Fields(definitions)

@@ -1,0 +1,94 @@
+"""Functions of whole value lists, checksums, constants and conversions (``sowctl-expressions(7)``, functions)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sowctl.expressions.functions.numbers import truncated
+from sowctl.expressions.functions.signature import function
+from sowctl.identity.hashes import crc32c, crc64
+from sowctl.values.compare import NAN, first, text_of
+from sowctl.values.fields import Scalar
+
+
+def _present(values: Sequence[Scalar]) -> list[Scalar]:
+    return [scalar for value in values if (scalar := first(value)) is not None]
+
+
+def array_min(values: Sequence[Scalar]) -> Scalar:
+    """The least value by the common reading, NULLs left out."""
+    from sowctl.expressions.functions.sets import extreme
+
+    return extreme(_present(values), greatest=False)
+
+
+def array_max(values: Sequence[Scalar]) -> Scalar:
+    """The greatest value by the common reading, NULLs left out."""
+    from sowctl.expressions.functions.sets import extreme
+
+    return extreme(_present(values), greatest=True)
+
+
+def array_sum(values: Sequence[Scalar]) -> int | float | None:
+    """The sum, NULLs left out."""
+    from sowctl.expressions.functions.sets import total
+
+    return total(_present(values))
+
+
+def array_to_string(values: Sequence[Scalar], delimiter: bytes | None, null_text: bytes | None) -> bytes:
+    """The texts joined; ``null_text`` stands for NULLs."""
+    texts = [text_of(value) for value in values]
+    return (delimiter or b"").join([text if text is not None else null_text or b"" for text in texts])
+
+
+ARRAYS = (
+    function("ARRAY_COUNT", len, "values", "number", "number of values", strict=False),
+    function("ARRAY_MIN", array_min, "values", "scalar", "the least value, by the common reading", strict=False),
+    function("ARRAY_MAX", array_max, "values", "scalar", "the greatest value, by the common reading", strict=False),
+    function("ARRAY_SUM", array_sum, "values", "number", "the sum, of Integers exact", strict=False),
+    function(
+        "ARRAY_TO_STRING",
+        array_to_string,
+        "values text text",
+        "text",
+        "texts of all values joined by delim",
+        strict=False,
+    ),
+)
+
+
+def md5(text: bytes) -> bytes:
+    """32 lower-case hexadecimal digits."""
+    import hashlib
+
+    return hashlib.md5(text, usedforsecurity=False).hexdigest().encode()
+
+
+CHECKSUMS = (
+    function("CRC32", lambda s: crc32c(s or b""), "text", "number", "CRC-32C without final xor", strict=False),
+    function("CRC64", lambda s: crc64(s or b""), "text", "number", "CRC-64 without final xor", strict=False),
+    function("MD5", md5, "text", "text", "MD5 in hexadecimal digits"),
+)
+
+
+def coalesce(*values: Scalar) -> Scalar:
+    """The first value that is not NULL; compiled expressions stop there instead of calling this."""
+    return next((value for value in values if value is not None), None)
+
+
+def char_value(number: int | float) -> bytes:
+    """The single byte of that number; ``?`` outside 0-255 and for NaN."""
+    if number != number:
+        return b"?"
+    code = truncated(number)
+    return bytes([code]) if 0 <= code <= 255 else b"?"
+
+
+TYPED = (
+    function("COALESCE", coalesce, "scalar ...", "scalar", "the first argument that is not NULL", strict=False),
+    function("TRUE_VALUE", lambda: True, "", "truth", "TRUE"),
+    function("FALSE_VALUE", lambda: False, "", "truth", "FALSE"),
+    function("NAN_VALUE", lambda: NAN, "", "number", "NaN"),
+    function("CHAR_VALUE", char_value, "number", "text", "the single byte n"),
+)

@@ -1,0 +1,112 @@
+"""Generated loops over rows: what every compiled expression asks of a message, and the loop that evaluates it.
+
+Made by :mod:`sowctl.expressions.compile`, by the projections, by the columns for single nodes and by the rewrites for
+constants. A row is a tuple of slot values, one per slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+from sowctl.expressions.environment import NO_HEADER, Environment, Header
+from sowctl.expressions.functions import Function
+from sowctl.expressions.rows.code import Operand, finish
+from sowctl.expressions.rows.emit import Emitter
+from sowctl.expressions.syntax.nodes import Node
+from sowctl.values.fields import Row, Slot, SlotValue
+
+Run = Callable[[Iterable[Row], Environment, Any, Any], list[Any]]
+
+
+class Compiled:
+    """What filters and values share: the text, the tree, and what they ask of a message.
+
+    ``slots`` are the fields of the message, ``previous_slots`` those of the stored record (``OF PREVIOUS``);
+    ``sources`` are the qualifiers of ``slots``, ``()`` where there is none. ``source`` is the generated Python.
+    """
+
+    __slots__ = ("_parts", "_run", "node", "previous_slots", "slots", "source", "sources", "text", "uses_header")
+
+    def __init__(self, text: str, node: Node | None, emitter: Emitter | None, final: str) -> None:
+        self.text = text
+        self.node = node
+        self.slots: tuple[Slot, ...] = ()
+        self.previous_slots: tuple[Slot, ...] = ()
+        self.sources: tuple[tuple[str, ...], ...] = ()
+        self.uses_header = False
+        self.source = ""
+        self._run: Run | None = None
+        self._parts: tuple[list[str], dict[str, Any]] | None = None
+        if emitter is None:
+            return
+        code = emitter.code
+        self.slots = tuple(wanted.finished() for _, wanted in code.slots.values())
+        self.sources = tuple(wanted.field.qualifier for _, wanted in code.slots.values())
+        self.previous_slots = tuple(wanted.finished() for _, wanted in code.previous.values())
+        self.uses_header = code.uses_header
+        main = code.source(final)
+        self.source = "\n".join([*code.functions, main])
+        self._parts = [*code.functions, main], code.names
+
+    def _runner(self) -> Run:
+        """The generated loop, compiled when the first rows come: what an index answers is asked of no row."""
+        if self._run is None:
+            assert self._parts is not None, "the empty filter has no loop"
+            parts, names = self._parts
+            for part in parts:
+                exec(compile(part, "<expression>", "exec"), names)
+            self._run = names["run"]
+        return self._run
+
+    def _call(self, rows: Iterable[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
+        run = self._runner()
+        if self.uses_header and headers is None:
+            headers = repeat(NO_HEADER)
+        if self.previous_slots:
+            nothing = (None,) * len(self.previous_slots)
+            previous = [nothing if row is None else row for row in previous] if previous else repeat(nothing)
+        return run(rows, env, headers, previous)
+
+
+class Value(Compiled):
+    """A compiled value."""
+
+    __slots__ = ()
+
+    def values(
+        self,
+        rows: Iterable[Row],
+        env: Environment,
+        headers: Sequence[Header] | None = None,
+        previous: Sequence[Row | None] | None = None,
+    ) -> list[SlotValue]:
+        """The scalar per row; ``previous`` holds the rows of stored records, None where there is none.
+
+        Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
+        """
+        return self._call(rows, env, headers, previous)
+
+
+class Tuples(Compiled):
+    """Several compiled values over the same rows."""
+
+    __slots__ = ()
+
+    def values(
+        self,
+        rows: Iterable[Row],
+        env: Environment,
+        headers: Sequence[Header] | None = None,
+        previous: Sequence[Row | None] | None = None,
+    ) -> list[tuple[SlotValue, ...]]:
+        """One tuple of scalars per row; see :meth:`Value.values`."""
+        return self._call(rows, env, headers, previous)
+
+
+def value_of(node: Node, text: str, extra: Mapping[str, Function]) -> Value:
+    """The value of a node that was checked; ``text`` is what it was parsed from."""
+    emitter = Emitter(text, extra)
+    operand: Operand = finish(emitter.value(node, True))
+    return Value(text, node, emitter, f"append({emitter.as_scalar(operand).code})")

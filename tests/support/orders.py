@@ -1,0 +1,28 @@
+"""Sort keys of whole records, made of the components that the program sorts by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sowctl.values.fields import SlotValue
+from sowctl.values.order import Component, component, reverse
+
+
+class Key(Protocol):
+    """One key of an order."""
+
+    @property
+    def descending(self) -> bool: ...
+
+    @property
+    def text(self) -> bool: ...
+
+
+def sort_key(values: Sequence[SlotValue], keys: Sequence[Key], mixed: Sequence[bool]) -> tuple[Component, ...]:
+    """The sort key of one record: a value, an order key and a reading (``has_number`` of the set) per position."""
+    parts = []
+    for value, key, numeric in zip(values, keys, mixed, strict=True):
+        part = component(value, numeric, key.text)
+        parts.append(reverse(part) if key.descending else part)
+    return tuple(parts)
