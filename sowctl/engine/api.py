@@ -69,7 +69,7 @@ class TopicHandle:
         return query(self.instance, [self.target], QueryOptions(filter=filter, **changes))
 
     def get(self, *keys: str, fields: bool = False, at: int | None = None) -> Iterator[StoredRecord]:
-        """The records of SOW keys (or, with ``fields``, of key field texts) that exist, in the order asked for."""
+        """The records of SOW keys, else of key field texts (with ``fields`` these alone), in the order asked for."""
         from sowctl.engine.verbs.get import get
 
         batch, _ = get(self.instance, self.target, keys, fields=fields, at=at)

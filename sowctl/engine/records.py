@@ -139,11 +139,6 @@ class RecordBatch:
             self._records = list(map(StoredRecord, self.keys, self.values, self.payloads))
         return self._records
 
-    def holding(self, records: Sequence[StoredRecord]) -> RecordBatch:
-        """A batch of the same topic with other records."""
-        keys, values = [record.key for record in records], [record.value for record in records]
-        return RecordBatch(self.topic, self._kind, keys, values, [record.payload for record in records])
-
     def selected(self, select: Callable[[bytes], bytes]) -> RecordBatch:
         """The same records with what ``select`` makes of their payloads."""
         return RecordBatch(self.topic, self._kind, self.keys, self.values, list(map(select, self.payloads)))

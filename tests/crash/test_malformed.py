@@ -19,7 +19,6 @@ import pytest
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions
-from sowctl.engine.search.matcher import key_of_fields
 from sowctl.engine.topics.targets import Target, resolve
 from sowctl.engine.verbs.check import check
 from sowctl.engine.verbs.hash import digest
@@ -31,6 +30,7 @@ from sowctl.engine.verbs.replay import replay
 from sowctl.engine.writing.batching import Listed
 from sowctl.errors import SowError
 from sowctl.findings import Level
+from sowctl.identity.keys import key_digest, prefix
 from sowctl.store.check import check_store
 from tests.support.instances import SECOND
 from tests.support.processes import Child
@@ -135,7 +135,7 @@ def verbs(plot: Plot, topics: str) -> Iterator[tuple[str, Callable[[], object]]]
         assert target.topic is not None
         name = target.topic.name
         yield f"query {name}", lambda target=target: _rows(instance, target)
-        present = str(int.from_bytes(key_of_fields(["7"], target.topic.key_domain, 1), "big"))
+        present = str(int.from_bytes(key_digest(prefix(target.topic.key_domain), [b"7"])[:8], "big"))
         yield f"get {name}", lambda target=target, key=present: _rows(instance, target, sow_keys=("1", key))
         yield f"order {name}", lambda target=target: _rows(instance, target, order_by="/v DESC", filter="/id > 2")
         yield f"at {name}", lambda target=target: _rows(instance, target, at=plot.lab.clock.at - 8 * SECOND)

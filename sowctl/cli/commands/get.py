@@ -54,14 +54,15 @@ def run(
     Ends with status 1 where a key has no record; the others are printed.
     """
     from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.lookup import one, records
+    from sowctl.cli.lookup import one
     from sowctl.cli.words.when import moment
+    from sowctl.engine.verbs.get import get
 
     when = moment(invocation, at)
     sink = Sink(invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force))
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         where = one(instance, target, message_type)
-        batch, missing = records(instance, where, keys, when.of(instance), fields=fields)
+        batch, missing = get(instance, where, keys, fields=fields, at=when.of(instance))
         sink.write([batch])
     for key in missing:
         invocation.note(f"{display(target)}: no record with key {display(key)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.search.matcher import key_of
+from sowctl.engine.search.keytext import key_of
 from sowctl.errors import UsageError
 from sowctl.identity.keys import batch_digester
 from sowctl.values.paths import Path, Step, parse_path

@@ -1,17 +1,17 @@
-"""What reading verbs share: keys from texts, the filter over a batch of records."""
+"""The filter over batches of stored records: what shows without decoding first, then the decoded rest.
+
+Called by scans, by lookups and by Spark's tasks, each batch by batch. Ruled by ``sowctl-expressions(7)``.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.errors import InputError, SowError, UsageError
-from sowctl.identity.keys import batch_digester, given_text, key_bytes, user_key_digest
 from sowctl.store.codec import OPTIONAL_PARTS, Uncut, decode, payloads, stamps
 
 if TYPE_CHECKING:
-    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.search.prefilter import Traces
     from sowctl.expressions.compile import Filter
@@ -21,46 +21,8 @@ if TYPE_CHECKING:
     from sowctl.store.marks import Marks
     from sowctl.values.fields import Refusal, Row
 
-_NUMBER = re.compile(r"\d{1,20}")
-U64 = 1 << 64
 LOOKING = 4_000
 """Records from which on looking for traces before decoding spares more time than it takes to load what looks."""
-
-
-def key_of(text: str, key_mode: str) -> bytes:
-    """The 8-byte key that a client's text names: an unsigned decimal, or the publisher's own key.
-
-    Raises UsageError ``SOW-QRY-001`` for a text that is no decimal below 2**64 where keys are generated.
-    """
-    if key_mode == "user":
-        return user_key_digest(given_text(text))[:8]
-    if _NUMBER.fullmatch(text) and int(text) < U64:
-        return key_bytes(int(text))
-    raise UsageError(
-        "SOW-QRY-001",
-        f"{text!r} is not a SOW key",
-        hint="SOW keys are whole numbers from 0 to 18446744073709551615, as query --meta shows them",
-    )
-
-
-def keys_of(texts: Sequence[str], topic: TopicConfig) -> list[bytes]:
-    """The 8-byte keys that clients' texts name in a topic. Raises as :func:`key_of`.
-
-    UsageError ``SOW-ENG-032`` where publishers choose the keys and no logical topic is named.
-    """
-    if topic.pattern is not None and topic.key_mode == "user":
-        from sowctl.engine.sources.logical import domain_of, user_key_of
-
-        name = domain_of(topic)
-        return [user_key_of(name, text) for text in texts]
-    return [key_of(text, topic.key_mode) for text in texts]
-
-
-def key_of_fields(texts: Sequence[str], key_domain: str, fields: int) -> bytes:
-    """The 8-byte key of a record with these key field texts. Raises UsageError ``SOW-QRY-002`` for another number."""
-    if len(texts) != fields:
-        raise UsageError("SOW-QRY-002", f"the key has {fields} fields, {len(texts)} values were given")
-    return batch_digester(key_domain, fields)([list(map(given_text, texts))])[0][:8]
 
 
 class Matcher:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search.matcher import key_of, keys_of
+from sowctl.engine.search.keytext import key_of, keys_of
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import UsageError
 

@@ -13,7 +13,8 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.blocks import deletions, tombstone
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.reports import DeleteReport
-from sowctl.engine.search.matcher import Matcher, environment_of, keys_of
+from sowctl.engine.search.keytext import keys_of
+from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.search.scan import way_of
 from sowctl.engine.sources.logical import chosen, narrowed
 from sowctl.engine.sources.opening import open_now

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.records import StoredRecord
-from sowctl.engine.search.matcher import key_of, key_of_fields, keys_of
+from sowctl.engine.search.keytext import keys_meant, not_a_key
 from sowctl.engine.sources.opening import open_now
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import expires
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.targets import Target
     from sowctl.journal.block import Entry
+    from sowctl.store.meta import Definition
 
 SHORT = ("sow_key", "timestamp", "until", "txid", "operation", "lossy")
 """The facts of a version that matter most, in this order."""
@@ -149,9 +150,7 @@ def _of_store(instance: Instance, target: Target, texts: Sequence[str], fields: 
         )
     rule = retention(topic.history) if topic is not None else None
     with closing(open_now(instance, target)) as source, naming_replay(topic):
-        definition = source.meta.definition
-        naming = definition.key_mode, definition.key_domain or "", len(definition.key_fields)
-        named = [_keys(text, naming, fields) for text in texts]
+        named = _named(texts, target, source.definition, fields)
         view = VersionsSource(source, topic, instance.now)
         found = {}
         for key in {key for keys in named for key in keys}:
@@ -160,6 +159,15 @@ def _of_store(instance: Instance, target: Target, texts: Sequence[str], fields: 
                 kept = prune(kept, instance.now, rule.window)
             found[key] = _retained(key, kept)
         return source.topic, source.message_type, found, named
+
+
+def _named(texts: Sequence[str], target: Target, definition: Definition | None, fields: bool) -> list[list[bytes]]:
+    """The keys that each text may mean. Raises UsageError ``SOW-QRY-001`` for one that no record can have."""
+    meant = keys_meant(texts, target, definition, fields=fields)
+    for text, keys in zip(texts, meant, strict=True):
+        if not keys:
+            raise not_a_key(text)
+    return meant
 
 
 def _retained(key: bytes, kept: Sequence[Version]) -> list[VersionRecord]:
@@ -177,7 +185,7 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
         keeps = topic is None or topic.history is not None
         hint = "leave --journal out" if keeps else "it keeps no history either: query shows its present records"
         raise MissingError("SOW-QRY-021", f"no journal records {name!r}", hint=hint)
-    named = [_named(topic, text, fields) for text in texts]
+    named = _named(texts, target, None, fields)
     wanted = {key for keys in named for key in keys}
     ref = topic.name, topic.message_type
     entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
@@ -201,21 +209,6 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
     return topic.name, topic.message_type, found, named
 
 
-def _named(topic: TopicConfig, text: str, fields: bool) -> list[bytes]:
-    """The keys that a text may mean in a topic, or in the logical topic that is meant of one."""
-    domain = topic.key_domain
-    if topic.pattern is not None:
-        from sowctl.engine.sources.logical import domain_of
-
-        if topic.key_mode == "user" and not fields:
-            return keys_of([text], topic)
-        if fields or topic.logical_name is not None:
-            domain = domain_of(topic)
-        elif not topic.shares_domain:
-            return [key_of(text, topic.key_mode)]
-    return _keys(text, (topic.key_mode, domain, len(topic.keys)), fields)
-
-
 def _is_meant(topic: TopicConfig, entry: Entry) -> bool:
     if topic.logical is None:
         return True
@@ -233,22 +226,3 @@ def _logged(
         if hides and 0 < stamp <= now and (until is None or stamp < until):
             until = stamp
         yield VersionRecord(key, value, until, False, entry, owner)
-
-
-def _keys(text: str, naming: tuple[str, str, int], fields: bool) -> list[bytes]:
-    """The keys that a text may mean, the likelier first. Raises UsageError where it can mean none."""
-    mode, domain, count = naming
-    if fields and mode != "fields":
-        raise UsageError(
-            "SOW-QRY-005", "this topic has no key fields", hint="give the keys themselves, without --fields"
-        )
-    parts = text.split(",") if count > 1 else [text]
-    if fields:
-        return [key_of_fields(parts, domain, count)]
-    if mode == "fields" and len(parts) == count:
-        by_fields = key_of_fields(parts, domain, count)
-        try:
-            return [key_of(text, mode), by_fields]
-        except UsageError:
-            return [by_fields]
-    return [key_of(text, mode)]

@@ -17,7 +17,8 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.filtering import filtered
-from sowctl.engine.search.matcher import Matcher, environment_of, key_of, keys_of
+from sowctl.engine.search.keytext import key_of, keys_of
+from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.search.scan import Scan, scanning
 from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
 from sowctl.engine.sources.current import CurrentSource

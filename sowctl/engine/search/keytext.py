@@ -1,0 +1,136 @@
+"""What the text of a key means: a SOW key, the key that a publisher chose, or the values of the key fields.
+
+Called by every verb that takes keys: get and history, where a text may mean either (:func:`keys_meant`), and query,
+delete and filters on ``SOW_KEY()``, which take SOW keys and publishers' keys alone (:func:`key_of`, :func:`keys_of`).
+Ruled by ``sow-store(5)``, SOW key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from sowctl.engine.sources.logical import domain_of, user_key_of
+from sowctl.engine.topics.targets import Target
+from sowctl.errors import UsageError
+from sowctl.identity.keys import given_text, key_bytes, key_digest, prefix, user_key_digest
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.store.meta import Definition
+
+_NUMBER = re.compile(r"\d{1,20}")
+_U64 = 1 << 64
+
+
+def key_of(text: str, key_mode: str) -> bytes:
+    """The 8-byte key that a client's text names: an unsigned decimal, or the publisher's own key.
+
+    Raises UsageError ``SOW-QRY-001`` for a text that is no decimal below 2**64 where keys are generated.
+    """
+    if key_mode == "user":
+        return user_key_digest(given_text(text))[:8]
+    key = _sow_key(text)
+    if key is None:
+        raise not_a_key(text)
+    return key
+
+
+def keys_of(texts: Sequence[str], topic: TopicConfig) -> list[bytes]:
+    """The 8-byte keys that clients' texts name in a topic. Raises as :func:`key_of`.
+
+    UsageError ``SOW-ENG-032`` where publishers choose the keys and no logical topic is named.
+    """
+    if topic.pattern is not None and topic.key_mode == "user":
+        name = domain_of(topic)
+        return [user_key_of(name, text) for text in texts]
+    return [key_of(text, topic.key_mode) for text in texts]
+
+
+def keys_meant(
+    texts: Sequence[str], target: Target, definition: Definition | None, *, fields: bool
+) -> list[list[bytes]]:
+    """The keys that each text may mean in a target, the likelier first; none for a text that no record can have.
+
+    Where keys are made of fields a text is a SOW key first, and then the text of the key field, several fields joined
+    by commas; with ``fields`` it is the latter alone. A SOW key that happens to be another record's key text is one in
+    2**64. ``definition`` is that of the store; the configuration of a topic says the same.
+
+    Raises UsageError ``SOW-QRY-002`` for another number of fields than there are with ``fields``, ``SOW-QRY-005`` for
+    ``fields`` where keys are not made of any, ``SOW-ENG-032`` and ``SOW-QRY-018`` where a key depends on the logical
+    topic and none is named.
+    """
+    naming = _naming(target, definition)
+    if fields or naming.mode == "user":
+        naming.refuse_unnamed(target)
+    if fields and naming.mode != "fields":
+        raise UsageError(
+            "SOW-QRY-005", "this topic has no key fields", hint="give the keys themselves, without --fields"
+        )
+    if naming.mode == "user":
+        return [[_user_key(text, target)] for text in texts]
+    return [_meant(text, naming, fields) for text in texts]
+
+
+def not_a_key(text: str) -> UsageError:
+    """The error for a text that can be no key."""
+    return UsageError(
+        "SOW-QRY-001",
+        f"{text!r} is not a SOW key",
+        hint="SOW keys are whole numbers from 0 to 18446744073709551615, as query --meta shows them",
+    )
+
+
+class _Naming(NamedTuple):
+    """How the keys of a target are made: by which mode, under which domain (None: that of a logical topic which is
+    not named), of how many fields."""
+
+    mode: str
+    domain: str | None
+    fields: int
+
+    def refuse_unnamed(self, target: Target) -> None:
+        if self.domain is not None:
+            return
+        if target.topic is not None:
+            domain_of(target.topic)  # raises, with the pattern that a name has to match
+        raise UsageError(
+            "SOW-QRY-018",
+            "the keys of this file belong to the logical topics of its records",
+            hint="give SOW keys as query --meta shows them, or a configuration and the name of a logical topic",
+        )
+
+
+def _naming(target: Target, definition: Definition | None) -> _Naming:
+    topic = target.topic
+    if topic is None:
+        assert definition is not None
+        # An empty domain stands for those of logical topics; None is no domain, such as of publishers' own keys.
+        domain = None if definition.key_domain == "" else definition.key_domain or ""
+        return _Naming(definition.key_mode, domain, len(definition.key_fields))
+    named = topic.pattern is None or topic.shares_domain or topic.logical_name is not None
+    return _Naming(topic.key_mode, domain_of(topic) if named else None, len(topic.keys))
+
+
+def _meant(text: str, naming: _Naming, fields: bool) -> list[bytes]:
+    number = None if fields else _sow_key(text)
+    found = [] if number is None else [number]
+    if naming.mode != "fields" or naming.domain is None:
+        return found
+    parts = text.split(",") if naming.fields > 1 else [text]
+    if len(parts) == naming.fields:
+        found.append(key_digest(prefix(naming.domain), list(map(given_text, parts)))[:8])
+    elif fields:
+        raise UsageError("SOW-QRY-002", f"the key has {naming.fields} fields, {len(parts)} values were given")
+    return found
+
+
+def _user_key(text: str, target: Target) -> bytes:
+    if target.topic is not None:
+        return keys_of((text,), target.topic)[0]
+    return key_of(text, "user")
+
+
+def _sow_key(text: str) -> bytes | None:
+    return key_bytes(int(text)) if _NUMBER.fullmatch(text) and int(text) < _U64 else None
