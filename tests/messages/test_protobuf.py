@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,26 +17,29 @@ from hypothesis import strategies as st
 from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.messages.base import MessageType
 from sowctl.messages.definition import TypeDefinition
+from sowctl.messages.proto.files import message_class
 from sowctl.messages.types import get_type
 from sowctl.values.fields import Slot, SlotValue, Values
 from sowctl.values.paths import parse_path
 from tests.support.protosamples import ORDER2, ORDER3, Order, order_set
 
 
-def of(
+def definition(
     folder: Path, *, file: str = "order.desc", kind: str = "trade.Order", paths: Sequence[str] = (".",)
-) -> MessageType:
-    return get_type(
-        TypeDefinition(
-            "orders",
-            "protobuf",
-            proto_type=kind,
-            proto_file=file,
-            proto_paths=tuple(paths),
-            directory=str(folder),
-            place="c.xml:5",
-        )
+) -> TypeDefinition:
+    return TypeDefinition(
+        "orders",
+        "protobuf",
+        proto_type=kind,
+        proto_file=file,
+        proto_paths=tuple(paths),
+        directory=str(folder),
+        place="c.xml:5",
     )
+
+
+def of(folder: Path, **how: Any) -> MessageType:
+    return get_type(definition(folder, **how))
 
 
 @pytest.fixture(scope="module")
@@ -224,18 +228,18 @@ def test_paths_have_aliases_and_files_import_one_another(tmp_path: Path) -> None
         ({"kind": ""}, "needs a Type", "name the message"),
         ({"kind": "trade.Ordr"}, "no message 'trade.Ordr'", "trade.Order"),
         ({"file": "bad.desc"}, "neither a .proto file nor a descriptor set", "protoc"),
-        ({"file": "bad.proto"}, "bad.proto:2:11: a name is expected, not '{'", "protoc"),
-        ({"file": "edition.proto"}, "edition.proto:1:1: 'edition' is no declaration", "protoc"),
+        ({"file": "bad.proto"}, "bad.proto:2:11: Expected message name", "protoc"),
+        ({"file": "edition.proto"}, 'edition.proto:1:11: Unknown edition "2999"', "protoc"),
         ({"file": "alone.desc"}, "'order.proto' is imported and not in the descriptor set", "--include_imports"),
-        ({"file": "loop.proto"}, "'loop.proto' imports itself", None),
-        ({"file": "unfit.proto", "kind": "M"}, "the schema 'unfit.proto' cannot be used", None),
+        ({"file": "loop.proto"}, "loop.proto:1:1: File recursively imports itself", None),
+        ({"file": "unfit.proto", "kind": "M"}, 'unfit.proto:1:22: "Missing" is not defined', None),
     ],
 )
 def test_definitions_that_cannot_be_used(tmp_path: Path, how: dict[str, Any], words: str, hint: str | None) -> None:
     (tmp_path / "order.desc").write_bytes(order_set().SerializeToString())
     (tmp_path / "bad.desc").write_bytes(b"\xff\xff")
     (tmp_path / "bad.proto").write_text("package x;\nmessage   { }")
-    (tmp_path / "edition.proto").write_text('edition = "2023";')
+    (tmp_path / "edition.proto").write_text('edition = "2999";')
     alone = descriptor_pb2.FileDescriptorSet()
     alone.file.add(name="alone.proto", dependency=["order.proto"])
     (tmp_path / "alone.desc").write_bytes(alone.SerializeToString())
@@ -246,6 +250,104 @@ def test_definitions_that_cannot_be_used(tmp_path: Path, how: dict[str, Any], wo
     assert (caught.value.code, caught.value.place) == ("SOW-MSG-007", "c.xml:5")
     assert words in caught.value.message
     assert hint is None or hint in (caught.value.hint or "")
+
+
+def test_the_compiler_gives_what_a_descriptor_set_says(folder: Path) -> None:
+    """Types, numbers, defaults and oneofs of a text are those of the set that was made by hand."""
+    compiled, given = (message_class(definition(folder, file=file)) for file in ("order.proto", "order.desc"))
+    found, wanted = descriptor_pb2.DescriptorProto(), descriptor_pb2.DescriptorProto()
+    compiled.DESCRIPTOR.CopyToProto(found)
+    given.DESCRIPTOR.CopyToProto(wanted)
+    for message in (found, *found.nested_type):
+        for field in message.field:
+            field.ClearField("json_name")  # the set has none
+    assert found == wanted
+
+
+TRICKY = r"""
+syntax = 'proto2'; // a comment
+package a . b;
+import public "google/protobuf/any.proto";
+option java_package = "x" "y";
+message M {
+  reserved 5, 7 to 7; reserved "old";
+  extensions 100 to 199;
+  optional bytes raw = 1 [default = "\x01\"\\a\n", deprecated = true];
+  optional double d = 2 [default = -inf]; optional float g = 3 [default = 1.5e-3];
+  optional int64 hex = 0x4 [default = -0x10]; optional uint32 oct = 06 [default = 010];
+  repeated int32 packed = 8 [packed = true];
+  optional group Result = 9 { optional string url = 1; }
+  optional .a.b.M.Inner.Kind kind = 10 [default = TWO];
+  optional string message = 11; optional string optional = 12; optional int32 map = 13;
+  message Inner { enum Kind { ZERO = 0; ONE = 1; TWO = 2 [deprecated = true]; MINUS = -1; } }
+  map<int32, Inner.Kind> kinds_by_number = 14;
+  oneof which { string s = 15; Inner i = 16; }
+  extend M { optional int32 ext = 100; }
+}
+extend M { optional int32 top = 101; }
+service S { rpc Get (M) returns (stream M) { option deprecated = true; } }
+/* the end */
+"""
+
+
+def test_what_the_language_allows_is_read(tmp_path: Path) -> None:
+    (tmp_path / "t.proto").write_text(TRICKY)
+    kind = of(tmp_path, file="t.proto", kind="a.b.M")
+    wanted = {"/raw": b'\x01"\\a\n', "/d": float("-inf"), "/hex": -16, "/oct": 8, "/kind": "TWO", "/result/url": None}
+    assert {path: one(kind, b"", path) for path in wanted} == wanted
+    assert one(kind, b"\x4b\x0a\x01u\x4c", "/result/url") == "u"
+    assert one(kind, b"\x72\x04\x08\x07\x10\x01", "/kinds_by_number/7") == "ONE"
+    assert (one(kind, b"\x7a\x01x", "/s"), one(kind, b"\x5a\x01y", "/message")) == ("x", "y")
+
+
+def test_directories_may_have_any_name_and_files_any_path(tmp_path: Path) -> None:
+    odd = tmp_path / "a:b=c d,é"
+    odd.mkdir()
+    (odd / "m.proto").write_text('syntax = "proto3"; import "n.proto"; message M { N n = 1; }')
+    (odd / "n.proto").write_text('syntax = "proto3"; message N { int32 n = 1; }')
+    for file in ("m.proto", str(odd / "m.proto"), f"../{odd.name}/m.proto", "./m.proto"):
+        assert one(of(odd, file=file, kind="M"), b"\x0a\x02\x08\x05", "/n/n") == 5
+    (odd / "-m.proto").write_text('syntax = "proto3"; message M { int32 n = 1; }')
+    assert one(of(odd, file="-m.proto", kind="M"), b"\x08\x05", "/n") == 5
+
+
+def test_errors_name_files_by_the_names_that_import_them(tmp_path: Path) -> None:
+    (tmp_path / "two").mkdir()
+    (tmp_path / "a.proto").write_text('syntax = "proto3"; import "shared/b.proto"; message A { }')
+    broken = tmp_path / "two/b.proto"
+    for text, words in (
+        ('syntax = "proto3"; import "shared/c.proto";', "there is no file 'shared/c.proto'"),
+        ('syntax = "proto3";\nmessage {', "message type 'orders': shared/b.proto:2:9: Expected message name."),
+    ):
+        broken.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            of(tmp_path, file="a.proto", kind="A", paths=[".", "shared;two"])
+        assert (caught.value.code, caught.value.place) == ("SOW-MSG-007", "c.xml:5")
+        assert words in caught.value.message
+    broken.write_text('syntax = "proto3";')
+    assert of(tmp_path, file="a.proto", kind="A", paths=[".", "shared;two"]).check([b""]) == []
+
+
+def test_only_texts_need_the_compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "order.desc").write_bytes((folder / "order.desc").read_bytes())
+    (tmp_path / "order.proto").write_text(ORDER2)
+    monkeypatch.setattr("sowctl.messages.proto.files.find_spec", lambda name: None)
+    assert of(tmp_path).check([b""]) == []
+    with pytest.raises(ConfigError) as caught:
+        of(tmp_path, file="order.proto")
+    assert (caught.value.code, caught.value.place) == ("SOW-MSG-011", "c.xml:5")
+    assert "needs the package grpcio-tools" in caught.value.message
+    assert (caught.value.hint or "").startswith("install sowctl[protobuf], or compile the file: protoc")
+
+
+def test_the_compiler_runs_once_in_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran: list[object] = []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *given, **options: [ran.append(given), run(*given, **options)][1])
+    (tmp_path / "order.proto").write_text(ORDER2)
+    for largest in (100, 200, 100):
+        get_type(definition(tmp_path, file="order.proto"), max_message=largest)
+    assert len(ran) == 1
 
 
 def test_a_missing_library_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

