@@ -6,13 +6,14 @@ import errno
 import os
 from pathlib import Path
 
+from sowctl.directories import sync_directory
 from sowctl.errors import StorageError
-from sowctl.journal.format import DIRECTORY_MODE, FILE_HEADER_SIZE, FILE_MODE, file_name
-from sowctl.journal.repair import sync_directory
+from sowctl.journal.format import FILE_HEADER_SIZE, FILE_MODE, file_name
 from sowctl.journal.state import write_all
 from sowctl.seam import Seam
 
 _COMMON = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_CHUNK = 4 << 20
 
 
 class Appender:
@@ -100,15 +101,37 @@ class Appender:
         self.fd, self.number = fd, number
 
 
-def make_directory(directory: Path, seam: Seam) -> None:
-    """Make the directory, and those above it, and put the names on disk."""
-    if not directory.is_dir():
-        make_directory(directory.parent, seam)
+def cut_tail(fd: int, path: Path, offset: int, seam: Seam) -> Path:
+    """Copy everything from ``offset`` on to ``FILE.torn-N`` (the first N that is free), then cut it off ``fd``.
+
+    The copy is on disk before anything is cut. Returns its path. Raises OSError.
+    """
+    copy, target = _new_copy(path, seam)
+    try:
+        at = offset
+        while chunk := os.pread(fd, _CHUNK, at):
+            write_all(seam, target, chunk)
+            at += len(chunk)
+        seam.call("file.sync", os.fsync, target)
+    finally:
+        os.close(target)
+    sync_directory(path.parent, seam)
+    seam.call("file.truncate", os.ftruncate, fd, offset)
+    seam.call("file.sync", os.fsync, fd)
+    return copy
+
+
+def _new_copy(path: Path, seam: Seam) -> tuple[Path, int]:
+    number = 1
+    while True:
+        copy = path.with_name(f"{path.name}.torn-{number}")
         try:
-            seam.call("dir.make", os.mkdir, directory, DIRECTORY_MODE)
-        except FileExistsError:
-            return
-        sync_directory(directory.parent, seam)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            return copy, seam.call("file.open", os.open, copy, flags, FILE_MODE)
+        except OSError as error:
+            if error.errno != errno.EEXIST:
+                raise
+            number += 1
 
 
 _FULL = {

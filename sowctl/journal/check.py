@@ -13,7 +13,7 @@ from pathlib import Path
 from sowctl.errors import DamageError, MissingError, SowError, VersionError
 from sowctl.findings import Finding, Level, Place
 from sowctl.journal.block import Block, Damage, Position
-from sowctl.journal.files import JournalFile, Ref, find_files, refuse_gap, refuse_other
+from sowctl.journal.files import BlockRef, JournalFile, find_files, refuse_gap, refuse_other
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, Topic
 from sowctl.journal.state import JournalState, from_checkpoint, read_topics, topics_path, unpack
 from sowctl.journal.walk import Walker, lost_end
@@ -21,7 +21,7 @@ from sowctl.seam import SEAM, Seam
 
 
 @dataclass(slots=True)
-class Coverage:
+class JournalCoverage:
     """How much a check has looked at; filled while its findings are consumed."""
 
     files: int = 0
@@ -37,7 +37,7 @@ def check_journal(
     *,
     seam: Seam = SEAM,
     acknowledged: int = 0,
-    coverage: Coverage | None = None,
+    coverage: JournalCoverage | None = None,
     archive: Path | None = None,
 ) -> Iterator[Finding]:
     """Read everything and yield what is wrong, in file order; ``archive`` may hold files of the journal too.
@@ -47,7 +47,7 @@ def check_journal(
     is the highest txid that any store has applied. Raises only MissingError ``SOW-JRN-001`` and StorageError
     ``SOW-JRN-020``.
     """
-    yield from _Check(directory, instance, seam, acknowledged, coverage or Coverage(), archive).run()
+    yield from _Check(directory, instance, seam, acknowledged, coverage or JournalCoverage(), archive).run()
 
 
 class _Check:
@@ -57,7 +57,7 @@ class _Check:
         instance: str,
         seam: Seam,
         acknowledged: int,
-        coverage: Coverage,
+        coverage: JournalCoverage,
         archive: Path | None,
     ) -> None:
         self.directory = directory
@@ -152,7 +152,7 @@ class _Check:
             elif noted.topics != self.state.topics or noted.publishers != self.state.publishers:
                 yield _problem("SOW-JRN-014", file, None, "the checkpoint contradicts the files before it")
 
-    def _group(self, file: JournalFile, walker: Walker, group: list[Ref]) -> Iterator[Finding]:
+    def _group(self, file: JournalFile, walker: Walker, group: list[BlockRef]) -> Iterator[Finding]:
         place = Position(file.number, group[0].offset, group[0].header.group - 1)
         happened = not group[-1].header.is_abort
         self.coverage.groups += happened

@@ -34,7 +34,7 @@ from sowctl.journal.format import (
 from sowctl.seam import Seam
 
 if TYPE_CHECKING:
-    from sowctl.journal.packed import Unpacked
+    from sowctl.journal.compressed import DecompressedFile
 
 PEEK = 512
 """Bytes read with a block header: most maps fit into them."""
@@ -111,13 +111,13 @@ class JournalFile:
             self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise read_error(error, path) from error
-        self._unpacked: Unpacked | None = None
+        self._unpacked: DecompressedFile | None = None
         self._size = -1
         try:
             if path.suffix in PACKED:
-                from sowctl.journal.packed import Unpacked
+                from sowctl.journal.compressed import DecompressedFile
 
-                self._unpacked = Unpacked(self.fd, path, seam)
+                self._unpacked = DecompressedFile(self.fd, path, seam)
             else:
                 self._size = self.current_size()
             self.header = self._read_header()
@@ -218,13 +218,13 @@ class JournalFile:
             )
         return raw
 
-    def block_at(self, offset: int) -> Ref | None:
+    def block_at(self, offset: int) -> BlockRef | None:
         """The block that starts at ``offset``; None where there is no valid header, or its body is cut."""
         peek = self.read(offset, PEEK)
         header = self._header_of(peek, offset)
         if header is None or offset + header.size > self.size:
             return None
-        return Ref(self, offset, header, peek)
+        return BlockRef(self, offset, header, peek)
 
     def header_at(self, offset: int) -> BlockHeader | None:
         """The header of the block that starts at ``offset``, whether its body is there or not; None without a valid
@@ -235,7 +235,7 @@ class JournalFile:
         seed = place_seed(self.header.lineage, self.number, offset)
         return unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, offset))
 
-    def next_block(self, offset: int) -> Ref | None:
+    def next_block(self, offset: int) -> BlockRef | None:
         """The first block with a valid header at or behind ``offset``, whether its body is whole or not."""
         while offset + BLOCK_HEADER_SIZE <= self.size:
             chunk = bytes(self.read(offset, _CHUNK))
@@ -249,12 +249,12 @@ class JournalFile:
                 except SowError:
                     header = None
                 if header is not None:
-                    return Ref(self, place, header, peek)
+                    return BlockRef(self, place, header, peek)
                 at = chunk.find(BLOCK_MAGIC, at + 1)
             offset += max(len(chunk) - len(BLOCK_MAGIC) + 1, 1)
         return None
 
-    def displaced(self, offset: int, last_txid: int) -> Ref | None:
+    def displaced(self, offset: int, last_txid: int) -> BlockRef | None:
         """The first whole block at or behind ``offset`` that stood elsewhere behind ``offset`` when it was written.
 
         Bytes before it were cut out of the file, or put in: no append leaves that. A copy of an earlier block, which
@@ -272,7 +272,7 @@ class JournalFile:
             offset += max(len(chunk) - len(BLOCK_MAGIC) + 1, 1)
         return None
 
-    def _displaced_at(self, place: int, start: int, last_txid: int) -> Ref | None:
+    def _displaced_at(self, place: int, start: int, last_txid: int) -> BlockRef | None:
         peek = self.read(place, PEEK)
         raw = bytes(peek[:BLOCK_HEADER_SIZE])
         if len(raw) < BLOCK_HEADER_SIZE:
@@ -287,7 +287,7 @@ class JournalFile:
             return None
         if header is None or header.first_txid <= last_txid:
             return None
-        ref = Ref(self, place, header, peek)
+        ref = BlockRef(self, place, header, peek)
         return ref if ref.is_whole() else None
 
 
@@ -344,7 +344,7 @@ def _crc_table() -> dict[int, tuple[int, int]]:
     return {entry >> 24: (index, entry) for index, entry in enumerate(entries)}
 
 
-class Ref:
+class BlockRef:
     """One block in a file whose header was right; its body is read when asked for."""
 
     __slots__ = ("_map", "_peek", "file", "header", "offset")

@@ -44,22 +44,6 @@ UNKEYED = 64
 NO_PUBLISHER = 0xFFFF
 
 FILE_MODE = 0o640
-DIRECTORY_MODE = 0o750
-
-RECORD_FIELDS = {
-    "key": "keys",
-    "check": "checks",
-    "txid": "txid",
-    "time": "times",
-    "expiration": "expirations",
-    "flags": "flags",
-    "user_key": "user_keys",
-    "correlation_id": "correlation_ids",
-    "logical_topic": "logical_topics",
-    "payload": "payloads",
-}
-"""Field of a store's record -> where a journal keeps it: attributes of :class:`~sowctl.journal.columns.Columns`,
-``payloads``, and ``txid``, which is counted."""
 
 Topic: TypeAlias = tuple[str, str]
 """Topic name, message type."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, overload
 from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Damage, FileInfo, Position, TailReport, TopicState
 from sowctl.journal.files import find_files, refuse_gap
-from sowctl.journal.folder import Folder
+from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
-from sowctl.journal.scan import Scan
+from sowctl.journal.scan import JournalScan
 from sowctl.journal.state import NO_TOPIC, JournalState
 from sowctl.seam import SEAM, Seam
 
@@ -35,9 +35,9 @@ class Journal:
         """Use :meth:`open`."""
         self.directory = directory
         self.instance = instance
-        self._folder = Folder(directory, instance, seam, archive)
+        self._folder = FileSet(directory, instance, seam, archive)
         self.lineage = self._folder.last().header.lineage
-        self._scan = Scan(self._folder, self.lineage, acknowledged)
+        self._scan = JournalScan(self._folder, self.lineage, acknowledged)
 
     @classmethod
     def exists(cls, directory: Path, instance: str, archive: Path | None = None) -> bool:

@@ -12,21 +12,21 @@ from collections.abc import Iterator
 
 from sowctl.errors import DamageError
 from sowctl.journal.block import Damage, Position, TailReport
-from sowctl.journal.files import JournalFile, Ref
-from sowctl.journal.folder import Folder
+from sowctl.journal.files import BlockRef, JournalFile
+from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
 from sowctl.journal.walk import Walker, lost_end
 
 
-class Scan:
+class JournalScan:
     """The groups of a journal and the state at its end, as often as somebody asks.
 
     ``acknowledged``: up to this txid the end cannot be torn, only lost. ``tail_report``: what the last complete walk
     skipped at the end, None where nothing was.
     """
 
-    def __init__(self, folder: Folder, lineage: bytes, acknowledged: int) -> None:
+    def __init__(self, folder: FileSet, lineage: bytes, acknowledged: int) -> None:
         self.acknowledged = acknowledged
         self.tail_report: TailReport | None = None
         self._folder = folder
@@ -87,7 +87,9 @@ class Scan:
         self._folder.release(file)
         return ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
 
-    def refs(self, after: int, topic: Topic | None, start: Position | None, resync: bool) -> Iterator[Ref | Damage]:
+    def refs(
+        self, after: int, topic: Topic | None, start: Position | None, resync: bool
+    ) -> Iterator[BlockRef | Damage]:
         """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
         self._folder.look()
         try:
@@ -102,7 +104,7 @@ class Scan:
             elif item is not None and not item[-1].header.is_abort:
                 yield from item
 
-    def _groups(self, at: Position, resync: bool) -> Iterator[tuple[Walker, list[Ref] | Damage | None]]:
+    def _groups(self, at: Position, resync: bool) -> Iterator[tuple[Walker, list[BlockRef] | Damage | None]]:
         """Every group from ``at`` to the end, aborted ones too; None stands for the start of a file.
 
         An offset below zero means the first block of that file.

@@ -15,7 +15,7 @@ from sowctl.checksum import crc32
 from sowctl.errors import StorageError
 from sowctl.journal.block import Position, TopicState
 from sowctl.journal.blockcodec import BlockMap
-from sowctl.journal.files import JournalFile, Ref
+from sowctl.journal.files import BlockRef, JournalFile
 from sowctl.journal.format import (
     FILE_MODE,
     TOPICS_HEADER,
@@ -179,7 +179,7 @@ def last_told(directory: Path, instance: str) -> int:
     return told.end.txid if told is not None else 0
 
 
-def witness(told: JournalState, file: JournalFile) -> Ref | None:
+def witness(told: JournalState, file: JournalFile) -> BlockRef | None:
     """The last block that a topics file counted in, if ``file`` has it where it says, header unchanged.
 
     Then nothing before it has to be read to know what it tells. That it had been synced is so either way: where the

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.journal.files import JournalFile, Ref, damaged_block
+from sowctl.journal.files import BlockRef, JournalFile, damaged_block
 from sowctl.seam import SEAM, Seam
 from sowctl.tuples import NamedTuple
 
@@ -47,7 +47,7 @@ def planned(refs: Iterator[object], after: int, until: int | None, size: int) ->
     """Stretches of about ``size`` stored bytes over blocks that hold a txid above ``after`` and not above ``until``."""
     open_one: Stretch | None = None
     for ref in refs:
-        assert isinstance(ref, Ref)  # damage is raised to whoever plans
+        assert isinstance(ref, BlockRef)  # damage is raised to whoever plans
         header = ref.header
         if until is not None and header.first_txid > until:
             break
@@ -70,7 +70,7 @@ def planned(refs: Iterator[object], after: int, until: int | None, size: int) ->
         yield open_one
 
 
-def _grown(stretch: Stretch, ref: Ref) -> Stretch | None:
+def _grown(stretch: Stretch, ref: BlockRef) -> Stretch | None:
     """The stretch with a block more; None where the block does not follow it."""
     header = ref.header
     if (ref.file.number, ref.offset, header.first_txid) != (stretch.number, stretch.end, stretch.last_txid + 1):

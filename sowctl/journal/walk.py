@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from sowctl.errors import DamageError
 from sowctl.journal.block import Damage, TailReport
 from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BLOCK_MAGIC, follows
-from sowctl.journal.files import JournalFile, Ref, damaged_block
+from sowctl.journal.files import BlockRef, JournalFile, damaged_block
 from sowctl.journal.format import block_place
 
 _SECTOR = 512
@@ -44,12 +44,12 @@ class Walker:
         self._is_last = is_last
         self._acknowledged = acknowledged
         self._resync = resync
-        self._next: Ref | None = None
-        self._group: list[Ref] = []
+        self._next: BlockRef | None = None
+        self._group: list[BlockRef] = []
         self._open = 0
         self._retries = _RETRIES if is_last else 0
 
-    def groups(self) -> Iterator[list[Ref] | Damage]:
+    def groups(self) -> Iterator[list[BlockRef] | Damage]:
         """The complete groups, each as its blocks; with ``resync`` also the stretches passed over.
 
         A group whose last block is an abort marker has not happened. A group of the last file is handed out when its
@@ -87,7 +87,7 @@ class Walker:
             found, at = self._judge(broken)
             yield from found
 
-    def _block(self, at: int) -> Ref | None:
+    def _block(self, at: int) -> BlockRef | None:
         return self.file.block_at(at) if at < self.file.size else None
 
     def _unwritten(self, end: int) -> int | None:
@@ -127,7 +127,7 @@ class Walker:
         changed, self.file.size = size != self.file.size, size
         return changed
 
-    def _finish(self, at: int) -> Iterator[list[Ref] | Damage]:
+    def _finish(self, at: int) -> Iterator[list[BlockRef] | Damage]:
         """The file ends where a block does. An open group is left over, or it was cut off and had happened."""
         if not self._open:
             return
@@ -140,7 +140,7 @@ class Walker:
         if self._is_last:
             self.tail = TailReport(self.file.path, at, 0, self._open, self.last_txid)
 
-    def _judge(self, at: int) -> tuple[list[list[Ref] | Damage], int]:
+    def _judge(self, at: int) -> tuple[list[list[BlockRef] | Damage], int]:
         """What is broken at ``at``: a torn tail (``tail`` is set), or damage; and where to go on, -1 for nowhere.
 
         Raises DamageError unless ``resync``; then the damage is given, before it what is saved of the open group.
@@ -164,7 +164,7 @@ class Walker:
         saved = self._start_over(following, first)
         return [saved, damage] if saved else [damage], -1 if following is None else stop
 
-    def _is_torn(self, at: int, following: Ref | None) -> bool:
+    def _is_torn(self, at: int, following: BlockRef | None) -> bool:
         """The rule of "A torn tail" in the page."""
         lowest = self._open or self.last_txid + 1
         if not self._is_last or self._acknowledged >= lowest:
@@ -210,7 +210,7 @@ class Walker:
             at = stop
         return False
 
-    def _start_over(self, following: Ref | None, missing: int) -> list[Ref]:
+    def _start_over(self, following: BlockRef | None, missing: int) -> list[BlockRef]:
         """Stand before ``following``; the blocks of the group left behind, if it has probably happened.
 
         It has not if an abort marker comes next, or if no txid is missing: then the marker is what is damaged.
@@ -238,7 +238,7 @@ class Walker:
     def _lost_end(self, at: int) -> DamageError:
         return lost_end(self.file, at, self.last_txid, self._acknowledged)
 
-    def _gap(self, ref: Ref) -> DamageError:
+    def _gap(self, ref: BlockRef) -> DamageError:
         return DamageError(
             "SOW-JRN-011",
             f"txid {self.last_txid + 1} should follow, but the block starts with txid {ref.header.first_txid}",
@@ -250,7 +250,7 @@ class Walker:
         )
 
 
-def _last_before(ref: Ref) -> int:
+def _last_before(ref: BlockRef) -> int:
     """The txid after which a block stands."""
     return ref.header.last_txid if ref.header.is_abort else ref.header.first_txid - 1
 

@@ -1,7 +1,7 @@
 """Appending to a journal under its lock, batch by batch (``sow-journal(5)``, "Writing").
 
 Called by the engine's writers. Here is the lock and what one batch may do; how blocks come to stand at the end of the
-last file, and what happens when that fails, is in :mod:`sowctl.journal.ending`.
+last file, and what happens when that fails, is in :mod:`sowctl.journal.logend`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from sowctl.directories import make_directories
 from sowctl.errors import StorageError
-from sowctl.journal.appender import Appender, make_directory, write_error
+from sowctl.journal.appender import Appender, write_error
 from sowctl.journal.block import Block, Position, TailReport, TopicState
 from sowctl.journal.blockcodec import CODEC_ZSTD
-from sowctl.journal.ending import Ending
 from sowctl.journal.format import Topic, check_instance
 from sowctl.journal.group import Group, encode
 from sowctl.journal.lock import JournalLock
+from sowctl.journal.logend import LogEnd
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import NO_TOPIC, last_told
 from sowctl.seam import SEAM, Seam
@@ -36,7 +37,7 @@ class JournalWriter:
         self, file: Appender, lock: JournalLock, seam: Seam, journal_size: int, codec: int, wait: float, now: Micros
     ) -> None:
         """Use :meth:`open`."""
-        self._ending = Ending(file, seam, now)
+        self._ending = LogEnd(file, seam, now)
         self._file = file
         self._lock = lock
         self._journal_size = max(journal_size, MIN_JOURNAL_SIZE)
@@ -77,7 +78,7 @@ class JournalWriter:
             raise ValueError("a lineage needs 16 random bytes")
         check_instance(instance)
         try:
-            make_directory(directory, seam)
+            make_directories(directory, seam)
             lock = JournalLock(directory, instance, seam, holder, now, notify)
         except OSError as error:
             raise write_error(error, directory, None) from error

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sowctl.memo.column import DOUBLES, INTEGER, INTEGERS, NULL
-from sowctl.memo.format import Head, Kind, encode
+from sowctl.memo.format import Head, MemoKind, encode
 from sowctl.memo.words import encode_words
 from sowctl.values.fields import SlotValue
 
@@ -105,10 +105,12 @@ class ColumnBuilder:
         if len(words) > MOST_WORDS or any(value != value for value in words):
             return self._unsuited(digest)
         codes = np.concatenate([*self._codes, np.empty(0, np.int32)])
-        return self._coded(Kind.WORDS, codes, len(words), digest, [encode_words([_unhashed(word) for word in words])])
+        return self._coded(
+            MemoKind.WORDS, codes, len(words), digest, [encode_words([_unhashed(word) for word in words])]
+        )
 
     def _unsuited(self, digest: int) -> Parts:
-        return encode(Head(Kind.UNSUITED, self._records, digest), [self._text.encode()])
+        return encode(Head(MemoKind.UNSUITED, self._records, digest), [self._text.encode()])
 
     def _number_parts(self, digest: int) -> Parts:
         empty = np.empty(0), np.empty(0, np.uint8)
@@ -122,7 +124,7 @@ class ColumnBuilder:
         if count:  # infinities of the data must not mix with the NULLs
             order = np.concatenate([np.flatnonzero(nulls), order[~nulls[order]]])
         kept = marks if count or not flags else np.empty(0, np.uint8)
-        head = Head(Kind.NUMBERS, self._records, digest, 8, count, flags)
+        head = Head(MemoKind.NUMBERS, self._records, digest, 8, count, flags)
         return encode(head, [self._text.encode(), _raw(data), _raw(kept), _raw(order.astype(np.uint32))])
 
     def _string_parts(self, digest: int) -> Parts:
@@ -135,9 +137,11 @@ class ColumnBuilder:
         ordered = [texts[code] for code in ranking]
         ends = np.zeros(len(texts) + 1, np.uint64)
         np.cumsum([len(text) for text in ordered], out=ends[1:])
-        return self._coded(Kind.STRINGS, codes, len(texts), digest, [_raw(ends), b"".join(ordered)])
+        return self._coded(MemoKind.STRINGS, codes, len(texts), digest, [_raw(ends), b"".join(ordered)])
 
-    def _coded(self, kind: Kind, codes: Array, words: int, digest: int, more: Sequence[bytes | memoryview]) -> Parts:
+    def _coded(
+        self, kind: MemoKind, codes: Array, words: int, digest: int, more: Sequence[bytes | memoryview]
+    ) -> Parts:
         width, kept = next((w, t) for w, t in ((1, np.uint8), (2, np.uint16), (4, np.uint32)) if words < 1 << 8 * w)
         codes = np.where(codes < 0, words, codes).astype(kept)
         order = np.argsort(codes, kind="stable").astype(np.uint32)
@@ -194,9 +198,9 @@ def key_parts(keys: bytes, stamps: bytes, digest: int) -> Parts:
     ``stamps`` are txid (u64) and time (i64) of each, end to end.
     """
     columns = np.frombuffer(stamps, "<u8").reshape(-1, 2)
-    return encode(Head(Kind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(columns[:, 0]), _raw(columns[:, 1])])
+    return encode(Head(MemoKind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(columns[:, 0]), _raw(columns[:, 1])])
 
 
 def spot_parts(spots: tuple[Array, Array, Array], digest: int) -> Parts:
     """The file of the state with ``digest``: where each record lies, its size, the number at its end."""
-    return encode(Head(Kind.SPOTS, len(spots[0]), digest), [b"", *map(_raw, spots)])
+    return encode(Head(MemoKind.SPOTS, len(spots[0]), digest), [b"", *map(_raw, spots)])

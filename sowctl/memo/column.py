@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
-from sowctl.memo import places as p
+from sowctl.memo import rownumbers as p
 from sowctl.memo.condition import Condition, Interval
-from sowctl.memo.format import BadMemo, Kind, MemoFile
+from sowctl.memo.format import BadMemo, MemoFile, MemoKind
 from sowctl.memo.words import decode_words
 from sowctl.values.fields import SlotValue
 
@@ -35,7 +35,7 @@ class Hits(Protocol):
         ...
 
 
-class Column(Protocol):
+class MemoColumn(Protocol):
     """One path of all records of a state."""
 
     records: int
@@ -56,16 +56,16 @@ class Column(Protocol):
         ...
 
 
-def open_column(file: MemoFile) -> Column | None:
+def open_column(file: MemoFile) -> MemoColumn | None:
     """The column in a file; None where the values of its path cannot be indexed. Raises BadMemo."""
     kind = file.head.kind
-    if kind is Kind.UNSUITED:
+    if kind is MemoKind.UNSUITED:
         return None
-    if kind is Kind.NUMBERS:
+    if kind is MemoKind.NUMBERS:
         return Numbers(file)
-    if kind is Kind.STRINGS:
+    if kind is MemoKind.STRINGS:
         return Strings(file)
-    if kind is Kind.WORDS:
+    if kind is MemoKind.WORDS:
         return Words(file)
     raise BadMemo("not a column")
 
@@ -112,13 +112,13 @@ class Numbers(_Column):
         return start, max(start, stop)
 
     def hits(self, condition: Condition) -> Hits:
-        """See :class:`Column`."""
+        """See :class:`MemoColumn`."""
         if condition.interval is None:
             return _Listed(list(condition.matches(self.values())))
         return _NumberHits(self, condition.interval, nulls=bool(condition.matches([None])))
 
     def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
-        """See :class:`Column`."""
+        """See :class:`MemoColumn`."""
         ranks, data = self.by_number(), self.data
         nulls = ranks[: self.nulls].tolist()
         if nulls and not descending:
@@ -139,7 +139,7 @@ class Numbers(_Column):
             yield nulls
 
     def values(self) -> list[SlotValue]:
-        """See :class:`Column`."""
+        """See :class:`MemoColumn`."""
         found: list[Any] = self.data.tolist()
         if self.nulls or not self.kinds:
             for place, mark in enumerate(bytes(self.marks)):
@@ -194,7 +194,7 @@ class _Coded(_Column):
         return self._file.section(2).cast("I"), self._file.section(3).cast("I")
 
     def hits(self, condition: Condition) -> Hits:
-        """See :class:`Column`."""
+        """See :class:`MemoColumn`."""
         return _CodeHits(self, self._chosen(condition))
 
     def _chosen(self, condition: Condition) -> Sequence[int]:
@@ -205,7 +205,7 @@ class _Coded(_Column):
         raise NotImplementedError
 
     def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
-        """See :class:`Column`."""
+        """See :class:`MemoColumn`."""
         starts, places = self.by_code()
         ranks = [self.words, *range(self.words)]
         for code in reversed(ranks) if descending else ranks:
@@ -213,7 +213,7 @@ class _Coded(_Column):
                 yield places[starts[code] : starts[code + 1]].tolist()
 
     def values(self) -> list[SlotValue]:
-        """See :class:`Column`."""
+        """See :class:`MemoColumn`."""
         return list(map([*self.distinct(), None].__getitem__, self.codes.tolist()))
 
 

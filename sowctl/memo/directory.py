@@ -14,8 +14,8 @@ from pathlib import Path
 
 from xxhash import xxh3_64_hexdigest
 
-from sowctl.memo.column import Column, open_column
-from sowctl.memo.format import BadMemo, Kind, MemoFile, open_memo
+from sowctl.memo.column import MemoColumn, open_column
+from sowctl.memo.format import BadMemo, MemoFile, MemoKind, open_memo
 from sowctl.seam import SEAM, Seam
 
 _KEYS, _SPOTS = "keys", "spots"
@@ -35,7 +35,7 @@ class MemoDirectory:
         """The file of the keys, and the keys end to end; None where there is none of use."""
         try:
             file = open_memo(self._named(_KEYS))
-            if file.head.kind is not Kind.KEYS:
+            if file.head.kind is not MemoKind.KEYS:
                 return None
             return file, file.section(1)
         except (OSError, BadMemo):
@@ -48,14 +48,14 @@ class MemoDirectory:
         """
         try:
             file = open_memo(self._named(_SPOTS))
-            if file.head.kind is not Kind.SPOTS or file.head.digest != digest:
+            if file.head.kind is not MemoKind.SPOTS or file.head.digest != digest:
                 return None
             found = file.unchecked(1).cast("Q"), file.section(2).cast("I"), file.unchecked(3).cast("I")
             return found if {len(part) for part in found} == {file.head.records} else None
         except (OSError, BadMemo, TypeError):
             return None
 
-    def column(self, name: str, digest: int) -> tuple[Column | None] | None:
+    def column(self, name: str, digest: int) -> tuple[MemoColumn | None] | None:
         """The column ``name`` for the state with ``digest``; None where there is none of use.
 
         A column that cannot be is a tuple of None.

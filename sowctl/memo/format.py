@@ -26,7 +26,7 @@ KEPT = 64
 _kept: dict[Path, MemoFile] = {}
 
 
-class Kind(IntEnum):
+class MemoKind(IntEnum):
     """What a file holds."""
 
     KEYS = 0
@@ -45,7 +45,7 @@ class BadMemo(Exception):
 class Head:
     """``digest`` is that of the store's state; ``count`` is the number of NULLs of NUMBERS, of distinct values else."""
 
-    kind: Kind
+    kind: MemoKind
     records: int
     digest: int
     width: int = 4
@@ -139,7 +139,7 @@ class MemoFile:
         table = [_SECTION.unpack_from(self._view, _HEAD.size + _SECTION.size * number) for number in range(sections)]
         if any(at + size > self.size for at, size, _ in table):
             raise BadMemo("the end is missing")
-        return Head(Kind(kind), records, int.from_bytes(digest, "little"), width, count, flags), table
+        return Head(MemoKind(kind), records, int.from_bytes(digest, "little"), width, count, flags), table
 
     def section(self, number: int) -> memoryview:
         """The bytes of a section. Raises BadMemo where they are damaged."""

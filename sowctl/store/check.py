@@ -21,14 +21,14 @@ from sowctl.errors import SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM, Seam
 from sowctl.store.lmdberrors import REBUILD, explained, missing
-from sowctl.store.opening.access import Files, may_lock
+from sowctl.store.opening.access import StoreFiles, may_lock
 from sowctl.store.opening.unlocked import Watch
 
 _CHILD = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(*sys.argv[2:])"
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class StoreCoverage:
     """How much a check has read: entries, bytes of keys and values, and in words what it could not verify.
 
     ``status``: where something else than damage kept it from reading, the exit status of that, else 0. ``unlocked``:
@@ -53,7 +53,7 @@ class StoreCheck(Iterator[Finding]):
     """The findings of one check, as they come; ``coverage`` is known when they have ended. Made by check_store()."""
 
     def __init__(self, path: Path, seam: Seam, no_lock: bool) -> None:
-        self.coverage = Coverage(not_verified=("everything: the check has not ended",))
+        self.coverage = StoreCoverage(not_verified=("everything: the check has not ended",))
         self._path = path
         self._seam = seam
         self._no_lock = no_lock
@@ -97,7 +97,7 @@ class StoreCheck(Iterator[Finding]):
                         yield self._finding(**row["finding"])
                     elif "coverage" in row:
                         parts = row["coverage"]
-                        self.coverage = Coverage(**parts | {"not_verified": tuple(parts["not_verified"])})
+                        self.coverage = StoreCoverage(**parts | {"not_verified": tuple(parts["not_verified"])})
                         ended = True
                 if child.wait() or not ended:
                     if watch is None or watch.holds():
@@ -115,7 +115,7 @@ class StoreCheck(Iterator[Finding]):
 
     def _watch(self) -> Watch | None:
         """What tells, where the child reads without locks, whether writers made LMDB end it."""
-        files = Files.of(self._path)
+        files = StoreFiles.of(self._path)
         if may_lock(files) and not self._no_lock:
             return None
         try:
@@ -127,7 +127,7 @@ class StoreCheck(Iterator[Finding]):
 
     def _overtaken(self, error: SowError) -> Finding:
         missed = ("what was read: somebody wrote to the store meanwhile",)
-        self.coverage = Coverage(not_verified=missed, status=error.exit_status)
+        self.coverage = StoreCoverage(not_verified=missed, status=error.exit_status)
         return Finding(error.code, Level.ERROR, Place(str(self._path)), error.message, error.hint)
 
     def _finding(self, id: str, level: int, element: str | None, message: str, hint: str | None) -> Finding:
@@ -135,7 +135,7 @@ class StoreCheck(Iterator[Finding]):
 
     def _died(self, status: int, where: str, said: str) -> Finding:
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        self.coverage = Coverage(not_verified=(f"everything from here on: {where}",))
+        self.coverage = StoreCoverage(not_verified=(f"everything from here on: {where}",))
         words = f" ({said})" if said else ""
         message = f"reading the store ended the reading process with {how}{words}; it had come to {where}"
         return Finding("SOW-STO-050", Level.ERROR, Place(str(self._path)), message, REBUILD)

@@ -15,10 +15,12 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import add, itemgetter
 from struct import Struct, error
+from typing import Any, TypeAlias
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.plain import dataclass
+from sowctl.tuples import NamedTuple
 
 USER_KEY = 1
 CORRELATION = 2
@@ -49,6 +51,9 @@ _PLAIN_PAYLOAD = itemgetter(slice(HEADER_SIZE, -CRC_SIZE))
 _LENGTH = Struct("<H")
 _STAMPS = Struct("<Qq")
 _RAW_STAMPS = itemgetter(slice(4, 20))
+TIME_OFFSET = 1 << 63
+"""Added to a time in a sort key, so that bytes sort as signed numbers do."""
+_HISTORY = Struct(">8sQQ")
 
 
 @dataclass(slots=True)
@@ -195,6 +200,22 @@ def _misfit(key: bytes) -> DamageError:
     return DamageError("SOW-STO-002", f"record {number} has parts that do not fit its length", sow_key=number)
 
 
+Numbers: TypeAlias = Any
+"""A sequence of ints, or a numpy array of int64."""
+
+
+class Offsets(NamedTuple):
+    """Where values lie: first byte and size of each, in parallel, and the last four bytes of all, end to end."""
+
+    starts: Numbers
+    sizes: Numbers
+    sums: bytes
+
+    def part(self, start: int, stop: int) -> Offsets:
+        """Some of them."""
+        return Offsets(self.starts[start:stop], self.sizes[start:stop], self.sums[CRC_SIZE * start : CRC_SIZE * stop])
+
+
 class Uncut(Sequence[bytes]):
     """Values that are made when somebody asks for one, and whose payloads are at hand without that."""
 
@@ -251,3 +272,32 @@ def raw_stamps(values: Iterable[bytes]) -> bytes:
 def expiration_of(value: bytes) -> int:
     """The expiration of a value, microseconds; 0 is none."""
     return int.from_bytes(value[20:28], "little", signed=True)
+
+
+def history_key_of(key: bytes, value: bytes) -> bytes:
+    """The history key of a version whose value is ``value``."""
+    txid, time = stamps(value)
+    return _HISTORY.pack(key, time + TIME_OFFSET, txid)
+
+
+def split_history_key(history: bytes) -> tuple[bytes, int, int]:
+    """``(key, time, txid)`` of a history key."""
+    key, time, txid = _HISTORY.unpack(history)
+    return key, time - TIME_OFFSET, txid
+
+
+def expiry_key(expiration: int, key: bytes) -> bytes:
+    """The 16-byte key of the expiry index: expiration (positive, microseconds), SOW key."""
+    return expiration.to_bytes(8, "big") + key
+
+
+def expiry_value(entry: bytes) -> bytes:
+    """The value of an entry of the expiry index: CRC-32 of its key, so that :data:`RESIDUE` verifies it too."""
+    return crc32(entry).to_bytes(4, "little")
+
+
+def damaged_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+    """Indexes of the damaged entries of the expiry index."""
+    if not keys or set(map(crc32, values, map(crc32, keys))) == {RESIDUE}:
+        return []
+    return [index for index, key in enumerate(keys) if values[index] != expiry_value(key)]

@@ -14,13 +14,13 @@ import lmdb
 
 from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.seam import SEAM, Seam
-from sowctl.store.lmdberrors import explained, given_up, translate
+from sowctl.store.lmdberrors import given_up, translate
 from sowctl.store.meta import Definition, StoreMeta
 from sowctl.store.opening.access import refuse_irregular
 from sowctl.store.opening.current import Current
 from sowctl.store.opening.environment import DEFAULT_MAP, Mode
 from sowctl.store.opening.handle import Handle
-from sowctl.store.opening.locks import Files, WriterLock
+from sowctl.store.opening.locks import StoreFiles, WriterLock
 from sowctl.store.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Store:
 
     def __init__(
         self,
-        files: Files,
+        files: StoreFiles,
         mode: Mode,
         seam: Seam,
         definition: Definition | None,
@@ -80,7 +80,7 @@ class Store:
         if write and no_lock:
             raise ValueError("a store is not written without locks")
         mode = Mode(write=write, durable=durable, no_lock=no_lock, lock_wait=lock_wait)
-        files = Files.of(path)
+        files = StoreFiles.of(path)
         refuse_irregular(files.path)  # before a lock file is made beside it
         return cls(files, mode, seam, definition, command, notify)
 
@@ -254,13 +254,6 @@ class Store:
                 self._seam.call("lmdb.sync", handle.env.sync, True)
             except (lmdb.Error, OSError) as problem:
                 raise self._fail(handle, problem, handle.last_txnid(), "sync the store") from problem
-
-    def readers(self) -> str:
-        """LMDB's table of reader slots, as text; dead readers are cleared first."""
-        with self._current.mutex, explained(self.files.path, "list readers"):
-            handle = self._current.open()
-            handle.env.reader_check()
-            return str(handle.env.readers())
 
 
 def _abort(txn: Any) -> None:

@@ -25,15 +25,15 @@ from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM
 from sowctl.store import codec, integrity
 from sowctl.store.changes import decode_entry
-from sowctl.store.check import Coverage
-from sowctl.store.keys import damaged_entries, history_key_of, split_history_key
+from sowctl.store.check import StoreCoverage
+from sowctl.store.codec import damaged_entries, history_key_of, split_history_key
 from sowctl.store.lmdberrors import REBUILD, damaged_page
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
 from sowctl.store.opening.environment import Mode, open_handle
 from sowctl.store.opening.handle import Handle
-from sowctl.store.opening.locks import Files
+from sowctl.store.opening.locks import StoreFiles
+from sowctl.store.opening.pages import spare_page
 from sowctl.store.opening.unlocked import STEP
-from sowctl.store.raw.pages import spare_page
 from sowctl.store.read import COMPACTED, lost_write
 from sowctl.store.write import expiry_entries, payload_size
 
@@ -43,7 +43,7 @@ PROGRESS_EVERY = 25
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
 
-class Examination:
+class StoreExamination:
     """One run over a store, in one read transaction."""
 
     def __init__(self, handle: Handle, txn: Any, note: Callable[[str], None]) -> None:
@@ -81,9 +81,9 @@ class Examination:
         if self._watch is not None:
             self._watch.verify(self._state)
 
-    def coverage(self) -> Coverage:
+    def coverage(self) -> StoreCoverage:
         """What was read."""
-        return Coverage(self.records, self.versions, self.expiries, self.bytes_read, tuple(self.skipped))
+        return StoreCoverage(self.records, self.versions, self.expiries, self.bytes_read, tuple(self.skipped))
 
     def _finding(self, code: str, message: str, element: str) -> Finding:
         return Finding(code, Level.ERROR, Place(self.path, element=element), message, REBUILD)
@@ -253,12 +253,12 @@ def _shown(key: bytes) -> str:
     return str(int.from_bytes(key[:8], "big")) if key else "the beginning"
 
 
-def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[Finding | Coverage]:
+def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[Finding | StoreCoverage]:
     """Findings of the store at ``path``, at last the coverage. ``note`` is told how far the reading has come."""
     note("the beginning of the file")
     try:
-        handle = open_handle(Files.of(path), Mode(False, True, no_lock, 0.0), SEAM)
-        examination = Examination(handle, handle.begin(write=False), note)
+        handle = open_handle(StoreFiles.of(path), Mode(False, True, no_lock, 0.0), SEAM)
+        examination = StoreExamination(handle, handle.begin(write=False), note)
     except SowError as problem:
         yield from _unread(path, problem, "everything: the file could not be opened")
         return
@@ -273,11 +273,11 @@ def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[F
     yield replace(examination.coverage(), unlocked=handle.watch is not None)
 
 
-def _unread(path: str, problem: SowError, what: str) -> Iterator[Finding | Coverage]:
+def _unread(path: str, problem: SowError, what: str) -> Iterator[Finding | StoreCoverage]:
     """Why a store was not read: because it is damaged, or for another reason, which says nothing of what is in it."""
     yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
     status = 0 if isinstance(problem, (DamageError, VersionError)) else problem.exit_status
-    yield Coverage(not_verified=(what,), status=status)
+    yield StoreCoverage(not_verified=(what,), status=status)
 
 
 def main(path: str, locks: str = "") -> None:
@@ -289,7 +289,7 @@ def main(path: str, locks: str = "") -> None:
         sys.stdout.flush()
 
     for item in examine(path, locks == "no-lock", lambda where: say("at", where)):
-        if isinstance(item, Coverage):
+        if isinstance(item, StoreCoverage):
             say("coverage", asdict(item))
         else:
             row = {

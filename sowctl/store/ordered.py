@@ -23,6 +23,8 @@ from sowctl.store.lmdberrors import REBUILD, translate
 
 Batch = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""
+Found = tuple[list[bytes], Sequence[bytes]]
+"""Keys and values, in parallel, where the values need not be a list."""
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
 
@@ -126,4 +128,4 @@ def _number(key: bytes) -> int:
     return int.from_bytes(key[:8], "big")
 
 
-__all__ = ["Batch", "Ordered", "inconsistent"]
+__all__ = ["Batch", "Found", "Ordered", "inconsistent"]

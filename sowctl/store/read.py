@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store.changes import changed_keys
-from sowctl.store.integrity import refuse_damaged
+from sowctl.store.codec import Offsets, damaged_entries, history_key_of, split_history_key
+from sowctl.store.integrity import Marks, refuse_damaged
 from sowctl.store.lmdberrors import REBUILD, explained
-from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
+from sowctl.store.meta import META_KEY, StoreMeta, decode_meta, decode_sequence, sequence_key
 from sowctl.store.opening.handle import Handle
-from sowctl.store.ordered import Batch, Ordered, inconsistent
+from sowctl.store.ordered import Batch, Found, Ordered, inconsistent
 
 if TYPE_CHECKING:
-    from sowctl.store.history import Version
-    from sowctl.store.marks import Marks
-    from sowctl.store.raw.offsets import DataFile, Spots
+    from sowctl.store.raw.offsets import DataFile
 
-Found = tuple[list[bytes], Sequence[bytes]]
-"""The same, where values need not be a list."""
 Run = tuple[list[bytes], list[bytes], bytes | None]
 """Keys, values, and the bytes in which all of them stand with marks between them, where there are such."""
+Version = tuple[int, int, bytes]
+"""Time, txid, value."""
 MANY = 1000
 """So many keys are searched for together, in a process that has numpy."""
 COMPACTED = 1
@@ -105,23 +105,23 @@ class Reader:
                 self._records().verify_absence([key for key in keys if key not in found])
         return found
 
-    def get_at(self, keys: Sequence[bytes], spots: Spots) -> Found:
-        """As :meth:`get_many`, for keys whose values lay at ``spots`` when they were last written.
+    def get_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
+        """As :meth:`get_many`, for keys whose values lay at ``offsets`` when they were last written.
 
         What does not lie there any more is looked up: pages move when a record beside it changes.
         """
-        from sowctl.store.raw.placed import read_at
+        from sowctl.store.raw.offsets import read_at
 
-        return read_at(self._file(), keys, spots, self.get_many)
+        return read_at(self._file(), keys, offsets, self.get_many)
 
-    def search(self, keys: Sequence[bytes]) -> tuple[list[bytes], Spots] | None:
+    def search(self, keys: Sequence[bytes]) -> tuple[list[bytes], Offsets] | None:
         """Those of many ``keys``, in order, that have a record, and where the values lie, for :meth:`get_at`.
 
         None where that cannot be told, or looking up one after the other is as fast. Loads no numpy for it.
         """
         if len(keys) < MANY or "numpy" not in sys.modules:
             return None
-        from sowctl.store.raw.placed import search
+        from sowctl.store.raw.offsets import search
 
         return search(self._file(), self._txn.id(), keys, self.get_many)
 
@@ -130,7 +130,7 @@ class Reader:
 
         ``keys`` are those of all records, end to end. Raises ImportError without numpy.
         """
-        from sowctl.store.raw.placed import locate_all
+        from sowctl.store.raw.offsets import locate_all
 
         return locate_all(self._file(), self._txn.id(), keys)
 
@@ -173,17 +173,13 @@ class Reader:
         """Versions in the order of key, time, txid: 24-byte history keys and values, in verified batches.
 
         ``start`` and ``stop`` may be SOW keys or whole history keys;
-        :func:`~sowctl.store.keys.split_history_key` takes keys apart.
+        :func:`~sowctl.store.codec.split_history_key` takes keys apart.
         """
-        from sowctl.store.history import scan
-
-        yield from scan(self._history(), self._path, self.meta.versions, start, stop, batch)
+        yield from _scan_versions(self._history(), self._path, self.meta.versions, start, stop, batch)
 
     def versions(self, key: bytes) -> list[Version]:
         """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
-        from sowctl.store.history import versions
-
-        return versions(self._history(), self._path, key)
+        return _versions_of(self._history(), self._path, key)
 
     def _ordered(self, database: Any, length: int, covered: int) -> Ordered:
         return Ordered(self._txn, database, length, covered, self._path, again=self.SEARCHES_AGAIN)
@@ -196,14 +192,8 @@ class Reader:
 
     def expired(self, now: int) -> Iterator[bytes]:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
-        from sowctl.store.history import expired
-
         entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
-        yield from expired(entries, self._path, now)
-
-    def expiry_count(self) -> int:
-        """How many records have an expiration."""
-        return int(self._txn.stat(self._handle.databases.expiry)["entries"])
+        yield from _expired(entries, self._path, now)
 
     def changed_since(self, digest: int) -> set[bytes] | None:
         """Keys of the records that differ, or may, from the state with ``digest``; None where the store cannot tell."""
@@ -219,17 +209,45 @@ class Reader:
             data = self._txn.get(sequence_key(publisher), db=self._handle.databases.meta)
         return None if data is None else decode_sequence(publisher, data, str(self._path))
 
-    def sequences(self) -> dict[int, int]:
-        """All publisher ids and their highest sequence numbers. Raises :class:`DamageError` when one is missing."""
-        found = {}
-        with explained(self._path, "read sequences"):
-            cursor = self._txn.cursor(self._handle.databases.meta)
-            if cursor.set_range(SEQUENCE_PREFIX):
-                for key, data in cursor.iternext():
-                    if not key.startswith(SEQUENCE_PREFIX):
-                        break
-                    publisher = int.from_bytes(key[len(SEQUENCE_PREFIX) :], "big")
-                    found[publisher] = decode_sequence(publisher, data, str(self._path))
-        if len(found) != self.meta.sequences:
-            raise inconsistent(f"{len(found)} sequences were found, {self.meta.sequences} are counted", self._path)
-        return found
+
+def _scan_versions(
+    history: Ordered, path: Path, counted: int, start: bytes | None, stop: bytes | None, batch: int
+) -> Iterator[Batch]:
+    """Versions in verified batches; of a scan of all, ``counted`` is how many there must be. Raises DamageError."""
+    seen = 0
+    for keys, values in history.walk(start, stop, batch):
+        verify_versions(keys, values, path)
+        seen += len(keys)
+        yield keys, values
+    if start is None and stop is None and seen != counted:
+        raise inconsistent(f"{seen} versions were found, {counted} are counted", path)
+
+
+def _versions_of(history: Ordered, path: Path, key: bytes) -> list[Version]:
+    """The versions of one key, oldest first. Raises DamageError."""
+    following = (int.from_bytes(key, "big") + 1).to_bytes(9, "big")
+    stop = None if following[0] else following[1:]
+    found: list[Version] = []
+    for keys, values in history.walk(key, stop, 256):
+        verify_versions(keys, values, path)
+        found.extend((*split_history_key(one)[1:], value) for one, value in zip(keys, values, strict=True))
+    return found
+
+
+def verify_versions(keys: Sequence[bytes], values: Sequence[bytes], path: Path) -> None:
+    """Raise DamageError SOW-STO-001 or SOW-STO-004 unless all versions are sound and filed where they belong."""
+    short = [key[:8] for key in keys]
+    refuse_damaged(short, values, path)
+    if list(map(history_key_of, short, values)) != list(keys):
+        raise DamageError("SOW-STO-004", "the key and the value of a version disagree", place=str(path), hint=REBUILD)
+
+
+def _expired(expiry: Ordered, path: Path, now: int) -> Iterator[bytes]:
+    """SOW keys of the entries at or before ``now`` (microseconds), oldest first. Raises DamageError SOW-STO-052."""
+    stop = max(now + 1, 0).to_bytes(8, "big")
+    for keys, values in expiry.walk(None, stop, 1000):
+        if damaged_entries(keys, values):
+            message = "an entry of the expiry index is damaged: its checksum does not match"
+            raise DamageError("SOW-STO-052", message, place=str(path), hint=REBUILD)
+        for key in keys:
+            yield key[8:]

@@ -7,17 +7,14 @@ by ``sow-store(5)``, "How to read".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from sowctl.store.codec import Offsets
+from sowctl.store.integrity import Marks
 from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.unlocked import STEP
-from sowctl.store.ordered import Batch
-from sowctl.store.read import Found, Reader, Run
-
-if TYPE_CHECKING:
-    from sowctl.store.history import Version
-    from sowctl.store.marks import Marks
-    from sowctl.store.raw.offsets import Spots
+from sowctl.store.ordered import Batch, Found
+from sowctl.store.read import Reader, Run, Version
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,11 +85,11 @@ class Snapshot(Reader):
         """See :class:`Reader`."""
         return self._steady(super().get_many, keys)
 
-    def get_at(self, keys: Sequence[bytes], spots: Spots) -> Found:
+    def get_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
         """See :class:`Reader`."""
-        return self._steady(super().get_at, keys, spots)
+        return self._steady(super().get_at, keys, offsets)
 
-    def search(self, keys: Sequence[bytes]) -> tuple[list[bytes], Spots] | None:
+    def search(self, keys: Sequence[bytes]) -> tuple[list[bytes], Offsets] | None:
         """See :class:`Reader`."""
         return self._steady(super().search, keys)
 
@@ -118,10 +115,6 @@ class Snapshot(Reader):
         """See :class:`Reader`."""
         return self._steadily(super().expired(now))
 
-    def expiry_count(self) -> int:
-        """See :class:`Reader`."""
-        return self._steady(super().expiry_count)
-
     def changed_since(self, digest: int) -> set[bytes] | None:
         """See :class:`Reader`."""
         return self._steady(super().changed_since, digest)
@@ -129,7 +122,3 @@ class Snapshot(Reader):
     def sequence(self, publisher: int) -> int | None:
         """See :class:`Reader`."""
         return self._steady(super().sequence, publisher)
-
-    def sequences(self) -> dict[int, int]:
-        """See :class:`Reader`."""
-        return self._steady(super().sequences)

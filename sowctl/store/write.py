@@ -13,10 +13,11 @@ from typing import Any
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store.changes import note_change
+from sowctl.store.codec import expiry_key, expiry_value, history_key_of
 from sowctl.store.lmdberrors import explained
 from sowctl.store.meta import META_KEY, AppliedBlock, StoreMeta, encode_meta, encode_sequence, sequence_key
 from sowctl.store.opening.handle import Handle
-from sowctl.store.read import Reader
+from sowctl.store.read import Reader, verify_versions
 
 _EXTRA, _EXPIRATION = itemgetter(slice(2, 4)), itemgetter(slice(20, 28))
 _NO_EXPIRATION, _NO_EXTRA = {bytes(8)}, {bytes(2)}
@@ -39,8 +40,6 @@ def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]
     """The entries that these records have in the expiry index."""
     if not values or set(map(_EXPIRATION, values)) == _NO_EXPIRATION:
         return set()
-    from sowctl.store.keys import expiry_key
-
     pairs = zip(map(codec.expiration_of, values), keys, strict=True)
     return {expiry_key(expiration, key) for expiration, key in pairs if expiration > 0}
 
@@ -128,8 +127,6 @@ class WriteTxn(Reader):
         if gone := sorted(removed - added):
             self._handle.seam.call("lmdb.put", self._remove, expiry, gone)
         if fresh := sorted(added - removed):
-            from sowctl.store.keys import expiry_value
-
             cursor = self._txn.cursor(expiry)
             self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, expiry_value(key)) for key in fresh])
         meta = self._meta
@@ -142,8 +139,6 @@ class WriteTxn(Reader):
 
     def put_versions(self, items: Iterable[tuple[bytes, bytes]]) -> None:
         """File versions: pairs of SOW key and value. Time and txid come from the value; the same ones are replaced."""
-        from sowctl.store.keys import history_key_of
-
         fresh = {history_key_of(key, value): value for key, value in items}
         keys = sorted(fresh)
         values = [fresh[key] for key in keys]
@@ -155,8 +150,6 @@ class WriteTxn(Reader):
 
     def append_versions(self, items: Sequence[tuple[bytes, bytes]]) -> None:
         """File versions that come after every version in the store, by key, time, txid. Raises ValueError otherwise."""
-        from sowctl.store.keys import history_key_of
-
         keys = [history_key_of(key, value) for key, value in items]
         values = [value for _, value in items]
         with explained(self._path, "write versions"):
@@ -168,7 +161,10 @@ class WriteTxn(Reader):
             self._account_versions(keys, values, {})
 
     def delete_versions(self, history_keys: Iterable[bytes]) -> int:
-        """Remove versions by their 24-byte keys (:func:`~sowctl.store.keys.history_key`); gives how many were there."""
+        """Remove versions by their 24-byte keys (:func:`~sowctl.store.codec.history_key_of`).
+
+        Returns how many were there.
+        """
         olds = self._old_versions(sorted(set(history_keys)))
         with explained(self._path, "delete versions"):
             self._handle.seam.call("lmdb.put", self._remove, self._handle.databases.history, list(olds))
@@ -176,8 +172,6 @@ class WriteTxn(Reader):
         return len(olds)
 
     def _old_versions(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        from sowctl.store.history import verify_versions
-
         with explained(self._path, "read versions"):
             found = dict(self._txn.cursor(self._handle.databases.history).getmulti(keys))
         verify_versions(list(found), list(found.values()), self._path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import RefusedError
-from sowctl.store.opening.access import Files
+from sowctl.store.opening.access import StoreFiles
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
@@ -51,7 +51,7 @@ def test_two_configurations_over_links_of_one_store(tmp_path: Path, logged: tupl
     one.publish("t", message(id=1))
     (tmp_path / "b" / "sow").mkdir()
     os.link(one.store("t"), two.store("t"))
-    assert Files.of(one.store("t")).writer != Files.of(two.store("t")).writer
+    assert StoreFiles.of(one.store("t")).writer != StoreFiles.of(two.store("t")).writer
     for each in (one, two):
         with pytest.raises(RefusedError) as raised:
             each.publish("t", message(id=2))

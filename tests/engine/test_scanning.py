@@ -15,7 +15,7 @@ from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.source import Source
 from sowctl.errors import DamageError, InputError, RefusedError
 from sowctl.store import integrity
-from sowctl.store.marks import Marks
+from sowctl.store.integrity import Marks
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 COUNT = 3000

@@ -14,8 +14,8 @@ from sowctl.engine.options import ReplayOptions
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.verbs.replay import replay
 from sowctl.errors import RefusedError, SowError
+from sowctl.store.builder import create_store
 from sowctl.store.meta import Definition
-from sowctl.store.opening.replace import create_store
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 

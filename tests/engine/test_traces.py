@@ -22,7 +22,7 @@ from sowctl.expressions.syntax.parse import parse_filter
 from sowctl.expressions.syntax.patterns import Regex
 from sowctl.messages.json.type import JsonType
 from sowctl.store import codec, integrity
-from sowctl.store.marks import Marks
+from sowctl.store.integrity import Marks
 from tests.support.instances import Lab, message
 
 WORDS = ("red", "axb(", "a.b(", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")

@@ -14,7 +14,7 @@ from sowctl.findings import Finding, Level
 from sowctl.journal import blockcodec
 from sowctl.journal import format as fmt
 from sowctl.journal.block import Position
-from sowctl.journal.check import Coverage, check_journal
+from sowctl.journal.check import JournalCoverage, check_journal
 from sowctl.journal.group import EncodedBlock, encode
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import JournalState, load, save, topics_path
@@ -63,7 +63,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_clean_journal_has_no_findings_and_is_read_whole(directory: Path) -> None:
-    coverage = Coverage()
+    coverage = JournalCoverage()
     assert list(check_journal(directory, INSTANCE, coverage=coverage)) == []
     files = list(directory.glob("*.journal"))
     assert coverage.files == len(files) > 2

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sowctl.memo import places as p
+from sowctl.memo import rownumbers as p
 from sowctl.memo.build import MOST_WORDS, ColumnBuilder
-from sowctl.memo.column import Column, open_column
+from sowctl.memo.column import MemoColumn, open_column
 from sowctl.memo.condition import Condition, Interval
 from sowctl.memo.format import BadMemo, MemoFile
 from sowctl.memo.words import decode_words, encode_words
@@ -36,7 +36,7 @@ _MIXED = st.one_of(
 )
 
 
-def _column(path: Path, values: Sequence[SlotValue], step: int = 3) -> Column | None:
+def _column(path: Path, values: Sequence[SlotValue], step: int = 3) -> MemoColumn | None:
     builder = ColumnBuilder("name")
     for start in range(0, len(values), step):
         builder.add(values[start : start + step])

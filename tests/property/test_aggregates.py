@@ -14,7 +14,7 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.search import indexed, memos
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.query import query
-from sowctl.memo import places
+from sowctl.memo import rownumbers
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -42,7 +42,7 @@ def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: py
         wanted = spelled(expected(history))
         assert _answer(lab, ASKED) == wanted
         for on_columns in (False, True):
-            monkeypatch.setattr(places, "numpy_for", lambda _, wide=on_columns: numpy if wide else None)
+            monkeypatch.setattr(rownumbers, "numpy_for", lambda _, wide=on_columns: numpy if wide else None)
             assert _answer(lab, replace(ASKED, index_from=0)) == wanted, on_columns
         moments.append((lab.clock.at, wanted))
         lab.clock.tick(5)

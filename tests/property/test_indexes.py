@@ -17,7 +17,7 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.search import indexed, memos
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.query import query
-from sowctl.memo import places
+from sowctl.memo import rownumbers
 from tests.support.instances import Lab, config_xml, topic_xml
 
 _SCALAR = st.one_of(
@@ -131,7 +131,7 @@ def _compare_groups(lab: Lab, asked: list[tuple[str, tuple[str, str]]]) -> None:
         expected = _outcome(lab, options)
         for gain in (0, 1 << 40):  # by rows, and on columns
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(places, "numpy_for", lambda _, gain=gain: numpy if gain else None)
+                patch.setattr(rownumbers, "numpy_for", lambda _, gain=gain: numpy if gain else None)
                 assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection, gain)
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
 from sowctl.store import changes, integrity
+from sowctl.store.builder import build
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
-from sowctl.store.opening.replace import build
 from sowctl.store.write import WriteTxn
 from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, tamper, value_of
 

@@ -15,11 +15,11 @@ from sowctl.errors import DamageError, MissingError
 from sowctl.findings import Level
 from sowctl.store import check, codec
 from sowctl.store.check import check_store
+from sowctl.store.codec import expiry_key, expiry_value
 from sowctl.store.env import Store
-from sowctl.store.keys import expiry_key, expiry_value, history_key
 from sowctl.store.meta import META_KEY, encode_meta
 from tests.support.damage import truncate
-from tests.support.stores import batch, key_of, new_store, tamper, value_of
+from tests.support.stores import batch, history_key, key_of, new_store, tamper, value_of
 
 
 def ids(path: Path) -> list[str]:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
+from sowctl.store.codec import history_key_of, split_history_key
+from tests.support.stores import history_key
 
 keys = st.binary(min_size=8, max_size=8)
 u64 = st.integers(0, (1 << 64) - 1)
@@ -130,3 +132,11 @@ def test_payloads_behind_long_parts() -> None:
     values = [codec.encode(key, bytes(8), 1, 2, 3, 0, b"text", user) for key, user in zip(keys, parts, strict=True)]
     assert values[1][2:4] == b"\0\1"
     assert codec.payloads(values) == codec.payloads(values[1:2]) * 3 == [b"text"] * 3
+
+
+@given(st.binary(min_size=8, max_size=8), i64, u64, i64, u64)
+def test_history_keys_sort_by_time_then_txid(key: bytes, time: int, txid: int, time2: int, txid2: int) -> None:
+    first, second = history_key(key, time, txid), history_key(key, time2, txid2)
+    assert (first < second) == ((time, txid) < (time2, txid2))
+    assert split_history_key(first) == (key, time, txid)
+    assert history_key_of(key, codec.encode(key, bytes(8), txid, time, 0, 8, b"")) == first

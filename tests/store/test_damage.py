@@ -18,10 +18,10 @@ import pytest
 from sowctl.errors import SowError
 from sowctl.findings import Finding
 from sowctl.store import codec
+from sowctl.store.builder import create_store
+from sowctl.store.codec import expiry_key
 from sowctl.store.env import Store
 from sowctl.store.examine import examine
-from sowctl.store.keys import expiry_key
-from sowctl.store.opening.replace import create_store
 from sowctl.store.snapshot import Snapshot
 from sowctl.store.write import WriteTxn
 from tests.support.damage import copy_flipped
@@ -66,7 +66,7 @@ def read_all(path: Path) -> State:
             snapshot.get_many(keys),
             of_key,
             list(snapshot.expired(1 << 62)),
-            snapshot.sequences(),
+            [snapshot.sequence(publisher) for publisher in (5, 6)],
         )
 
 
@@ -187,7 +187,7 @@ def ways_to_read(path: Path) -> dict[str, Callable[[], object]]:
         "history": shown(lambda it: list(it.scan_history())),
         "versions": shown(lambda it: [it.versions(key_of(number)) for number in (0, 39, 40, 99, 119, 120, 300)]),
         "expired": shown(lambda it: list(it.expired(1 << 62))),
-        "sequences": shown(lambda it: it.sequences()),
+        "sequences": shown(lambda it: [it.sequence(publisher) for publisher in (5, 6)]),
     }
 
 

@@ -9,9 +9,9 @@ import lmdb
 import pytest
 
 from sowctl.errors import DamageError, RefusedError, VersionError
+from sowctl.store.builder import create_store
 from sowctl.store.env import Store
 from sowctl.store.meta import META_KEY, Definition
-from sowctl.store.opening.replace import create_store
 from tests.support.stores import DEFINITION, START, contents, key_of, new_store, tamper
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.seam import P, R, Seam
+from sowctl.store.builder import build, create_store
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
-from sowctl.store.opening.replace import build, create_store
 from sowctl.store.write import WriteTxn
 from tests.support.faults import CountingSeam, FailAt, KillAt
 from tests.support.processes import Child

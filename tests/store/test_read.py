@@ -9,7 +9,7 @@ import pytest
 from sowctl.errors import DamageError
 from sowctl.store import integrity
 from sowctl.store.env import Store
-from sowctl.store.marks import Marks
+from sowctl.store.integrity import Marks
 from tests.support.stores import START, batch, key_of, new_store
 
 

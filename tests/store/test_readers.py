@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
@@ -39,12 +38,6 @@ def test_threads_read_while_one_writes(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert problems == []
-
-
-def test_readers_are_listed(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "x.sow")
-    with Store.open(path, write=False) as store, store.snapshot():
-        assert str(os.getpid()) in store.readers()
 
 
 def test_readers_of_one_process_share_an_environment(tmp_path: Path) -> None:

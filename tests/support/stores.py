@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sowctl.seam import SEAM, Seam
 from sowctl.store import codec, integrity
+from sowctl.store.builder import create_store
 from sowctl.store.env import Store
 from sowctl.store.meta import META_KEY, Definition, StoreMeta, decode_meta, encode_meta
-from sowctl.store.opening.replace import create_store
 from sowctl.store.write import WriteTxn
 
 DEFINITION = Definition("instance", "orders", "json", "fields", ("/id",), "orders")
@@ -25,6 +25,11 @@ Contents = tuple[dict[bytes, bytes], dict[bytes, bytes], StoreMeta]
 def key_of(number: int) -> bytes:
     """The SOW key of record ``number``: spread over the range, ascending with the number."""
     return (number * 0x0001_0000_0001_0001 % (1 << 64)).to_bytes(8, "big")
+
+
+def history_key(key: bytes, time: int, txid: int) -> bytes:
+    """The key of a version with this time and txid, whether there is one or not."""
+    return codec.history_key_of(key, codec.encode(key, bytes(8), txid, time, 0, 0, b""))
 
 
 def value_of(key: bytes, txid: int, payload: bytes, expiration: int = 0, flags: int = 0) -> bytes:

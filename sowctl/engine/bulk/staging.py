@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from sowctl.directories import make_directories
 from sowctl.engine.bulk.segmentblock import DELETE, DELTA, PUBLISH
 from sowctl.engine.bulk.segments import SegmentInfo
 from sowctl.engine.instance import Instance
@@ -24,7 +25,6 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.errors import MissingError, StorageError, UsageError
-from sowctl.store.opening.unfinished import make_directories
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig

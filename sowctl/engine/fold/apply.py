@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, cast
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.topics.retention import Retention, Version, extend, prune, value_of, version_of
 from sowctl.plain import dataclass
-from sowctl.store.codec import stamps
-from sowctl.store.keys import history_key_of
+from sowctl.store.codec import history_key_of, stamps
 
 if TYPE_CHECKING:
     from sowctl.store.env import Store

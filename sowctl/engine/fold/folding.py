@@ -21,8 +21,8 @@ from sowctl.engine.fold.spill import Buckets, Pairs
 from sowctl.engine.topics.retention import Retention, extend, value_of
 from sowctl.identity.keyspace import last_of_each
 from sowctl.journal.format import PUBLISH
+from sowctl.store.builder import StoreBuilder
 from sowctl.store.codec import stamps
-from sowctl.store.opening.replace import Builder
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -100,7 +100,7 @@ class _Blocks:
 
 
 def fold(
-    builder: Builder,
+    builder: StoreBuilder,
     log: Journal,
     topic: TopicConfig,
     span: EntrySpan,
@@ -132,7 +132,7 @@ def fold(
     return last.entries, last.latest, max(last.last_txid, span.after)
 
 
-def append_sorted(builder: Builder, parts: Iterator[Pairs]) -> None:
+def append_sorted(builder: StoreBuilder, parts: Iterator[Pairs]) -> None:
     """Records into a new store; ``parts`` are of about :data:`PART` records, in key order."""
     while several := list(islice(parts, PARTS)):
         builder.change(partial(_append, several), pending=sum(sum(map(len, values)) for _, values in several))
@@ -201,7 +201,7 @@ class _LastPerKey:
 
 
 def _fill_history(
-    builder: Builder,
+    builder: StoreBuilder,
     blocks: _Blocks,
     ref: Topic,
     span: EntrySpan,

@@ -16,8 +16,8 @@ from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.topics.retention import Retention, retention
+from sowctl.store.builder import StoreBuilder, build
 from sowctl.store.integrity import DIGEST_MODULUS
-from sowctl.store.opening.replace import Builder, build
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -82,7 +82,7 @@ def rebuild(
     return done
 
 
-Fill = Callable[[Builder, RecordCheck | None], tuple[int, int, int]]
+Fill = Callable[[StoreBuilder, RecordCheck | None], tuple[int, int, int]]
 """Puts records, which the check looks at, and versions into a new store; returns how many entries were folded, the last
 one's time and txid."""
 
@@ -143,7 +143,7 @@ def assemble(
 
 
 def _finish_under_lock(
-    builder: Builder, log: Journal, topic: TopicConfig, reached: int, rule: Retention | None
+    builder: StoreBuilder, log: Journal, topic: TopicConfig, reached: int, rule: Retention | None
 ) -> None:
     """Entries that were appended while the store was built."""
     ref = topic.name, topic.message_type

@@ -14,8 +14,8 @@ from pathlib import Path
 from struct import Struct
 
 from sowctl.checksum import crc32
+from sowctl.directories import sync_directory
 from sowctl.errors import DamageError, StorageError
-from sowctl.journal.repair import sync_directory
 from sowctl.seam import Seam
 from sowctl.tuples import NamedTuple
 

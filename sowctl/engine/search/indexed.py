@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.search.memos import Memos, open_memos
 from sowctl.errors import SowError
-from sowctl.memo import places as p
+from sowctl.memo import rownumbers as p
 from sowctl.memo.format import BadMemo
 from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot

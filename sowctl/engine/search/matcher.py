@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
-    from sowctl.store.marks import Marks
+    from sowctl.store.integrity import Marks
     from sowctl.values.fields import Refusal, Row
 
 LOOKING = 4_000

@@ -14,7 +14,7 @@ import numpy as np
 from sowctl.expressions.columns import Column, Kind
 from sowctl.expressions.columns.column import column_of
 from sowctl.memo.column import DOUBLES, INTEGER, INTEGERS, NULL, Numbers, Strings
-from sowctl.memo.column import Column as Memo
+from sowctl.memo.column import MemoColumn as Memo
 from sowctl.memo.format import BadMemo
 from sowctl.values.fields import Slot
 

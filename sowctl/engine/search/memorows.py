@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.search.memos import Memos
     from sowctl.engine.sources.source import StoredSource
-    from sowctl.memo.column import Column
+    from sowctl.memo.column import MemoColumn
 
 Stamped: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
 """Rows, and txid and time of their records."""
@@ -59,7 +59,7 @@ def _woven(parts: Iterator[Stamped], more: list[tuple[int, Row, tuple[int, int]]
 
 def rows_of(
     memos: Memos,
-    columns: Sequence[Column],
+    columns: Sequence[MemoColumn],
     places: Sequence[int] | None,
     slots: Sequence[Slot],
     source: StoredSource,

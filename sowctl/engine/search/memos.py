@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
-from sowctl.memo import places as p
-from sowctl.memo.column import Column
+from sowctl.memo import rownumbers as p
+from sowctl.memo.column import MemoColumn
 from sowctl.memo.directory import MemoDirectory
 from sowctl.store.codec import KEY_SIZE, payloads, raw_stamps
 from sowctl.values.fields import Slot
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import StoredSource
     from sowctl.memo.format import MemoFile
-    from sowctl.store.raw.offsets import Spots
+    from sowctl.store.codec import Offsets
 
 _SHARE = 16
 """Where more than one record in so many has changed, indexes are built anew."""
@@ -39,7 +39,7 @@ class Memos:
         self,
         file: MemoFile,
         keys: memoryview,
-        columns: dict[Slot, Column],
+        columns: dict[Slot, MemoColumn],
         changed: set[bytes],
         spots: tuple[memoryview, memoryview, memoryview] | None = None,
     ) -> None:
@@ -57,16 +57,16 @@ class Memos:
             return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
         return list(unpack(f"{KEY_SIZE}s" * len(places), p.packed(self._keys.cast("Q"), places)))
 
-    def spots(self, places: p.Places) -> Spots | None:
+    def spots(self, places: p.Places) -> Offsets | None:
         """Where the records at some places lie in the store's file; None where that is not known, or they are few."""
         if self._spots is None or len(places) < _FEW:
             return None
-        from sowctl.store.raw.offsets import Spots
+        from sowctl.store.codec import Offsets
 
         starts, sizes, sums = self._spots
-        return Spots(p.picked(starts, places), p.picked(sizes, places), p.packed(sums, places))
+        return Offsets(p.picked(starts, places), p.picked(sizes, places), p.packed(sums, places))
 
-    def located(self, places: p.Places, size: int) -> Iterator[tuple[list[bytes], Spots | None]]:
+    def located(self, places: p.Places, size: int) -> Iterator[tuple[list[bytes], Offsets | None]]:
         """Keys and spots of those of ``places`` that did not change, ``size`` at a time.
 
         Of an array, many are looked up at once.

@@ -9,7 +9,7 @@ from sowctl.engine.search.prefilter import Trace, Traces, numbers, words
 from sowctl.expressions.rewrites.intervals import bounds_of, strings_of
 from sowctl.expressions.syntax.nodes import Affix, Between, Compare, Field, Like, Literal, Node, Pattern
 from sowctl.patterns import pattern
-from sowctl.store.marks import SECRET_SIZE, Marks
+from sowctl.store.integrity import SECRET_SIZE, Marks
 
 MOST_WORDS = 6
 """Looking for one of so many takes 0.4 microseconds a record, and decoding it 0.5."""

@@ -4,7 +4,7 @@
 equals no number (``sowctl-expressions(7)``, comparison). JSON spells such a text in quotes, as it is or with escapes.
 ``/price > 90`` is true only where behind some name ``price`` stands a number above 90, or something that is no number.
 
-Stored values are searched whole, and many at once (:mod:`sowctl.store.marks`). Their headers and checksums may look
+Stored values are searched whole, and many at once (:mod:`sowctl.store.integrity`). Their headers and checksums may look
 like a trace, too; then a record is decoded in vain.
 """
 
@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
 from sowctl.expressions.syntax.patterns import Regex
-from sowctl.store.integrity import JOINED_BYTES
-from sowctl.store.marks import Marks, numbers_of
+from sowctl.store.integrity import JOINED_BYTES, Marks, numbers_of
 
 SHARE = 0.75
 """Looking for a trace does not pay where more of the records than this share have it."""

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.fold.overlay import Overlay
     from sowctl.engine.instance import Instance
-    from sowctl.store.marks import Marks
-    from sowctl.store.raw.offsets import Spots
+    from sowctl.store.codec import Offsets
+    from sowctl.store.integrity import Marks
 
 
 class CurrentSource(StoredSource):
@@ -164,7 +164,7 @@ class CurrentSource(StoredSource):
             else:
                 yield self.at_spots(part, known[1].part(start, start + size))
 
-    def at_spots(self, keys: Sequence[bytes], spots: Spots) -> Matched:
+    def at_spots(self, keys: Sequence[bytes], spots: Offsets) -> Matched:
         """As :meth:`lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
         with naming_replay(self.config):
             present, values = self._snapshot.get_at(keys, spots)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.fold.overlay import Overlay
-    from sowctl.store.marks import Marks
+    from sowctl.store.codec import Offsets
+    from sowctl.store.integrity import Marks
     from sowctl.store.meta import Definition, StoreMeta
-    from sowctl.store.raw.offsets import Spots
     from sowctl.store.snapshot import Snapshot
 
 Pairs = tuple[list[bytes], list[bytes]]
@@ -111,7 +111,7 @@ class StoredSource(Source, Protocol):
         """As :meth:`Source.lookup`, for many keys in order, each of them once; ``size`` at a time."""
         ...
 
-    def at_spots(self, keys: Sequence[bytes], spots: Spots) -> Matched:
+    def at_spots(self, keys: Sequence[bytes], spots: Offsets) -> Matched:
         """As :meth:`Source.lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
         ...
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from sowctl.errors import RefusedError, SowError, UsageError
 from sowctl.journal.format import FILE_MAGIC, TOPICS_MAGIC, own_files
 from sowctl.store.opening.access import refuse_irregular
-from sowctl.store.raw.pages import inspect
+from sowctl.store.opening.pages import inspect
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig

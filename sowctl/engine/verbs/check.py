@@ -211,7 +211,7 @@ class Examination:
             )
 
     def _journal(self) -> Iterator[Finding]:
-        from sowctl.journal.check import Coverage, check_journal
+        from sowctl.journal.check import JournalCoverage, check_journal
 
         instance = self._instance
         if instance.log is None or instance.config is None:
@@ -223,7 +223,7 @@ class Examination:
         except SowError:
             pass  # what is missing is among the findings
         stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
-        coverage = Coverage()
+        coverage = JournalCoverage()
         try:
             with open_log(instance) as log:
                 lineage = log.lineage

@@ -11,9 +11,9 @@ from sowctl.engine.sources.opening import open_source
 from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import RefusedError
+from sowctl.store.builder import build
 from sowctl.store.codec import stamps
 from sowctl.store.meta import Definition
-from sowctl.store.opening.replace import build
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance

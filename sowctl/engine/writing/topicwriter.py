@@ -302,7 +302,7 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
     config.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     ref = config.name, config.message_type
     if journal is None or journal.topic_state(ref).last_txid == 0:
-        from sowctl.store.opening.replace import create_store
+        from sowctl.store.builder import create_store
 
         try:
             create_store(

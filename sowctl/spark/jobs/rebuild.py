@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
-    from sowctl.store.opening.replace import Builder
+    from sowctl.store.builder import StoreBuilder
 
 DEFAULTS = ReplayOptions()
 
@@ -97,7 +97,7 @@ def _put(
     for topic in topics:
         place = places[topic.name, topic.message_type]
 
-        def fill(builder: Builder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
+        def fill(builder: StoreBuilder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
             for one in result.files[place]:
                 pairs = read_pairs(directory / one.records)
                 append_sorted(builder, pairs if check is None else check.watching(pairs))

@@ -16,8 +16,8 @@ from sowctl.engine.instance import Instance
 from sowctl.spark.jobs.outputs import Output, Part, Written
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, run
+from sowctl.store.builder import build
 from sowctl.store.codec import stamps
-from sowctl.store.opening.replace import build
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ _BOTH = os.R_OK | os.W_OK
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class StoreFiles:
     """The names that belong to one store. Links are followed first: two names of one store must share its locks."""
 
     path: Path
@@ -30,7 +30,7 @@ class Files:
     directory: Path
 
     @classmethod
-    def of(cls, path: str | os.PathLike[str]) -> Files:
+    def of(cls, path: str | os.PathLike[str]) -> StoreFiles:
         """The files of the store at ``path``."""
         real = Path(path).resolve()
         lock, gate, writer = (real.with_name(f"{real.name}-{end}") for end in ("lock", "gate", "writer"))
@@ -52,7 +52,7 @@ def refuse_irregular(path: Path) -> None:
         )
 
 
-def may_lock(files: Files) -> bool:
+def may_lock(files: StoreFiles) -> bool:
     """Whether this process may enter itself in the store's lock table, and see in the gate whether that is its own.
 
     On a read-only file system nobody may, root neither. Missing files can be made where the directory may be changed.
@@ -60,14 +60,14 @@ def may_lock(files: Files) -> bool:
     return _may_use(files, files.lock, _BOTH) and _may_use(files, files.gate, os.R_OK)
 
 
-def may_settle(files: Files) -> bool:
+def may_settle(files: StoreFiles) -> bool:
     """Whether it may part a data file from a lock file that belonged to another one: a copied or restored store."""
     return _may(files.gate, _BOTH) and _may_change(files)
 
 
 def access_of(path: Path) -> Literal["write", "read", "unlocked", "none"]:
     """What may be done with the store at ``path``: written, read, read without locks, or nothing."""
-    files = Files.of(path)
+    files = StoreFiles.of(path)
     if not _may(files.path, os.R_OK):
         return "none"
     if not may_lock(files):
@@ -76,11 +76,11 @@ def access_of(path: Path) -> Literal["write", "read", "unlocked", "none"]:
     return "write" if writes else "read"
 
 
-def _may_use(files: Files, path: Path, how: int) -> bool:
+def _may_use(files: StoreFiles, path: Path, how: int) -> bool:
     return _may(path, how) or (not path.exists() and _may_change(files))
 
 
-def _may_change(files: Files) -> bool:
+def _may_change(files: StoreFiles) -> bool:
     return _may(files.directory, os.W_OK | os.X_OK)
 
 

@@ -14,7 +14,7 @@ from sowctl.seam import Seam
 from sowctl.store.lmdberrors import missing
 from sowctl.store.opening.environment import Mode, open_handle, refuse_other_names
 from sowctl.store.opening.handle import Handle, current_identity
-from sowctl.store.opening.locks import Files, WriterLock
+from sowctl.store.opening.locks import StoreFiles, WriterLock
 from sowctl.store.opening.sharing import close_idle, let_go, share
 
 
@@ -24,7 +24,7 @@ class Current:
     ``handle`` is the one that is open, which may be that of a file that was replaced since; None where there is none.
     """
 
-    def __init__(self, files: Files, lock: WriterLock, mode: Mode, seam: Seam) -> None:
+    def __init__(self, files: StoreFiles, lock: WriterLock, mode: Mode, seam: Seam) -> None:
         self.mutex = RLock()
         self._files = files
         self._lock = lock

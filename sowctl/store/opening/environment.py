@@ -17,11 +17,11 @@ from sowctl.errors import DamageError, RefusedError, StorageError
 from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained, missing, translate
-from sowctl.store.opening.access import DAMAGED, REPLACED, Files, may_lock, may_settle
+from sowctl.store.opening.access import DAMAGED, REPLACED, StoreFiles, may_lock, may_settle
 from sowctl.store.opening.handle import Databases, Handle, Identity, current_identity, rounded
 from sowctl.store.opening.locks import FILE_MODE, Gate, record_inode, recorded_inode
+from sowctl.store.opening.pages import inspect
 from sowctl.store.opening.unlocked import Watch
-from sowctl.store.raw.pages import inspect
 
 DEFAULT_MAP = 16 << 20
 READER_MAP = 1 << 20
@@ -45,7 +45,7 @@ class Mode:
     lock_wait: float
 
 
-def open_handle(files: Files, mode: Mode, seam: Seam) -> Handle:
+def open_handle(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
     """Open the store through its gate, completing a replacement that was interrupted.
 
     To open for writing the caller holds the writer lock. A reader who may not use the locks reads without them; its
@@ -70,7 +70,7 @@ def open_handle(files: Files, mode: Mode, seam: Seam) -> Handle:
     raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
 
 
-def refuse_other_names(files: Files) -> None:
+def refuse_other_names(files: StoreFiles) -> None:
     """Refuse to write to a data file that has several names. Raises RefusedError SOW-STO-062, StorageError.
 
     The locks of a store have its file's name: through two hard links two writers would change one file at once. And a
@@ -94,7 +94,7 @@ def refuse_other_names(files: Files) -> None:
         )
 
 
-def settle(files: Files, lock: Any, seam: Seam) -> None:
+def settle(files: StoreFiles, lock: Any, seam: Seam) -> None:
     """With the gate held exclusively: part the data file from an LMDB lock file that belonged to another one."""
     inode = files.path.stat().st_ino
     if recorded_inode(lock) == inode:
@@ -104,7 +104,7 @@ def settle(files: Files, lock: Any, seam: Seam) -> None:
     record_inode(lock, inode, seam)
 
 
-def _open(files: Files, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
+def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
     for attempt in range(_OPEN_ATTEMPTS):
         needed = inspect(files.path, seam).needed
         if mode.write:

@@ -17,7 +17,7 @@ from sowctl.errors import RefusedError, SowError
 from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained
-from sowctl.store.opening.locks import Files
+from sowctl.store.opening.locks import StoreFiles
 
 if TYPE_CHECKING:
     from sowctl.store.opening.unlocked import Watch
@@ -50,7 +50,7 @@ class Handle:
     ``watch`` is there where it is read without locks: whatever is read must be verified by it before it is used.
     """
 
-    def __init__(self, files: Files, env: Any, databases: Databases, identity: Identity, seam: Seam) -> None:
+    def __init__(self, files: StoreFiles, env: Any, databases: Databases, identity: Identity, seam: Seam) -> None:
         self.files = files
         self.env = env
         self.databases = databases
@@ -150,7 +150,7 @@ def rounded(size: int) -> int:
     return -(-size // MAP_UNIT) * MAP_UNIT
 
 
-def current_identity(files: Files, no_lock: bool) -> Identity | None:
+def current_identity(files: StoreFiles, no_lock: bool) -> Identity | None:
     """The inodes that the path shows now; None when there is no data file."""
     try:
         data = files.path.stat().st_ino

@@ -20,7 +20,7 @@ from sowctl.checksum import crc32
 from sowctl.errors import LockedError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained
-from sowctl.store.opening.access import Files as Files
+from sowctl.store.opening.access import StoreFiles as StoreFiles
 from sowctl.values.times import format_time
 from sowctl.waiting import holders, take
 
@@ -90,7 +90,7 @@ class FileLock:
 class Gate:
     """The gate of a store: shared while opening, exclusive while replacing."""
 
-    def __init__(self, files: Files, seam: Seam, wait: float) -> None:
+    def __init__(self, files: StoreFiles, seam: Seam, wait: float) -> None:
         self.files = files
         self.seam = seam
         self.wait = max(wait, GATE_WAIT)
@@ -132,7 +132,9 @@ def record_inode(lock: FileLock, inode: int, seam: Seam) -> None:
 class WriterLock:
     """The writer lock of a store, re-entrant within a thread; other threads wait like other processes do."""
 
-    def __init__(self, files: Files, seam: Seam, command: str, notify: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, files: StoreFiles, seam: Seam, command: str, notify: Callable[[str], None] | None = None
+    ) -> None:
         """``command`` is what those who wait are told, ``notify`` is told of a long wait."""
         self.files = files
         self.seam = seam

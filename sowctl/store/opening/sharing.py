@@ -17,8 +17,8 @@ from pathlib import Path
 from sowctl.seam import Seam
 from sowctl.store.opening.environment import Mode, open_handle
 from sowctl.store.opening.handle import Handle, current_identity
-from sowctl.store.opening.locks import Files
-from sowctl.store.raw.pages import inspect
+from sowctl.store.opening.locks import StoreFiles
+from sowctl.store.opening.pages import inspect
 
 MOST_IDLE = 16
 """Environments kept open for nobody; of more, those that were opened first are closed."""
@@ -63,7 +63,7 @@ def _close(handle: Handle) -> None:
         del _shared[handle.files.path]
 
 
-def share(files: Files, mode: Mode, seam: Seam) -> Handle:
+def share(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
     """The environment in which others read this file already, or a new one. Raises as :func:`open_handle`."""
     with _opening:  # two threads must not open one file; others may go on, however long this waits for the file's locks
         with _lock:
@@ -90,7 +90,7 @@ def _joined(known: Handle) -> Handle:
     return known
 
 
-def _fits(known: Handle, files: Files, mode: Mode, seam: Seam) -> bool:
+def _fits(known: Handle, files: StoreFiles, mode: Mode, seam: Seam) -> bool:
     """Whether it was opened by this process, for the file that the path shows now, with the same system calls."""
     mine = known.pid == os.getpid() and known.seam is seam
     return mine and known.identity == current_identity(files, mode.no_lock)

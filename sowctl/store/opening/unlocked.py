@@ -18,8 +18,8 @@ import os
 
 from sowctl.errors import LockedError
 from sowctl.seam import Seam
-from sowctl.store.opening.access import Files
-from sowctl.store.raw.pages import transaction_in_use
+from sowctl.store.opening.access import StoreFiles
+from sowctl.store.opening.pages import transaction_in_use
 
 STEP = 100
 """Records that are read between two looks at the meta pages, at most."""
@@ -31,7 +31,7 @@ _watching: list[Watch] = []
 class Watch:
     """The newest meta page of a store that is read without locks. Closed with the environment that it watches."""
 
-    def __init__(self, files: Files, seam: Seam) -> None:
+    def __init__(self, files: StoreFiles, seam: Seam) -> None:
         """Raises OSError."""
         self._files = files
         self._fd: int = seam.call("file.open", os.open, files.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -11,20 +11,23 @@ one as they are: whatever fails here is looked up by its key.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import compress
 from operator import add, itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from sowctl.seam import Seam
-from sowctl.store.codec import CRC_SIZE
+from sowctl.store.codec import CRC_SIZE, Numbers, Offsets
 from sowctl.store.integrity import verify
-from sowctl.tuples import NamedTuple
+from sowctl.store.opening.environment import RECORDS
+from sowctl.store.ordered import Found
 
 if TYPE_CHECKING:
     import mmap
 
-    from sowctl.store.joined import Joined
+    from sowctl.store.raw.joined import Joined
 
 KEPT = 8
 """Files that a process keeps open."""
@@ -32,22 +35,8 @@ READ_SHARE = 8192
 """A file is mapped after one plain read for so many of its bytes."""
 _kept: dict[Path, DataFile] = {}
 _SUM = itemgetter(slice(-CRC_SIZE, None))
-
-
-Numbers: TypeAlias = Any
-"""A sequence of ints, or a numpy array of int64."""
-
-
-class Spots(NamedTuple):
-    """Where values lie: first byte and size of each, in parallel, and the last four bytes of all, end to end."""
-
-    starts: Numbers
-    sizes: Numbers
-    sums: bytes
-
-    def part(self, start: int, stop: int) -> Spots:
-        """Some of them."""
-        return Spots(self.starts[start:stop], self.sizes[start:stop], self.sums[CRC_SIZE * start : CRC_SIZE * stop])
+LookUp = Callable[[Sequence[bytes]], dict[bytes, bytes]]
+"""The values of those keys that have a record, verified."""
 
 
 class DataFile:
@@ -74,13 +63,13 @@ class DataFile:
         whole = self._reaching(max(starts, default=0))
         return list(map(whole.__getitem__, map(slice, starts, map(add, starts, sizes))))
 
-    def joined(self, keys: Sequence[bytes], spots: Spots) -> tuple[Joined, list[int]] | None:
-        """See :func:`sowctl.store.joined.gather`; None where mapping the file does not pay, too. Raises OSError."""
-        if isinstance(spots.starts, Sequence) or not self._maps(len(keys)):
+    def joined(self, keys: Sequence[bytes], offsets: Offsets) -> tuple[Joined, list[int]] | None:
+        """See :func:`sowctl.store.raw.joined.gather`; None where mapping the file does not pay, too. Raises OSError."""
+        if isinstance(offsets.starts, Sequence) or not self._maps(len(keys)):
             return None
-        from sowctl.store.joined import gather
+        from sowctl.store.raw.joined import gather
 
-        return gather(self._reaching(int(spots.starts.max(initial=0))), keys, *spots)
+        return gather(self._reaching(int(offsets.starts.max(initial=0))), keys, *offsets)
 
     def _reaching(self, place: int) -> mmap.mmap:
         """A map that has ``place``, if there is one: the first that was made, whose pages are there already."""
@@ -133,19 +122,19 @@ def forget() -> None:
         _kept.popitem()[1].close()
 
 
-def values_at(file: DataFile, keys: Sequence[bytes], spots: Spots) -> tuple[Sequence[bytes], list[int]]:
-    """What ``file`` has at ``spots``, and the indexes of what is not a sound value of its key, or not the one meant.
+def values_at(file: DataFile, keys: Sequence[bytes], offsets: Offsets) -> tuple[Sequence[bytes], list[int]]:
+    """What ``file`` has at ``offsets``, and the indexes of what is not a sound value of its key, or not the one meant.
 
     Raises OSError, OverflowError.
     """
-    known = file.joined(keys, spots)
+    known = file.joined(keys, offsets)
     if known is not None:
         return _aligned(*known), known[1]
-    values = file.values(*map(_listed, spots[:2]))
+    values = file.values(*map(_listed, offsets[:2]))
     wrong = verify(keys, values)
     sums = list(map(_SUM, values))
-    if b"".join(sums) != spots.sums:
-        meant = [spots.sums[at : at + CRC_SIZE] for at in range(0, len(spots.sums), CRC_SIZE)]
+    if b"".join(sums) != offsets.sums:
+        meant = [offsets.sums[at : at + CRC_SIZE] for at in range(0, len(offsets.sums), CRC_SIZE)]
         wrong = sorted({*wrong, *(index for index, one in enumerate(sums) if one != meant[index])})
     return values, wrong
 
@@ -165,4 +154,53 @@ def _listed(numbers: Numbers) -> Sequence[int]:
     return found
 
 
-__all__ = ["DataFile", "Spots", "data_file", "forget", "values_at"]
+def read_at(file: DataFile | None, keys: Sequence[bytes], offsets: Offsets, look_up: LookUp) -> Found:
+    """The records of ``keys``, whose values lay at ``offsets``."""
+    values: Sequence[bytes] = [b""] * len(keys)
+    wrong = list(range(len(keys)))
+    if file is not None:
+        with suppress(OSError, OverflowError, ValueError):  # ValueError: there is nothing left to map
+            values, wrong = values_at(file, keys, offsets)
+    if not wrong:
+        return list(keys), values
+    found = dict(zip(keys, values, strict=True))
+    moved = [keys[place] for place in wrong]
+    for key in moved:
+        del found[key]
+    found |= look_up(moved)
+    present = [key for key in keys if key in found]
+    return present, [found[key] for key in present]
+
+
+def search(
+    file: DataFile | None, txnid: int, keys: Sequence[bytes], look_up: LookUp
+) -> tuple[list[bytes], Offsets] | None:
+    """Those of ``keys``, in order, that have a record after LMDB transaction ``txnid``, and where; None: not known."""
+    from sowctl.store.raw.tree import Astray
+    from sowctl.store.raw.tree import search as search_tree
+
+    if file is None:
+        return None
+    try:
+        there, starts, sizes, sums = search_tree(file.mapped(), txnid, RECORDS, keys)
+    except (Astray, OSError, ValueError):
+        return None
+    offsets = Offsets(starts, sizes, sums.tobytes())
+    if there.all():
+        return list(keys), offsets
+    # A page that lies could hide a key: LMDB says whether they are absent.
+    hidden = look_up(list(compress(keys, (~there).tolist())))
+    return None if hidden else (list(compress(keys, there.tolist())), offsets)
+
+
+def locate_all(file: DataFile | None, txnid: int, keys: bytes) -> tuple[Any, Any, Any] | None:
+    """Where the values of all records lie; ``keys`` are theirs, end to end. None: it is not known."""
+    from sowctl.store.raw.tree import Astray, locate
+
+    try:
+        return None if file is None else locate(file.mapped(), txnid, RECORDS, keys)
+    except (Astray, OSError, ValueError):
+        return None
+
+
+__all__ = ["DataFile", "data_file", "forget", "locate_all", "read_at", "search", "values_at"]

@@ -1,7 +1,8 @@
 """Where the records of a state lie in the store's file, by LMDB's own pages (``sow-memo(5)``, "Kind 5").
 
 LMDB never writes to a page that a state in use holds, so that whoever has a snapshot open may follow that state's tree.
-The format is LMDB 0.9's, as in :mod:`sowctl.store.raw.pages`. Loads numpy; called where memo indexes are built or used.
+The format is LMDB 0.9's, as in :mod:`sowctl.store.opening.pages`. Loads numpy; called where memo indexes are built or
+used.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sowctl.store.codec import CRC_SIZE, KEY_SIZE
-from sowctl.store.raw.pages import BIG_DATA, BRANCH, DEEPEST, LEAF, NO_PAGE, NODE, PAGE, TREE, MetaPage, page_in_use
+from sowctl.store.opening.pages import BIG_DATA, BRANCH, DEEPEST, LEAF, NO_PAGE, NODE, PAGE, TREE, MetaPage, page_in_use
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _SUB_TREE = 0x02

@@ -41,7 +41,7 @@ def _zstd_stream() -> _Stream:
     return zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
 
 
-class Unpacked:
+class DecompressedFile:
     """The content of a compressed file. Raises OSError; DamageError ``SOW-JRN-050`` where it cannot be unpacked."""
 
     def __init__(self, fd: int, path: Path, seam: Seam) -> None:

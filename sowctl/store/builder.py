@@ -1,18 +1,22 @@
 """Building a store under a temporary name and putting it in place (``sow-store(5)``, "Replacing a store").
 
-Replay, compaction, snapshots and creation build here. Until :meth:`Builder.put_in_place` nothing of it can be seen; a
-builder that dies leaves a file that the next one removes.
+Replay, compaction, snapshots and creation build here. Until :meth:`StoreBuilder.put_in_place` nothing of it can be
+seen; a builder that dies leaves a file that the next one removes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import lmdb
 
+from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import RefusedError
 from sowctl.seam import SEAM, Seam
 from sowctl.store.lmdberrors import explained
@@ -20,18 +24,18 @@ from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
 from sowctl.store.opening.access import refuse_irregular
 from sowctl.store.opening.environment import DEFAULT_MAP, MAX_DATABASES, create_databases
 from sowctl.store.opening.handle import Handle, Identity
-from sowctl.store.opening.locks import FILE_MODE, Files, Gate, WriterLock, record_inode
-from sowctl.store.opening.unfinished import make_directories, remove_stale, sync_directory, temporary_file
+from sowctl.store.opening.locks import FILE_MODE, Gate, StoreFiles, WriterLock, record_inode
 from sowctl.store.write import WriteTxn
 
 FLUSH_BYTES = 16 << 20
 """Records are gathered up to this size and then appended in one transaction."""
+_numbers = count()
 
 
-class Builder:
+class StoreBuilder:
     """A store under construction. Made by :func:`build`; keys must come in ascending order."""
 
-    def __init__(self, files: Files, meta: StoreMeta, seam: Seam, command: str) -> None:
+    def __init__(self, files: StoreFiles, meta: StoreMeta, seam: Seam, command: str) -> None:
         self.files = files
         self._seam = seam
         self._command = command
@@ -44,8 +48,8 @@ class Builder:
         refuse_irregular(files.path)
         with explained(files.path, "build a store"):
             make_directories(files.directory, seam)
-            remove_stale(files)
-            self.path, self._guard = temporary_file(files, seam)
+            _remove_stale(files)
+            self.path, self._guard = _temporary_file(files, seam)
             try:
                 self._handle = self._open(meta)
             except BaseException:
@@ -189,6 +193,43 @@ class Builder:
             os.close(guard)
 
 
+def _temporary_file(files: StoreFiles, seam: Seam) -> tuple[Path, int]:
+    """A new file of a name of its own, locked for as long as its builder lives."""
+    while True:
+        path = files.path.with_name(f"{files.path.name}.new-{os.getpid()}-{next(_numbers)}")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            fd = seam.call("file.open", os.open, path, flags, FILE_MODE)
+        except FileExistsError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if os.fstat(fd).st_nlink:
+                return path, fd
+        except BaseException:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
+        os.close(fd)
+
+
+def _remove_stale(files: StoreFiles) -> None:
+    """Remove stores under construction whose builder is gone."""
+    start = f"{files.path.name}.new-"
+    for path in [entry for entry in files.directory.iterdir() if entry.name.startswith(start)]:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+
+
 @contextmanager
 def build(
     path: str | os.PathLike[str],
@@ -199,13 +240,13 @@ def build(
     lineage: bytes = NO_LINEAGE,
     applied: int = 0,
     command: str = "sowctl",
-) -> Iterator[Builder]:
+) -> Iterator[StoreBuilder]:
     """A new store for ``path``, removed at the end of the with statement unless it was put in place.
 
     ``now`` (microseconds) becomes its creation time. Raises StorageError.
     """
     meta = StoreMeta(definition, lineage=lineage, applied=applied, created=now)
-    builder = Builder(Files.of(path), meta, seam, command)
+    builder = StoreBuilder(StoreFiles.of(path), meta, seam, command)
     try:
         yield builder
     finally:

@@ -12,7 +12,7 @@ import sowctl.journal.group as group_module
 from sowctl.errors import DamageError, StorageError
 from sowctl.findings import Level
 from sowctl.journal.check import check_journal
-from sowctl.journal.ending import TOPICS_EVERY
+from sowctl.journal.logend import TOPICS_EVERY
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import topics_path
 from tests.support.faults import CountingSeam, FailAt

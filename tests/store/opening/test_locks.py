@@ -17,9 +17,9 @@ import pytest
 
 from sowctl.errors import LockedError
 from sowctl.seam import SEAM, Seam
+from sowctl.store.builder import build
 from sowctl.store.env import Store
-from sowctl.store.opening.locks import Files, Gate, WriterLock, record_inode, recorded_inode
-from sowctl.store.opening.replace import build
+from sowctl.store.opening.locks import Gate, StoreFiles, WriterLock, record_inode, recorded_inode
 from tests.support.stores import DEFINITION, START, batch, contents, new_store
 
 HOLDER = """
@@ -120,7 +120,7 @@ def test_it_is_reentrant_in_a_thread_and_excludes_other_threads(tmp_path: Path) 
 
 
 def test_a_lock_file_that_was_removed_and_made_again_is_noticed(tmp_path: Path) -> None:
-    files = Files.of(new_store(tmp_path / "x.sow"))
+    files = StoreFiles.of(new_store(tmp_path / "x.sow"))
     first = WriterLock(files, SEAM, "one")
     with first.held(0):
         files.writer.unlink()
@@ -131,7 +131,7 @@ def test_a_lock_file_that_was_removed_and_made_again_is_noticed(tmp_path: Path) 
 
 
 def test_a_lock_file_that_vanishes_between_opening_and_locking_does_not_count(tmp_path: Path) -> None:
-    files = Files.of(new_store(tmp_path / "x.sow"))
+    files = StoreFiles.of(new_store(tmp_path / "x.sow"))
 
     class Vanish(Seam):
         times = 0
@@ -158,13 +158,13 @@ def test_a_forked_child_does_not_let_go_of_its_parents_lock(tmp_path: Path) -> N
             store.lock.release()
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        with pytest.raises(LockedError) as raised, WriterLock(Files.of(path), SEAM, "two").held(0):
+        with pytest.raises(LockedError) as raised, WriterLock(StoreFiles.of(path), SEAM, "two").held(0):
             pass
         assert "(parent)" in raised.value.message
 
 
 def test_the_gate_remembers_an_inode_and_nothing_half_written(tmp_path: Path) -> None:
-    files = Files.of(tmp_path / "x.sow")
+    files = StoreFiles.of(tmp_path / "x.sow")
     gate = Gate(files, SEAM, 0)
     with gate.held(exclusive=True) as lock:
         assert recorded_inode(lock) is None
@@ -180,11 +180,11 @@ def test_the_gate_remembers_an_inode_and_nothing_half_written(tmp_path: Path) ->
 def test_a_gate_that_stays_closed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = new_store(tmp_path / "x.sow")
     monkeypatch.setattr("sowctl.store.opening.locks.GATE_WAIT", 0.1)
-    with Gate(Files.of(path), SEAM, 0).held(exclusive=True), pytest.raises(LockedError) as raised:
+    with Gate(StoreFiles.of(path), SEAM, 0).held(exclusive=True), pytest.raises(LockedError) as raised:
         Store.open(path, write=False)
     assert raised.value.code == "SOW-STO-031"
     with build(path, DEFINITION, seam=SEAM, now=START) as builder:
-        with Gate(Files.of(path), SEAM, 0).held(exclusive=False), pytest.raises(LockedError) as raised:
+        with Gate(StoreFiles.of(path), SEAM, 0).held(exclusive=False), pytest.raises(LockedError) as raised:
             builder.put_in_place()
         assert raised.value.code == "SOW-STO-031"
         builder.put_in_place()

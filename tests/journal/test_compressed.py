@@ -12,7 +12,7 @@ import zstandard
 
 from sowctl.errors import DamageError, RefusedError
 from sowctl.findings import Level
-from sowctl.journal.check import Coverage, check_journal
+from sowctl.journal.check import JournalCoverage, check_journal
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import topics_path
 from sowctl.journal.stretch import Stretch
@@ -64,7 +64,7 @@ def test_compressed_files_hold_what_they_held(directory: Path, kind: str) -> Non
     for path in files[:-1]:
         pack(path, kind)
         assert read(directory, None) == whole
-    coverage = Coverage()
+    coverage = JournalCoverage()
     assert list(check_journal(directory, INSTANCE, coverage=coverage)) == []
     assert coverage.entries == len(whole)
     with Journal.open(directory, INSTANCE) as journal:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sowctl.checksum import crc32
 from sowctl.expressions.syntax.patterns import Regex
 from sowctl.store import codec, integrity
-from sowctl.store.marks import SECRET_SIZE, Marks, numbers_of
+from sowctl.store.integrity import SECRET_SIZE, Marks, numbers_of
 
 SECRET = b"\n.\xff\\$1*\x00\xff]\xffa"
 PIECES = st.sampled_from(

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sowctl.errors import RefusedError, SowError, StorageError
-from sowctl.journal.appender import Appender, write_error
+from sowctl.journal.appender import Appender, cut_tail, write_error
 from sowctl.journal.block import Position, TailReport, TopicState
 from sowctl.journal.blockcodec import BlockMap, pack_block_header, place_seed
 from sowctl.journal.format import Topic, block_place, pack_file_header
 from sowctl.journal.group import EncodedBlock, abort_block
 from sowctl.journal.reader import Journal
-from sowctl.journal.repair import cut_tail
 from sowctl.journal.state import JournalState, save
 from sowctl.seam import Seam
 from sowctl.values.times import SECOND, Micros
@@ -24,7 +23,7 @@ TOPICS_EVERY: Micros = 5 * SECOND
 """Time between two rewritings of the topics file."""
 
 
-class Ending:
+class LogEnd:
     """Where a writer's blocks go. Whoever calls holds the lock.
 
     ``journal`` reads the same journal. ``state`` is that at the end of the last complete group, ``open_group`` the

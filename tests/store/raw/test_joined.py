@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store import read as store_read
+from sowctl.store.codec import Offsets
 from sowctl.store.env import Store
-from sowctl.store.joined import Joined, gather
-from sowctl.store.raw import offsets as store_spots
-from sowctl.store.raw.offsets import Spots
+from sowctl.store.raw import offsets as store_offsets
+from sowctl.store.raw.joined import Joined, gather
 from sowctl.store.raw.tree import Astray, search
 from sowctl.store.snapshot import Snapshot
 from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store
@@ -29,23 +29,23 @@ from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Few reads are enough to map a file, and few keys to search for them together."""
-    monkeypatch.setattr(store_spots, "READ_SHARE", 1 << 40)
+    monkeypatch.setattr(store_offsets, "READ_SHARE", 1 << 40)
     monkeypatch.setattr(store_read, "MANY", 2)
     yield
-    store_spots.forget()
+    store_offsets.forget()
 
 
 def contents(snapshot: Snapshot) -> dict[bytes, bytes]:
     return {key: value for keys, values in snapshot.scan() for key, value in zip(keys, values, strict=True)}
 
 
-def spots_of(snapshot: Snapshot) -> Spots:
+def spots_of(snapshot: Snapshot) -> Offsets:
     found = snapshot.located(b"".join(contents(snapshot)))
     assert found is not None
-    return Spots(found[0].astype(np.int64), found[1].astype(np.int64), found[2].tobytes())
+    return Offsets(found[0].astype(np.int64), found[1].astype(np.int64), found[2].tobytes())
 
 
-def gathered(path: Path, keys: list[bytes], spots: Spots) -> tuple[Joined, list[int]] | None:
+def gathered(path: Path, keys: list[bytes], spots: Offsets) -> tuple[Joined, list[int]] | None:
     return gather(path.read_bytes(), keys, *spots)  # type: ignore[arg-type]
 
 
@@ -119,11 +119,11 @@ def test_spots_that_lead_nowhere(tmp_path: Path) -> None:
         keys = [key_of(number) for number in (5, 6, 7, 999)]
         wanted = snapshot.get_many(keys)
         for start, size in ((0, 0), (1 << 60, 100), (-1, 100), (-(1 << 62), 60), (4096, 96), (4097, 1 << 20)):
-            spots = Spots(np.full(4, start, np.int64), np.full(4, size, np.int64), bytes(16))
+            spots = Offsets(np.full(4, start, np.int64), np.full(4, size, np.int64), bytes(16))
             present, values = snapshot.get_at(keys, spots)
             assert (present, list(values)) == (keys[:3], list(wanted.values()))
         nothing = np.empty(0, np.int64)
-        assert gathered(path, [], Spots(nothing, nothing, b"")) is None
+        assert gathered(path, [], Offsets(nothing, nothing, b"")) is None
 
 
 def test_another_key_at_a_place_is_not_taken_for_the_one(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_whatever_was_written_since(before: Any, after: Any, wanted: set[int]) -
             same = [at for at, key in enumerate(old) if now.get(key) == old[key]]
             keys = [list(old)[at] for at in same]
             sums = b"".join(spots.part(at, at + 1).sums for at in same)
-            present, values = snapshot.get_at(keys, Spots(spots.starts[same], spots.sizes[same], sums))
+            present, values = snapshot.get_at(keys, Offsets(spots.starts[same], spots.sizes[same], sums))
             assert (present, list(values)) == (keys, [old[key] for key in keys])
             # and those that are asked for by key alone
             asked = sorted(map(key_of, wanted))
@@ -247,8 +247,8 @@ def test_a_file_that_is_empty_now_is_not_mapped(tmp_path: Path, monkeypatch: pyt
     path = new_store(tmp_path / "t.sow", 30)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         known, spots = contents(snapshot), spots_of(snapshot)
-        store_spots.forget()
-        file = store_spots.data_file(path, path.stat().st_ino, snapshot._handle.seam)
+        store_offsets.forget()
+        file = store_offsets.data_file(path, path.stat().st_ino, snapshot._handle.seam)
         assert file is not None
         monkeypatch.setattr(file, "mapped", lambda: mmap.mmap(-1, 0))
         assert snapshot.get_at(list(known), spots) == (list(known), list(known.values()))
@@ -267,7 +267,7 @@ def test_a_file_that_grew_is_mapped_once_more_for_what_is_new(tmp_path: Path) ->
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         known, spots = contents(snapshot), spots_of(snapshot)
         snapshot.get_at(list(known), spots)
-        file = store_spots.data_file(path, path.stat().st_ino, snapshot._handle.seam)
+        file = store_offsets.data_file(path, path.stat().st_ino, snapshot._handle.seam)
         assert file is not None
         first = file._map
     with Store.open(path, write=True) as store:

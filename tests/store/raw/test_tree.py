@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
 from sowctl.seam import SEAM
+from sowctl.store.codec import Offsets
 from sowctl.store.env import Store
-from sowctl.store.raw import offsets as store_spots
-from sowctl.store.raw.offsets import DataFile, Spots, data_file, values_at
+from sowctl.store.raw import offsets as store_offsets
+from sowctl.store.raw.offsets import DataFile, data_file, values_at
 from sowctl.store.raw.tree import Astray, locate
 from sowctl.store.snapshot import Snapshot
 from tests.support.stores import STEPS, apply_steps, key_of, new_store
@@ -25,10 +26,10 @@ def _keys(snapshot: Snapshot) -> list[bytes]:
     return [key for keys, _ in snapshot.scan() for key in keys]
 
 
-def _located(snapshot: Snapshot) -> Spots:
+def _located(snapshot: Snapshot) -> Offsets:
     found = snapshot.located(b"".join(_keys(snapshot)))
     assert found is not None
-    return Spots(found[0].tolist(), found[1].tolist(), found[2].tobytes())
+    return Offsets(found[0].tolist(), found[1].tolist(), found[2].tobytes())
 
 
 def _misses(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -77,11 +78,11 @@ def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
             # only records that did not change may be asked for by their old spots
             same = [at for at, key in enumerate(keys) if found.get(key) == old[key]]
             starts, sizes = ([part[at] for at in same] for part in (spots.starts, spots.sizes))
-            asked = Spots(starts, sizes, b"".join(spots.sums[4 * at : 4 * at + 4] for at in same))
+            asked = Offsets(starts, sizes, b"".join(spots.sums[4 * at : 4 * at + 4] for at in same))
             chosen = [keys[at] for at in same]
             assert snapshot.get_at(chosen, asked) == (chosen, [old[key] for key in chosen])
             # and of those that did, neither an old value nor a deleted one comes back once its page is written again
-            wrong = Spots(spots.starts, spots.sizes, bytes(byte ^ 1 for byte in spots.sums))
+            wrong = Offsets(spots.starts, spots.sizes, bytes(byte ^ 1 for byte in spots.sums))
             present = [key for key in keys if key in found]
             assert snapshot.get_at(keys, wrong) == (present, [found[key] for key in present])
 
@@ -92,7 +93,10 @@ def test_spots_that_lead_nowhere(tmp_path: Path) -> None:
         keys = [key_of(number) for number in (5, 6, 7, 999)]
         wanted = snapshot.get_many(keys)
         for start, size in ((0, 0), (1 << 60, 100), ((1 << 64) - 1, 1 << 20), (4096, 96), (4097, 1 << 20)):
-            assert snapshot.get_at(keys, Spots([start] * 4, [size] * 4, bytes(16))) == (keys[:3], list(wanted.values()))
+            assert snapshot.get_at(keys, Offsets([start] * 4, [size] * 4, bytes(16))) == (
+                keys[:3],
+                list(wanted.values()),
+            )
 
 
 def test_a_damaged_record_is_an_error_there_too(tmp_path: Path) -> None:
@@ -160,7 +164,7 @@ def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path
             found = locate(damaged, txnid, b"records", b"".join(keys))  # type: ignore[arg-type]
         except Astray:
             continue
-        spots = Spots(found[0].tolist(), found[1].tolist(), found[2].tobytes())
+        spots = Offsets(found[0].tolist(), found[1].tolist(), found[2].tobytes())
         try:
             values, wrong = values_at(file, keys, spots)
         except OverflowError:
@@ -171,7 +175,7 @@ def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path
 
 @pytest.mark.parametrize("share", [1, 1 << 30])
 def test_by_plain_reads_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int) -> None:
-    monkeypatch.setattr(store_spots, "READ_SHARE", share)
+    monkeypatch.setattr(store_offsets, "READ_SHARE", share)
     path = new_store(tmp_path / "t.sow", 300)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         keys, spots = _keys(snapshot), _located(snapshot)
@@ -184,11 +188,11 @@ def test_by_plain_reads_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_few_files_are_kept(tmp_path: Path) -> None:
-    for number in range(store_spots.KEPT + 3):
+    for number in range(store_offsets.KEPT + 3):
         path = new_store(tmp_path / f"{number}.sow", 3)
         assert data_file(path, path.stat().st_ino, SEAM) is not None
-    assert len(store_spots._kept) == store_spots.KEPT
+    assert len(store_offsets._kept) == store_offsets.KEPT
     assert data_file(path, path.stat().st_ino + 1, SEAM) is None
     path.unlink()
     assert data_file(path, 1, SEAM) is None
-    assert path not in store_spots._kept
+    assert path not in store_offsets._kept

@@ -12,10 +12,10 @@ import pytest
 from sowctl.errors import LockedError, SowError
 from sowctl.findings import Finding
 from sowctl.seam import SEAM
-from sowctl.store.check import Coverage
+from sowctl.store.check import StoreCoverage
 from sowctl.store.env import Store
 from sowctl.store.examine import examine
-from sowctl.store.opening.access import Files, access_of, may_lock, may_settle
+from sowctl.store.opening.access import StoreFiles, access_of, may_lock, may_settle
 from sowctl.store.opening.unlocked import Watch, overtaken
 from tests.support.processes import Child
 from tests.support.readonly import allow_writing, as_reader, forbid_writing, open_directory
@@ -37,7 +37,7 @@ def read(path: Path) -> tuple[bool, int, int]:
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         records = sum(len(keys) for keys, _ in snapshot.scan())
         assert snapshot.get(key_of(2)) is not None and snapshot.get(key_of(99_999)) is None
-        return store.unlocked, records, len(snapshot.sequences()) + len(list(snapshot.scan_history()))
+        return store.unlocked, records, len(list(snapshot.scan_history()))
 
 
 def test_a_store_whose_lock_files_may_not_be_written(place: Path) -> None:
@@ -74,14 +74,14 @@ def test_a_lock_file_that_may_be_written_is_used(place: Path) -> None:
     path = new_store(place / "x.sow", 300)
     read(path)
     forbid_writing(place)
-    Files.of(path).lock.chmod(0o666)
+    StoreFiles.of(path).lock.chmod(0o666)
     assert as_reader(lambda: (read(path), access_of(path))) == ((False, 300, 0), "read")
 
 
 def test_access(place: Path) -> None:
     path = new_store(place / "x.sow", 3)
     read(path)
-    files = Files.of(path)
+    files = StoreFiles.of(path)
     assert (access_of(path), may_lock(files), may_settle(files)) == ("write", True, True)
     forbid_writing(place)
     path.chmod(0)
@@ -147,8 +147,7 @@ def test_states_are_not_mixed(tmp_path: Path, commits: int) -> None:
     assert said == ("[5]" if commits < 2 else "LockedError SOW-STO-061 11")
 
 
-WAYS = """get_many get_at search located runs scan_history versions expired expiry_count changed_since sequence
-    sequences"""
+WAYS = "get_many get_at search located runs scan_history versions expired changed_since sequence"
 
 
 def test_every_way_to_read_asks(tmp_path: Path) -> None:
@@ -184,7 +183,7 @@ def test_a_check_that_was_overtaken_says_so_and_finds_no_damage(tmp_path: Path) 
 
         items = list(examine(str(path), True, note))
         codes = [item.id for item in items if isinstance(item, Finding)]
-        return f"{codes} {[item.status for item in items if isinstance(item, Coverage)]}"
+        return f"{codes} {[item.status for item in items if isinstance(item, StoreCoverage)]}"
 
     assert overlapping(path, run, 0) == "[] [0]"
     assert overlapping(path, run, 1) == "[] [0]"
@@ -196,7 +195,7 @@ def test_a_file_restored_in_place_is_another_state(tmp_path: Path) -> None:
     older = path.read_bytes()
     for txid in range(5, 10):
         put(path, txid, 100)
-    watch = Watch(Files.of(path), SEAM)
+    watch = Watch(StoreFiles.of(path), SEAM)
     watch.begin()
     assert watch.holds() and overtaken() is None
     with path.open("r+b") as file:

@@ -14,7 +14,7 @@ from sowctl.findings import Finding, Level
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
 from sowctl.store.examine import examine
-from sowctl.store.raw.pages import inspect, spare_page
+from sowctl.store.opening.pages import inspect, spare_page
 from tests.support.metawrites import (
     FAULTS,
     OLD,

@@ -12,7 +12,7 @@ from sowctl.journal.state import JournalState, from_checkpoint
 from sowctl.seam import Seam
 
 
-class Folder:
+class FileSet:
     """An instance's journal files, in its directory and in its archive. The last one stays open, and of compressed ones
     that which was used last, because opening it again would unpack it again; the others are opened and released."""
 

@@ -12,9 +12,9 @@ import pytest
 from sowctl.errors import LockedError, RefusedError
 from sowctl.seam import SEAM
 from sowctl.store import integrity
+from sowctl.store.builder import StoreBuilder, build, create_store
 from sowctl.store.env import Store
-from sowctl.store.opening.locks import Files, WriterLock
-from sowctl.store.opening.replace import Builder, build, create_store
+from sowctl.store.opening.locks import StoreFiles, WriterLock
 from tests.support.faults import CountingSeam, KillAt
 from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, recomputed_digest, value_of
 
@@ -113,7 +113,7 @@ def test_putting_in_place_under_the_lock_that_one_holds_oneself(tmp_path: Path) 
         with store.writer_lock(0), build(path, DEFINITION, seam=SEAM, now=START) as builder:
             builder.append(*batch(range(31), 2))
             with pytest.raises(LockedError):
-                Builder(Files.of(path), builder.meta, SEAM, "other").put_in_place()
+                StoreBuilder(StoreFiles.of(path), builder.meta, SEAM, "other").put_in_place()
             builder.put_in_place(lock=store.lock)
             store.write(lambda txn: txn.put(*batch(range(32), 3)))
         assert store.meta().records == 32
@@ -134,7 +134,7 @@ def test_a_replaced_store_of_another_definition_is_not_written(tmp_path: Path) -
 
 def test_a_replaced_store_is_read_while_another_holds_its_writer_lock(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 3)
-    other = WriterLock(Files.of(path), SEAM, "other")
+    other = WriterLock(StoreFiles.of(path), SEAM, "other")
     with Store.open(path, write=True) as store:
         with other.held(0), build(path, DEFINITION, seam=SEAM, now=START) as builder:
             builder.append(*batch(range(5), 2))
@@ -284,4 +284,22 @@ def test_creating_never_replaces(tmp_path: Path) -> None:
         create_store(path, DEFINITION, now=START)
     assert raised.value.code == "SOW-STO-025"
     assert len(contents(path)[0]) == 3
+    assert not list(tmp_path.glob("*.new-*"))
+
+
+def test_a_builder_that_is_gone_is_cleared_away_and_a_living_one_is_not(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3)
+    pid = os.fork()
+    if pid == 0:
+        with build(path, DEFINITION, seam=KillAt(1, points=["lmdb.sync"]), now=START) as builder:
+            builder.append(*batch(range(50), 2))
+            builder.finish()
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
+    (stale,) = tmp_path.glob("*.new-*")
+    with build(path, DEFINITION, seam=SEAM, now=START) as living:
+        assert not stale.exists()
+        with build(path, DEFINITION, seam=SEAM, now=START):
+            assert living.path.exists()
+        living.put_in_place()
     assert not list(tmp_path.glob("*.new-*"))
