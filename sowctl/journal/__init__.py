@@ -1,6 +1,24 @@
-"""The transaction log of an instance: files, blocks, groups (``sow-journal(5)``).
+"""The transaction log of an instance: files, blocks, groups (``sow-journal(5)``), in the order in which entries pass.
 
-Inside: :mod:`format`, :mod:`blockcodec` and :mod:`columns` own the bytes; :mod:`walk` finds groups and judges tails,
-:mod:`scan` goes through all files, :mod:`ending` adds to the last one; :mod:`reader`, :mod:`writer` and :mod:`check`
-are what other rooms use; :mod:`group` is what a writer is given, :mod:`block` what a reader gives.
+Writing
+    writer      one batch under the lock, for the engine
+    lock        the lock file, and who holds it
+    group       entries by columns, cut into blocks
+    logend      the end of the log: read up, repaired, added to
+    appender    the file that grows: written, synced, cut back
+    state       last entry per topic and publisher; topics file
+Bytes
+    format      headers and names of files, rows
+    blockcodec  header and map of a block
+    columns     columns of a block, compression
+Reading
+    reader      questions to a journal, for all other rooms
+    scan        from a good place through all files to the end
+    walk        one file group by group; judges what is broken
+    fileset     which files there are
+    files       a file, and blocks at an offset
+    compressed  a compressed file, read at any offset
+    block       what a reader gives
+    stretch     parts of a journal that are read apart
+    check       everything, and what is wrong with it
 """

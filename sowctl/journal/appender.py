@@ -1,4 +1,9 @@
-"""The file that a writer appends to: create, adopt, write, sync, cut back. Raises OSError; the writer explains it."""
+"""The file that a writer appends to: create, adopt, write, sync, cut back, cut off a torn tail with a copy.
+
+Called by :mod:`sowctl.journal.logend` and :mod:`sowctl.journal.writer`, always under the journal's lock. Functions
+raise OSError, which the caller turns into words with :func:`write_error`. Ruled by ``sow-journal(5)``, "Writing" and
+"What a crash leaves".
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,9 @@ from sowctl.journal.format import FILE_HEADER_SIZE, FILE_MODE, file_name
 from sowctl.journal.state import write_all
 from sowctl.seam import Seam
 
+# O_APPEND: every write goes to the present end, whatever another descriptor did to the offset.
 _COMMON = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+# Bytes of a torn tail that are copied at a time.
 _CHUNK = 4 << 20
 
 
@@ -43,6 +50,8 @@ class Appender:
     def create(self, number: int, header: bytes) -> None:
         """Make a file with its header under another name, sync it, give it its name, sync the directory."""
         path = self.path_of(number)
+        # Order: content on disk, then the name, then the directory. A crash before the rename leaves a hidden file that
+        # the next attempt truncates; after it the header is whole. Readers never see a file without its header.
         temporary = path.with_name(f".{path.name}.new")
         fd = self._seam.call("file.open", os.open, temporary, _COMMON | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
@@ -58,6 +67,7 @@ class Appender:
 
     def adopt(self, number: int) -> None:
         """Open a file that is there, unless it is the one already open."""
+        # A file that was removed or replaced has no link any more: what is written to its descriptor would be lost.
         if self.fd < 0 or number != self.number or not os.fstat(self.fd).st_nlink:
             self._take(self._seam.call("file.open", os.open, self.path_of(number), _COMMON), number)
 
@@ -72,11 +82,13 @@ class Appender:
 
     def sync(self) -> None:
         """Put the file on disk."""
+        # fdatasync also writes the size that reading needs; it leaves out times, which saves one write of the inode.
         self._seam.call("file.sync", os.fdatasync, self.fd)
         self.synced = self.offset
 
     def cut_back(self) -> None:
         """Take back what is not known to be on disk."""
+        # Never below the header: `synced` is 0 before a file was adopted, and truncating then would destroy the file.
         if self.fd >= 0 and self.size() > self.synced >= FILE_HEADER_SIZE:
             self._seam.call("file.truncate", os.ftruncate, self.fd, self.synced)
         self.offset = self.synced
@@ -86,7 +98,9 @@ class Appender:
         return os.fstat(self.fd).st_size
 
     def is_as_left(self) -> bool:
-        """Whether nobody else wrote to, replaced or followed up the file."""
+        """Whether the file is as this writer left it: not written to, not replaced, and still the last one."""
+        # Three cheap questions instead of reading the end: same size, still linked, and no next file. If all hold, no
+        # other writer appended since this one left, because each append changes the size or makes a file.
         there = os.fstat(self.fd)
         return there.st_size == self.offset and there.st_nlink > 0 and not self.path_of(self.number + 1).exists()
 
@@ -108,6 +122,7 @@ def cut_tail(fd: int, path: Path, offset: int, seam: Seam) -> Path:
     """
     copy, target = _new_copy(path, seam)
     try:
+        # The copy and its name are on disk before the cut: at each moment of a crash the bytes exist at least once.
         at = offset
         while chunk := os.pread(fd, _CHUNK, at):
             write_all(seam, target, chunk)
@@ -116,6 +131,7 @@ def cut_tail(fd: int, path: Path, offset: int, seam: Seam) -> Path:
     finally:
         os.close(target)
     sync_directory(path.parent, seam)
+    # The cut is synced, too: otherwise a crash could bring the torn bytes back behind blocks that were appended since.
     seam.call("file.truncate", os.ftruncate, fd, offset)
     seam.call("file.sync", os.fsync, fd)
     return copy
@@ -126,6 +142,7 @@ def _new_copy(path: Path, seam: Seam) -> tuple[Path, int]:
     while True:
         copy = path.with_name(f"{path.name}.torn-{number}")
         try:
+            # O_EXCL: a copy of an earlier tail is never overwritten.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return copy, seam.call("file.open", os.open, copy, flags, FILE_MODE)
         except OSError as error:

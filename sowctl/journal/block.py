@@ -1,4 +1,8 @@
-"""What a reader gives: blocks, entries, positions, and what it says about damage and tails."""
+"""What a reader gives: blocks, entries, positions, and what it says about damage and tails.
+
+Values without access to files; made by :mod:`sowctl.journal.files`, ``walk`` and ``scan``, used by everything that
+reads a journal. Ruled by ``sow-journal(5)``, "Blocks" and "Reading".
+"""
 
 from __future__ import annotations
 
@@ -84,7 +88,7 @@ class TailReport(NamedTuple):
 
     @property
     def note(self) -> str:
-        """The same with its place, and with what a writer did about it; for people."""
+        """What is torn, its place, and what a writer did about it, as one line for people."""
         if self.copy is not None:
             done = f"; they were copied to {self.copy} and cut off"
         elif self.size:
@@ -161,6 +165,7 @@ class Block:
         self.header = header
         self.map = map
         self.start = Position(number, offset, header.first_txid - 1)
+        # Both positions follow from header and place: no caller adds offsets by hand.
         self.end = Position(number, offset + header.size, header.last_txid)
         self._stored_columns = columns
         self._stored_payloads = payloads
@@ -202,6 +207,8 @@ class Block:
 
             header = self.header
             try:
+                # Decompressed when first asked for: a reader that needs only txids, or only counts, pays for neither
+                # part.
                 raw = codec.decompress(header.codec, self._stored_columns, header.columns_raw)
                 self._columns = codec.unpack(
                     raw, header.count, header.flags, header.payloads_raw, len(self.map.topics), len(self.map.publishers)
@@ -229,6 +236,8 @@ class Block:
 
     def payloads(self) -> list[bytes]:
         """One payload per entry."""
+        # One copy of all, then slices: slices of bytes are bytes, which callers hash and compare; slices of a
+        # memoryview are not.
         raw = bytes(self.payload_bytes())
         return [raw[start:end] for start, end in pairwise(accumulate(self.columns().lengths, initial=0))]
 
@@ -237,6 +246,7 @@ class Block:
         columns = self.columns()
         count = self.header.count
         topics = self.topics
+        # The index 65535 stands for no publisher; it is an entry of the same table, so that the loop has no branch.
         whom: dict[int, tuple[int | None, str | None]] = {NO_PUBLISHER: (None, None)}
         whom.update(enumerate(self.publishers))
         nothing: list[bytes | None] = [None] * count

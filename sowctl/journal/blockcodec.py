@@ -1,8 +1,8 @@
-"""The one codec of a block's header and map: the fixed fields, who is in it, and what follows what.
+"""The one codec of a block's header and map, and the rule which block may follow which.
 
 Every byte of them is packed and unpacked here; the columns behind them in :mod:`sowctl.journal.columns`, the files in
-:mod:`sowctl.journal.format`. Called by the modules of the journal. Sanity rules stand beside the fields they are
-about, because the reader stops at them and the check reports them. Ruled by ``sow-journal(5)``, "Blocks".
+:mod:`sowctl.journal.format`. Called by the modules of the journal. Rules of sanity stand beside the fields
+that they are about, because the reader stops at them and the check reports them. Ruled by ``sow-journal(5)``, "Blocks".
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from sowctl.errors import DamageError
 from sowctl.journal.format import CRC, VERSION, Topic, newer, number_of, pack_rows, text_of, unpack_rows
 from sowctl.tuples import NamedTuple
 
+# A byte above 127, a word and both line ends: a transfer that changes text damages the magic, and text hardly contains
+# it.
 BLOCK_MAGIC = b"\x89block\r\n"
 BLOCK_HEADER = struct.Struct("<8sBBHIQQQQqqIIIIIIII4xI")
 _PLACE = struct.Struct("<16sQQ")
@@ -30,6 +32,7 @@ CORRELATION_IDS = 8
 LOGICAL_TOPICS = 16
 _BLOCK_FLAGS = LAST | ABORT | USER_KEYS | CORRELATION_IDS | LOGICAL_TOPICS
 
+# Limits that a reader can rely on before it allocates: a header that asks for more is not taken for one.
 MAX_COUNT = 1 << 20
 MAX_MAP = 16 << 20
 MAX_RAW = 256 << 20
@@ -40,7 +43,7 @@ class BlockHeader(NamedTuple):
 
     codec: int
     flags: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which a header has no use for
+    count: int  # type: ignore[assignment]  # hides the method tuple.count, which is not called on headers
     group: int
     first_txid: int
     last_txid: int
@@ -90,7 +93,7 @@ class MapPublisher(NamedTuple):
 
 
 class BlockMap(NamedTuple):
-    """Who is in a block."""
+    """The topics and publishers of a block. With it a reader of one topic passes over blocks unread."""
 
     topics: tuple[MapTopic, ...]
     publishers: tuple[MapPublisher, ...]
@@ -134,9 +137,11 @@ def pack_block_header(header: BlockHeader, synced_txid: int, seed: int) -> bytes
 
 def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> BlockHeader | None:
     """Read a block header; None where there is no valid one. Raises VersionError ``SOW-JRN-003``."""
+    # Magic, then CRC, then version: the version of bytes that are no header says nothing.
     if len(raw) < BLOCK_HEADER_SIZE or raw[:8] != BLOCK_MAGIC:
         return None
     fields = BLOCK_HEADER.unpack(raw)
+    # The CRC covers the 100 bytes before it; its start value binds them to journal, file and offset.
     if fields[-1] != crc32(raw[:100], seed):
         return None
     if fields[1] > VERSION:
@@ -151,8 +156,10 @@ def _is_sane(header: BlockHeader) -> bool:
         return False
     if header.map_size > MAX_MAP or max(header.columns_raw, header.payloads_raw) > MAX_RAW:
         return False
+    # A marker has no entries of its own: its txids are those of the group that it ends.
     if header.is_abort:
         return header.count == 0 and header.is_last and header.group == header.first_txid <= header.last_txid
+    # Txids within a block have no gaps: the last one follows from the first one and the count.
     return header.count > 0 and header.group <= header.first_txid == header.last_txid - header.count + 1
 
 
@@ -160,6 +167,8 @@ def follows(header: BlockHeader, last_txid: int, group: int) -> bool:
     """Whether a block may stand behind one that ended with ``last_txid``; ``group`` is the open group, 0 for none."""
     if header.is_abort:
         return group != 0 and header.group == group and header.last_txid == last_txid
+    # Inside an open group the block must name that group; outside it must begin one, whose number is its own first
+    # txid.
     return header.first_txid == last_txid + 1 and header.group == (group or header.first_txid)
 
 

@@ -111,6 +111,7 @@ class _Check:
         header = file.header
         self.coverage.files += 1
         self.coverage.bytes += file.size
+        # The first file that can be read decides which journal this is; later ones are compared with it.
         if not self.lineage:
             self.lineage = header.lineage
             self.told = unpack(self.topics_file, self.lineage)
@@ -124,6 +125,8 @@ class _Check:
         yield from self._checkpoint(file, begin)
         if is_last and self.told is not None:
             self.acknowledged = max(self.acknowledged, self.told.end.txid)
+        # Every file is walked from its own start, not from where the file before ended: damage in one does not hide
+        # what is wrong in the next.
         walker = Walker(file, begin.offset, begin.txid, is_last=is_last, acknowledged=self.acknowledged, resync=True)
         self.state.advance(begin, (0, 0))
         for item in walker.groups():
@@ -147,6 +150,8 @@ class _Check:
             if self.last_txid is None:
                 self.state = noted
                 self.times = {topic: state.last_time for topic, state in noted.topics.items()}
+            # After damage the state is incomplete; the checkpoint of the next sound file sets it right, so that one
+            # loss is not reported at every file.
             elif self.broken:
                 self.state = noted
             elif noted.topics != self.state.topics or noted.publishers != self.state.publishers:
@@ -169,6 +174,7 @@ class _Check:
             if happened:
                 self.state.absorb(place, block.map)
         self.state.advance(Position(file.number, walker.offset, walker.last_txid), walker.last_block)
+        # The topics file is compared at the place that it describes, which need not be the end of the journal.
         if self.told is not None and self.told.end == self.state.end and not self.broken:
             yield from self._compare(self.told)
 
@@ -185,6 +191,7 @@ class _Check:
         if not set(columns.operations) <= {PUBLISH, DELETE}:
             wrong.append("an operation that is not known")
         last = {topic: index for index, topic in enumerate(columns.topics)}
+        # A topic that is listed and has no entry gets the txid before the first, which its row cannot name.
         rows = [(block.first_txid + last.get(index, -1), row) for index, row in enumerate(block.map.topics)]
         if len(last) != len(rows) or any(
             row.last_txid != txid or row.last_time != columns.times[txid - block.first_txid] for txid, row in rows

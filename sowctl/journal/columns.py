@@ -23,6 +23,7 @@ else:
 ENTRY_SIZE = 51
 """Bytes of the fixed columns per entry."""
 
+# Wide columns come first: each begins at a multiple of its own width, so that numbers are read in place without a copy.
 _COLUMNS = {
     "times": (16, "q"),
     "expirations": (24, "q"),
@@ -40,6 +41,7 @@ _TEXTS = (
     (LOGICAL_TOPICS, HAS_LOGICAL_TOPIC),
 )
 _LITTLE = sys.byteorder == "little"
+# The sizes of array's type codes depend on the compiler; the file's do not.
 assert array("q").itemsize == 8
 assert array("I").itemsize == 4
 assert array("H").itemsize == 2
@@ -113,10 +115,13 @@ def pack_texts(texts: Sequence[bytes | None], size: int) -> bytes:
 
 def _texts(raw: memoryview, start: int, flags: Ints, bit: int) -> tuple[list[bytes | None], int]:
     """The text column at ``start`` and where the next one begins. Raises ValueError."""
+    # Text columns begin at a multiple of 8, so that their lengths can be read in place, too.
     start += -start % 8
     begin = start + 4 * len(flags)
     if begin > len(raw):
         raise ValueError("a text column is cut short")
+    # Lengths are proven to stay within the bytes before any text is cut out: a forged length must not read another
+    # entry's text.
     lengths = numbers(raw[start:begin], "I")
     ends = list(accumulate(lengths, initial=begin))
     if ends[-1] > len(raw):
@@ -138,6 +143,8 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
     ``payloads`` is the size of all payloads, ``topics`` and ``publishers`` how many the map lists: indexes and lengths
     have to fit them. Raises ValueError for columns that do not.
     """
+    # Everything that later code indexes with is compared here once with what the block lists: behind this function
+    # topics, publishers and lengths are known to be in range.
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
     parts = {
@@ -150,6 +157,7 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
         raise ValueError("a topic that the block does not list")
     if publishers == 0 and min(parts["publishers"]) != NO_PUBLISHER:
         raise ValueError("a publisher that the block does not list")
+    # On the set: a block has few publishers and up to 1,024 entries.
     if publishers and any(NO_PUBLISHER > index >= publishers for index in set(parts["publishers"])):
         raise ValueError("a publisher that the block does not list")
     texts: list[list[bytes | None] | None] = []
@@ -159,6 +167,7 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
         if block_flags & block_flag:
             column, end = _texts(raw, end, parts["flags"], bit)
         texts.append(column)
+    # Bytes without a meaning behind the columns show a forged or damaged size.
     if end != len(raw):
         raise ValueError("bytes behind the columns")
     return Columns(
@@ -200,6 +209,7 @@ def as_numpy(columns: Columns) -> NumpyColumns:
     )
 
 
+# Kept between blocks: making a compressor costs more than compressing a small block.
 _compressor: zstandard.ZstdCompressor | None = None
 _decompressor: zstandard.ZstdDecompressor | None = None
 
@@ -226,6 +236,7 @@ def decompress(codec: int, stored: memoryview, raw_size: int) -> memoryview:
         if len(stored) != raw_size:
             raise ValueError("sizes differ")
         return stored
+    # The header's size bounds what is allocated; a frame may claim anything.
     if codec != CODEC_ZSTD or raw_size > MAX_RAW:
         raise ValueError("unknown codec or too large")
     import zstandard

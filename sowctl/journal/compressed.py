@@ -32,12 +32,14 @@ class _Stream(Protocol):
 
 
 def _gzip_stream() -> _Stream:
+    # 31: 15 bits of window, the largest there is, and 16 for a gzip header.
     return zlib.decompressobj(wbits=31)
 
 
 def _zstd_stream() -> _Stream:
     import zstandard
 
+    # A frame may ask for a window of gigabytes; 128 MiB is what the zstd command accepts without an option.
     return zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
 
 
@@ -54,6 +56,7 @@ class DecompressedFile:
         self._at = 0
         self._done = False
         self._length = 0
+        # Unlinked at once: the space is freed when the descriptor closes, however the process ends.
         self._copy, name = tempfile.mkstemp(prefix="sowctl-")
         Path(name).unlink()
 
@@ -95,6 +98,7 @@ class DecompressedFile:
                 if isinstance(error, OSError):
                     raise
                 raise self._damage(str(error)) from error
+            # Several streams may follow each other in one file, as after `cat a.gz b.gz`.
             raw = stream.unused_data if stream.eof else b""
             if stream.eof:
                 self._stream = None

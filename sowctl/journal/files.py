@@ -1,4 +1,8 @@
-"""Journal files as the operating system gives them: listing, reading at an offset. Used inside the room only."""
+"""Journal files as the operating system gives them: listing them, reading blocks at an offset, searching for blocks.
+
+Used by the modules of the journal alone. Nothing is believed before its checksum is right: a header when a block is
+found, the map when it is asked for, the body when it is loaded. Ruled by ``sow-journal(5)``, "Files" and "Blocks".
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
 PEEK = 512
 """Bytes read with a block header: most maps fit into them."""
+# Bytes searched at a time for the next block of a damaged file; a sound file is never searched.
 _CHUNK = 1 << 20
 
 
@@ -108,6 +113,7 @@ class JournalFile:
         self._seam = seam
         self.number = number
         try:
+            # O_NONBLOCK: opening a pipe of this name must not wait; O_NOFOLLOW: a link could lead out of the journal.
             self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise read_error(error, path) from error
@@ -191,6 +197,8 @@ class JournalFile:
                 hint="give the file its own name back",
             )
         if self._unpacked is not None:
+            # One byte before the blocks is enough to know that the header and checkpoint are whole; asking for the size
+            # would unpack the entire file.
             self._unpacked.reach(header.blocks_offset)
             whole = len(self.read(header.blocks_offset - 1, 1)) == 1
         else:
@@ -220,8 +228,10 @@ class JournalFile:
 
     def block_at(self, offset: int) -> BlockRef | None:
         """The block that starts at ``offset``; None where there is no valid header, or its body is cut."""
+        # One read brings the header and, for most blocks, the map with it.
         peek = self.read(offset, PEEK)
         header = self._header_of(peek, offset)
+        # A right header whose body reaches beyond the end is no block yet: its write is going on, or a crash cut it.
         if header is None or offset + header.size > self.size:
             return None
         return BlockRef(self, offset, header, peek)
@@ -232,6 +242,7 @@ class JournalFile:
         return self._header_of(self.read(offset, BLOCK_HEADER_SIZE), offset)
 
     def _header_of(self, peek: memoryview, offset: int) -> BlockHeader | None:
+        # The CRC starts from journal, file and offset: the bytes of a block are valid only where they were written.
         seed = place_seed(self.header.lineage, self.number, offset)
         return unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, offset))
 
@@ -245,12 +256,15 @@ class JournalFile:
                 seed = place_seed(self.header.lineage, self.number, place)
                 peek = self.read(place, PEEK)
                 try:
+                    # A newer format raises while searching, which tells nothing about this file: such a place is passed
+                    # over.
                     header = unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, place))
                 except SowError:
                     header = None
                 if header is not None:
                     return BlockRef(self, place, header, peek)
                 at = chunk.find(BLOCK_MAGIC, at + 1)
+            # Chunks overlap by one byte less than the magic, so that one across their border is found.
             offset += max(len(chunk) - len(BLOCK_MAGIC) + 1, 1)
         return None
 
@@ -278,13 +292,18 @@ class JournalFile:
         if len(raw) < BLOCK_HEADER_SIZE:
             return None
         seed = _seed_of(raw)
+        # The start value of the CRC is computed back from the header, and the offset from the start value: so the block
+        # itself tells where it was written.
         written = _place_of(seed, self.header.lineage, self.number, place)
+        # Behind `start` and not here: only then were bytes cut out or put in between. The comparison of seeds refuses
+        # bytes that are no header, for which the computed offset is arbitrary.
         if written < start or written == place or place_seed(self.header.lineage, self.number, written) != seed:
             return None
         try:
             header = unpack_block_header(raw, seed, block_place(self.path, place))
         except SowError:
             return None
+        # An entry that the walk has passed already is an old copy, not a displaced block.
         if header is None or header.first_txid <= last_txid:
             return None
         ref = BlockRef(self, place, header, peek)
@@ -301,6 +320,8 @@ def refuse_other(file: JournalFile, path: Path, seam: Seam) -> None:
     except SowError:
         return
     try:
+        # Lineage, number, first txid and creation time together identify a file. Comparing contents would unpack both
+        # files at each opening.
         same = other.header == file.header
     finally:
         other.close()
@@ -332,6 +353,8 @@ def _unshifted(crc: int, count: int) -> int:
     """What a difference of two CRCs was before ``count`` bytes that do not differ."""
     by_top = _crc_table()
     for _ in range(count):
+        # One step of a table-driven CRC in reverse: the highest byte of the result names the table entry that was
+        # added, and its index is the byte that was shifted out.
         index, entry = by_top[crc >> 24]
         crc = (crc ^ entry) << 8 & 0xFFFFFFFF | index
     return crc
@@ -370,6 +393,7 @@ class BlockRef:
                 raw = self.file.read(self.offset + BLOCK_HEADER_SIZE, size)
             if len(raw) != size or crc32(raw) != self.header.map_crc:
                 raise self.damage()
+            # A marker holds no entries and therefore has no map.
             if self.header.is_abort:
                 self._map = BlockMap((), ())
             else:
@@ -379,6 +403,8 @@ class BlockRef:
     def body(self) -> tuple[memoryview, memoryview]:
         """Columns and payloads as stored, all CRCs checked. Raises DamageError ``SOW-JRN-010``."""
         header = self.header
+        # The file may have changed since the peek: the map is taken from the same read as the body, so that the two
+        # belong together.
         self._map = None
         raw = self.file.read(self.offset + BLOCK_HEADER_SIZE, header.size - BLOCK_HEADER_SIZE)
         self._peek = memoryview(bytes(self._peek[:BLOCK_HEADER_SIZE]) + bytes(raw[: header.map_size]))

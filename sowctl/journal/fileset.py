@@ -1,4 +1,7 @@
-"""The files of one journal as a row: which there are, opening them, finding the one of a txid. Inside the room only."""
+"""The files of one journal in their order: which there are, opening them, finding the file of a txid.
+
+Used by ``scan`` and ``reader`` alone. Ruled by ``sow-journal(5)``, "Files" and "Archived and compressed files".
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,7 @@ class FileSet:
         """Look again which files there are and how long the last one is."""
         self._list()
         last = self.last()
+        # A compressed file does not grow, and asking for its size would unpack it.
         if not last.is_packed:
             last.size = last.current_size()
 
@@ -57,7 +61,7 @@ class FileSet:
     def last(self) -> JournalFile:
         """The file that grows."""
         if self._last is None or self._last.number != self.numbers[-1]:
-            # The one before is closed by whoever still walks through it.
+            # The one before is closed by the walk that still goes through it.
             self._last = self._opened(self.numbers[-1])
         return self._last
 
@@ -74,6 +78,7 @@ class FileSet:
         if self._packed is not None and self._packed.number == number:
             return self._packed
         file = self._opened(number)
+        # One journal has one lineage: a file with another one was restored into the wrong directory.
         if file.header.lineage != last.header.lineage:
             file.close()
             raise DamageError(
@@ -94,6 +99,8 @@ class FileSet:
             # It was moved to the archive, or compressed, since the directories were looked at.
             self._list()
             file = JournalFile(self.path(number), number, self._seam)
+        # While a file is moved to the archive or compressed there are two of it for a moment. Two that differ are a
+        # mistake that must not be decided by order.
         for path in self._paths.get(number, ())[1:]:
             try:
                 refuse_other(file, path, self._seam)
@@ -106,6 +113,7 @@ class FileSet:
         """Close a file, unless it stays open."""
         if file is self._last or file is self._packed:
             return
+        # One compressed file is kept open, because opening it again would unpack it again from its beginning.
         if file.is_packed:
             self._packed, file = file, self._packed or file
         if file is not self._packed:
@@ -141,6 +149,8 @@ class FileSet:
     def number_of(self, txid: int) -> int:
         """The number of the file that holds ``txid``, or would."""
         low, high = self.numbers[0], self.numbers[-1]
+        # Invariant: the first txid of file `low` is at or below `txid`, that of file `high` + 1 is above it. Each step
+        # reads one header at most.
         while low < high:
             middle = (low + high + 1) // 2
             if self.first_txid(middle) <= txid:
@@ -173,6 +183,7 @@ class FileSet:
             return False
         file = self.open(place.number)
         try:
+            # A place is between groups if the block there begins its own group, right behind the place's txid.
             ref = file.block_at(place.offset)
         finally:
             self.release(file)

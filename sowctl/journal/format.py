@@ -2,7 +2,7 @@
 
 Every byte of a journal is packed and unpacked here, in :mod:`sowctl.journal.blockcodec` (headers and maps of blocks)
 and in :mod:`sowctl.journal.columns`, nowhere else. Nothing in here opens files. Called by the modules of the journal;
-the words for entries are for everybody who reads or writes them.
+the words for entries are used wherever entries are read or written.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sowctl.errors import DamageError, SowError, UsageError, VersionError
 from sowctl.tuples import NamedTuple
 
 VERSION = 1
+# Built like PNG's: a byte above 127 and both line ends, which show a transfer that changed either of them.
 FILE_MAGIC = b"\x89SOWJ\r\n\x1a"
 TOPICS_MAGIC = b"\x89topics\n"
 
@@ -110,6 +111,7 @@ def unpack_file_header(raw: bytes, place: str) -> FileHeader:
             "SOW-JRN-002", "this is not a journal file", place=place, hint="restore the file from a copy", offset=0
         )
     _, version, size, checkpoint, lineage, first, number, created, checkpoint_crc, crc = FILE_HEADER.unpack(raw)
+    # Checksum before version: a wrong bit in the version must not be reported as a newer format.
     if crc != crc32(raw[:76]):
         raise DamageError(
             "SOW-JRN-004",
@@ -165,6 +167,7 @@ def text_of(value: Any) -> str:
 
 def number_of(value: Any) -> int:
     """A number of a row. Raises ValueError for anything else."""
+    # bool is a subclass of int and no number of a row.
     if type(value) is not int:
         raise ValueError("a number was expected")
     return value

@@ -1,4 +1,8 @@
-"""What a writer is given: a batch of entries by columns, and how it is cut into blocks (``sow-journal(5)``)."""
+"""What a writer is given: a batch of entries by columns, and how it is cut into blocks (``sow-journal(5)``).
+
+Made by the engine's writers and by bulk loads, encoded by :mod:`sowctl.journal.writer`. What is made here has no place
+yet: the header's CRC is computed when :mod:`sowctl.journal.logend` knows where the block will stand. Ruled by "Blocks".
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,8 @@ from sowctl.journal.blockcodec import (
 from sowctl.journal.format import NO_PUBLISHER, Topic
 from sowctl.plain import dataclass
 
+# Small enough that a reader of one topic passes over most blocks by their maps, large enough that header and map are a
+# small part of the bytes and that zstd finds repetition.
 BLOCK_ENTRIES = 1024
 BLOCK_BYTES = 4 << 20
 """A block is closed at this many entries or bytes of payload; a single larger payload is a block of its own."""
@@ -81,12 +87,14 @@ def encode(group: Group, codec_id: int, first_txid: int, group_txid: int, last: 
     """
     _check_lengths(group)
     count = len(group)
+    # LAST goes into the last block alone: a reader counts the group only when it has come to that one.
     for start, stop in _bounds(group.payloads):
         yield _encode_block(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count)
 
 
 def abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
     """The marker that ends a group that has not happened."""
+    # A marker repeats the last txid of the group, so that the next block continues after the txids that are used up.
     header = BlockHeader(
         CODEC_NONE, LAST | ABORT, 0, group_txid, group_txid, last_txid, group_txid - 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     )
@@ -113,6 +121,8 @@ def _bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
     start = 0
     while start < count:
         stop = min(start + BLOCK_ENTRIES, count)
+        # Usually 1,024 payloads fit, which one sum tells; only otherwise are they counted one by one. The first always
+        # fits: a larger payload is a block of its own.
         if sum(map(len, payloads[start:stop])) > BLOCK_BYTES:
             size = len(payloads[start])
             stop = start + 1
@@ -138,8 +148,11 @@ def _topics(group: Group, start: int, times: array[int], first_txid: int) -> tup
         column = array("H", (0,)) * count
     else:
         column = _spread(group.topic, "H", start, start + count)
+        # The last place of each topic: a later one replaces an earlier one in the dictionary.
         used = {index: place for place, index in enumerate(column)}
         order = {index: rank for rank, index in enumerate(sorted(used))}
+        # Renumbered only where the group's list has topics that this block lacks: a block lists what occurs in it and
+        # nothing else.
         if len(order) != max(order) + 1:
             column = array("H", [order[index] for index in column])
     rows = [MapTopic(group.topics[index], first_txid + used[index], times[used[index]]) for index in sorted(used)]
@@ -155,11 +168,13 @@ def _publishers(group: Group, start: int, count: int, sequences: array[int]) -> 
     column = _spread(group.publisher, "H", start, start + count)
     highest: dict[int, int] = {}
     for index, sequence in zip(column, sequences, strict=True):
+        # The highest number, not the last one: a publisher may send an older message again.
         if sequence >= highest.get(index, 0):
             highest[index] = sequence
     highest.pop(NO_PUBLISHER, None)
     order = {index: rank for rank, index in enumerate(sorted(highest))}
     if order and len(order) != max(order) + 1:
+        # Entries without a publisher keep their own number, which is in no list.
         order[NO_PUBLISHER] = NO_PUBLISHER
         column = array("H", [order[index] for index in column])
     return [MapPublisher(*group.publishers[index], highest[index]) for index in sorted(highest)], column
@@ -176,6 +191,7 @@ def _raw_columns(group: Group, start: int, stop: int, parts: list[bytes]) -> tup
     )
     for flag, column in texts:
         chosen = column[start:stop] if column is not None else []
+        # A block in which no entry has such a text has no column for it, even if another block of the group does.
         if any(text is not None for text in chosen):
             flags |= flag
             parts.append(codec.pack_texts(chosen, size))
@@ -195,6 +211,7 @@ def _encode_block(
         lengths = array("I", list(map(len, payloads)))
     except OverflowError:
         raise _too_large() from None
+    # The order of these parts is the order of columns in sow-journal(5); text columns follow.
     fixed = [
         group.keys[8 * start : 8 * stop],
         group.checks[8 * start : 8 * stop],
@@ -224,6 +241,7 @@ def _pack(
     times: array[int],
 ) -> EncodedBlock:
     packed_map = pack_map(names)
+    # A reader refuses larger blocks, so none is written.
     if max(len(columns), len(payloads)) > MAX_RAW or len(packed_map) > MAX_MAP:
         raise _too_large()
     if len(columns) + len(payloads) < PLAIN_BELOW:

@@ -14,6 +14,8 @@ from sowctl.seam import Seam
 from sowctl.values.times import Micros, format_time
 from sowctl.waiting import holders, take
 
+# A batch holds the lock for a few milliseconds: the first pause is shorter than that, the longest keeps a long wait
+# cheap.
 _PAUSES = 0.0005, 0.02
 
 
@@ -59,6 +61,7 @@ class JournalLock:
         try:
             self._seam.call("file.lock", fcntl.flock, self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            # Both mean that another process holds it; anything else is a failure of the file system.
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
             return False
@@ -75,8 +78,10 @@ class JournalLock:
             self._fd = -1
 
     def _sign(self) -> None:
-        """Say who holds it. The text is for people; a failure to write it is none of the holder's business."""
+        """Say who holds it. The text is for people; the lock holds whether it can be written or not."""
         try:
+            # Written only where it changes: the same writer takes the lock for each batch, and the file would be
+            # rewritten each time.
             if os.pread(self._fd, len(self._me) + 1, 0) != self._me:
                 os.ftruncate(self._fd, 0)
                 os.pwrite(self._fd, self._me, 0)

@@ -24,7 +24,7 @@ TOPICS_EVERY: Micros = 5 * SECOND
 
 
 class LogEnd:
-    """Where a writer's blocks go. Whoever calls holds the lock.
+    """Where a writer's blocks go. Every method is called under the journal's lock.
 
     ``journal`` reads the same journal. ``state`` is that at the end of the last complete group, ``open_group`` the
     first txid of one that has begun (0 for none), ``tail_report`` what :meth:`catch_up` put right, ``cut`` all torn
@@ -59,6 +59,8 @@ class LogEnd:
         self, lineage: bytes, first_txid: int, now: Micros, beginnings: Mapping[Topic, tuple[int, Micros]]
     ) -> None:
         """The first file of a new journal."""
+        # Topics that had entries before this journal are written into its first checkpoint: whether the journal reaches
+        # back to a topic's beginning stays answerable for ever.
         state = JournalState(Position(0, 0, 0))
         for topic, (txid, time) in beginnings.items():
             state.topics[topic] = TopicState(txid, time, Position(0, 0, txid))
@@ -69,7 +71,7 @@ class LogEnd:
             raise self._fail(error) from error
 
     def catch_up(self) -> None:
-        """Read on to the end, cut a torn tail, sync what others left, close an unfinished group.
+        """Read on to the end, cut a torn tail, sync what other writers left, close an unfinished group.
 
         Raises StorageError ``SOW-JRN-021``, RefusedError ``SOW-JRN-052``, and the DamageErrors of reading.
         """
@@ -77,19 +79,27 @@ class LogEnd:
             self.journal.forget()
         # What this writer has synced was acknowledged: where it is gone, a txid must not be given a second time.
         self.journal.acknowledge(self.synced_txid)
+        # The reader judges the end by the same rules as for everyone: a torn tail is reported, damage raises and
+        # nothing is written.
         self.state = self.journal.state()
         report = self.tail_report = self.journal.tail_report
+        # The last file lies in the archive or is compressed: nothing can be appended to it.
         if self.journal.last_path != self.file.path_of(self.state.end.number):
             self._follow_up(report)
             return
         try:
             self.file.adopt(self.state.end.number)
             if report is not None and report.size:
+                # Order: the tail is copied and the copy synced before anything is cut, so no crash can lose bytes that
+                # may still be needed.
                 copy = cut_tail(self.file.fd, report.path, report.offset, self._seam)
                 self.tail_report = report._replace(copy=copy)
                 self.cut.append(self.tail_report)
+                # Read again: cutting may leave an open group that now ends the file.
                 self.state = self.journal.state()
                 report = self.journal.tail_report
+            # What other writers left may not be on disk yet if they died between write and sync. Syncing it here makes
+            # everything before `offset` acknowledged, so that the next header may say so.
             self.file.stand_at(self.file.size())
             self.file.sync()
         except OSError as error:
@@ -98,6 +108,7 @@ class LogEnd:
         self.open_group = 0
         self.last_txid = self.synced_txid = self.state.end.txid
         if report is not None:
+            # An unfinished group is ended by an abort marker. Its txids stay used: a reader may have seen them.
             self.open_group = report.open_group
             self.last_txid = self.synced_txid = report.last_txid
             self.abort()
@@ -107,6 +118,8 @@ class LogEnd:
     def _follow_up(self, report: TailReport | None) -> None:
         """Go on in a new file, because the last one lies in the archive or is compressed."""
         if report is not None:
+            # A torn end in a file that cannot be changed would stay torn in front of the new file, where readers call
+            # it damage.
             raise RefusedError(
                 "SOW-JRN-052",
                 f"{report.text}, and the file cannot be put right where it is",
@@ -121,14 +134,19 @@ class LogEnd:
     def write(self, blocks: list[EncodedBlock]) -> None:
         """Place blocks at the end of the file with one write, and count them in when it was complete."""
         number, offset = self.file.number, self.file.offset
+        # Blocks of one group may come in several writes: all are counted at the place where the group began.
         group = self._pending[0][0] if self._pending else Position(number, offset, self.last_txid)
         parts: list[bytes] = []
         last_block = 0, 0
         for block in blocks:
+            # Each header says up to which txid everything was on disk when it was written. Readers take it as proof
+            # that what stands before cannot be torn.
             header = pack_block_header(block.header, self.synced_txid, place_seed(self.lineage, number, offset))
             parts += (header, *block.body)
             last_block = offset, int.from_bytes(header[-4:], "little")
             offset += block.header.size
+        # From here until the write is complete the file may hold bytes that the state does not know; an exception or a
+        # signal between leaves `dirty` set, and the next batch reads the end anew.
         self.dirty = True
         try:
             self.file.write(b"".join(parts))
@@ -138,6 +156,7 @@ class LogEnd:
         self.last_txid = final.last_txid
         self.open_group = 0 if final.is_last else final.group
         self._pending += [(group, block.names) for block in blocks]
+        # Only a complete group changes the state; an aborted one advances the position without being counted.
         if final.is_last:
             for place, names in self._pending if not final.is_abort else ():
                 self.state.absorb(place, names)
@@ -153,6 +172,7 @@ class LogEnd:
             self.file.sync()
         except OSError as error:
             raise self._fail(error) from error
+        # Acknowledged from here on, and not a moment earlier.
         self.synced_txid = self.last_txid
 
     def abort(self) -> None:
@@ -162,6 +182,7 @@ class LogEnd:
 
     def settle(self) -> None:
         """Leave nothing half done behind when the lock goes."""
+        # After a failed write or sync the kernel may have dropped dirty pages: nothing more is tried with this file.
         if self.failed is not None:
             return
         if self.dirty:
@@ -175,11 +196,13 @@ class LogEnd:
 
     def roll(self, now: Micros) -> None:
         """Go on in a new file; the old one is on disk before."""
+        # The old file is on disk before the new one gets its name: readers rely on every file but the last being whole.
         self.sync()
         self.save_topics()
         self._next_file(self.file.number + 1, now)
 
     def _next_file(self, number: int, now: Micros) -> None:
+        # The checkpoint carries the state into the new file, so that later readers need not walk the old ones.
         header = pack_file_header(self.lineage, self.last_txid + 1, number, now, self.state.checkpoint())
         try:
             self.file.create(number, header)
@@ -190,6 +213,8 @@ class LogEnd:
     def save_topics(self) -> None:
         """Write the topics file, where it would say something new. It is derived: not being able to is no error."""
         state = self.state
+        # Without a block in this file there is nothing by which a reader could verify the topics file; with unknown
+        # bytes in the file the state is not that of its end.
         if state.last_block[0] == 0 or state.end == self._topics_end or self.dirty:
             return
         self._topics_end = state.end
@@ -201,6 +226,7 @@ class LogEnd:
 
     def _fail(self, error: OSError) -> StorageError:
         """Stop for good: take back what was not acknowledged; the error to raise."""
+        # What was written but not acknowledged is taken back, so that an error report and the file agree.
         cut_back = self._cut_back()
         self.failed = write_error(error, self.file.path, self.synced_txid, cut_back=cut_back)
         return self.failed
@@ -211,6 +237,8 @@ class LogEnd:
         try:
             self.file.cut_back()
             self.journal.forget()
+            # Proof instead of hope: the journal is read again and must end exactly where the last acknowledged block
+            # does.
             return self.journal.end().offset == self.file.synced
         except (OSError, SowError, AttributeError):
             return False

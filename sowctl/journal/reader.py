@@ -191,9 +191,12 @@ class Journal:
             header = item.header
             if until is not None and header.first_txid > until:
                 return
+            # Reading begins at a place between groups, which may lie well before `after`: what is not wanted is passed
+            # over by its header.
             if header.last_txid <= max(after, start.txid if start is not None else 0):
                 continue
             try:
+                # The map tells whether the block has the topic, so that its columns and payloads stay unread.
                 if topic is None or item.names().has(topic):
                     yield item.load()
             except DamageError as error:

@@ -20,7 +20,7 @@ from sowctl.journal.walk import Walker, lost_end
 
 
 class JournalScan:
-    """The groups of a journal and the state at its end, as often as somebody asks.
+    """The groups of a journal and the state at its end; every question brings the state up to date.
 
     ``acknowledged``: up to this txid the end cannot be torn, only lost. ``tail_report``: what the last complete walk
     skipped at the end, None where nothing was.
@@ -37,24 +37,30 @@ class JournalScan:
 
     def state(self) -> JournalState:
         """What is known up to the present end, brought up to date; not to be changed by the caller."""
+        # Order matters: first see which files there are, then ask what is known. Knowledge may be newer than the files
+        # seen, which _known() allows for.
         self._folder.look()
         state = self._known()
+        # Where nothing is known of the last file, its checkpoint gives the state at its start: only one file is walked,
+        # however long the journal is.
         if state is None or state.end.number != self._folder.numbers[-1]:
             # The checkpoint of the last file knows at least what the topics file of an earlier one does.
             state = self._state = self._folder.checkpoint(self._folder.numbers[-1])
         for walker, group in self._groups(state.end, resync=False):
             if isinstance(group, list):
                 place = Position(walker.file.number, group[0].offset, group[0].header.group - 1)
+                # An aborted group uses its txids up (advance), but its topics and publishers are not counted (absorb).
                 if not group[-1].header.is_abort:
                     for ref in group:
                         state.absorb(place, ref.names())
                 state.advance(Position(place.number, walker.offset, walker.last_txid), walker.last_block)
+            # A new file begins: the state ends before its first block, of which there is none yet, hence (0, 0).
             elif walker.file.number != state.end.number:
                 state.advance(Position(walker.file.number, walker.offset, walker.last_txid), (0, 0))
         return state
 
     def acknowledge(self, txid: int) -> None:
-        """Take note that everything up to ``txid`` was synced, which somebody who knows says."""
+        """Take note that everything up to ``txid`` was synced: a store applied it, or this process synced it."""
         self.acknowledged = max(self.acknowledged, txid)
 
     @property
@@ -74,10 +80,12 @@ class JournalScan:
         The CRC of a block's header starts from lineage, file and offset and covers the CRCs of the body: what one copy
         of a journal has at a place, another that went on by itself has not.
         """
+        # The usual question is about the block that this scan saw last: no file is read for it.
         number, offset, crc = block
         if self._state is not None and self._state.block == block:
             return self._state.end.txid == txid
         self._folder.look()
+        # The file was pruned. What is gone cannot contradict, so the caller's knowledge stands.
         if number < self._folder.numbers[0]:
             return True
         if number > self._folder.numbers[-1]:
@@ -94,6 +102,8 @@ class JournalScan:
         self._folder.look()
         try:
             at = self._place(after, topic, start)
+        # The place to begin could not be found because a file is damaged: a resyncing reader begins at the oldest file
+        # instead and reports the damage when it comes to it.
         except DamageError:
             if not resync:
                 raise
@@ -118,6 +128,7 @@ class JournalScan:
                     raise
                 path = self._folder.path(number)
                 lost = Damage(path, 0, path.stat().st_size, last_txid + 1, None, error)
+                # A file that cannot be opened is one stretch of damage. The walker is a stand-in that is never walked.
                 yield Walker(self._folder.last(), 0, last_txid, is_last=False), lost
                 continue
             try:
@@ -126,6 +137,8 @@ class JournalScan:
                     last_txid = file.header.first_txid - 1
                 walker = self._walker(file, offset, last_txid, resync)
                 yield walker, None
+                # Files join without a gap: each header tells the txid with which its file begins. This finds a lost end
+                # of the file before.
                 if offset < 0 and file.header.first_txid != last_txid + 1:
                     gap = _file_gap(file, last_txid)
                     if not resync:
@@ -134,6 +147,7 @@ class JournalScan:
                 for item in walker.groups():
                     yield walker, item
                 last_txid = walker.last_txid
+                # Only the last file has an end that can be torn or lost.
                 if number == self._folder.numbers[-1]:
                     yield from self._end_of(walker, resync)
             finally:
@@ -149,6 +163,8 @@ class JournalScan:
     def _end_of(self, walker: Walker, resync: bool) -> Iterator[tuple[Walker, Damage]]:
         """What there is to say at the end of the last file."""
         self.tail_report = walker.tail
+        # The file ends cleanly behind a block, yet before a txid that was acknowledged: whole blocks were lost. With a
+        # tail the walker has compared already.
         if walker.tail is None and self.acknowledged > walker.last_txid:
             error = lost_end(walker.file, walker.offset, walker.last_txid, self.acknowledged)
             if not resync:
@@ -159,6 +175,8 @@ class JournalScan:
     def _place(self, after: int, topic: Topic | None, start: Position | None) -> Position:
         """Where to begin so that nothing above ``after`` is missed: a place between groups."""
         known = self._known()
+        # A remembered place is used only if a group begins there with the right txid: the file may be another one by
+        # now. Otherwise its txid still bounds where to search.
         if start is not None:
             if self._state is not None and self._state.end == start:
                 return start
@@ -167,13 +185,19 @@ class JournalScan:
             after = max(after, start.txid)
         if known is not None:
             latest = known.topics.get(topic, NO_TOPIC).last_txid if topic is not None else known.end.txid
+            # Nothing of this topic, or nothing at all, is newer: begin at the end, so that only what was added since is
+            # read.
             if latest <= after:
                 return known.end
+        # First the file (by a search over the headers), then, in the last known file, the nearest mark before the txid:
+        # a mark stands every MiB, so at most about that much is walked in vain.
         number = self._folder.number_of(after + 1)
         if known is not None and number == known.end.number:
             index = bisect_right(known.marks, (after, 1 << 63)) - 1
             if index >= 0:
                 mark = Position(number, known.marks[index][1], known.marks[index][0])
+                # Marks come from the topics file, which is derived and may be of another copy: believed only if a group
+                # begins there.
                 if self._folder.is_group_start(mark):
                     return mark
         return Position(number, -1, 0)
@@ -192,6 +216,8 @@ class JournalScan:
             if told is not None:
                 # It may have been written after the last look at the files: then they hold what it counts in by now.
                 last = self._folder.last()
+                # A topics file that leads beyond the file seen is no contradiction before the files have been looked at
+                # again.
                 if (told.end.number, told.end.offset) > (last.number, last.size):
                     self._folder.look()
                 self.acknowledge(told.end.txid)
@@ -206,6 +232,8 @@ class JournalScan:
         """Take over what the topics file tells if its last block stands where it says."""
         file = self._folder.open(told.end.number)
         try:
+            # The last block that was counted in must stand where the topics file says, with the same header CRC and a
+            # whole body. The CRC starts from lineage, file and offset, so no other block can pass for it.
             ref = witness(told, file)
             self._state = told if ref is not None and ref.is_whole() else None
         finally:

@@ -48,15 +48,20 @@ class JournalState:
     def absorb(self, group: Position, names: BlockMap) -> None:
         """Count in one block of the group that starts at ``group``."""
         for row in names.topics:
+            # Blocks come in txid order, so the last row wins. The position is that of the group, because reading can
+            # begin only between groups.
             self.topics[row.topic] = TopicState(row.last_txid, row.last_time, group)
         for who in names.publishers:
+            # A publisher may send a lower number again; what counts is the highest one ever acknowledged.
             if who.sequence >= self.publishers.get(who.hash, ("", 0))[1]:
                 self.publishers[who.hash] = who.client, who.sequence
+        # Marks are places where a reader may begin: one per MiB keeps a search short and the topics file small.
         if group.offset >= (self.marks[-1][1] if self.marks else 0) + MARK_DISTANCE:
             self.marks.append((group.txid, group.offset))
 
     def advance(self, end: Position, last_block: tuple[int, int]) -> None:
         """Everything before ``end`` has been absorbed."""
+        # Marks are offsets in one file: they do not survive its successor.
         if end.number != self.end.number:
             self.marks = []
         self.end = end
@@ -111,6 +116,7 @@ def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
         return None
     magic, version, crc = TOPICS_HEADER.unpack_from(raw)
     body = memoryview(raw)[TOPICS_HEADER.size :]
+    # The file is derived: anything that is not exactly right counts as missing, and the state is read from the journal.
     if magic != TOPICS_MAGIC or version != VERSION or crc != crc32(body):
         return None
     try:
@@ -185,6 +191,7 @@ def witness(told: JournalState, file: JournalFile) -> BlockRef | None:
     Then nothing before it has to be read to know what it tells. That it had been synced is so either way: where the
     block is missing it was lost.
     """
+    # A topics file is believed only through a block that is still there unchanged.
     if told.end.number != file.number:
         return None
     ref = file.block_at(told.last_block[0])
@@ -198,6 +205,8 @@ def save(directory: Path, instance: str, content: bytes, seam: Seam) -> None:
     It keeps its mode: who may read the journal has to be able to read what proves where that ended.
     """
     path = topics_path(directory, instance)
+    # Written aside and renamed: readers see the old file or the new one. It is not synced, because losing it costs a
+    # longer walk and nothing else.
     temporary = directory / f".{instance}.topics.{os.getpid()}.new"
     fd = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:

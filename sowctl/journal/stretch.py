@@ -1,7 +1,8 @@
 """Stretches: pieces of a journal that may be read apart, by other processes (``sow-journal(5)``, "Reading").
 
-A stretch is a row of blocks of complete groups in one file. Whoever plans walks the headers once and so has judged the
-end of the journal; whoever reads a stretch needs neither to know what stands before it nor to judge anything again.
+A stretch is a row of blocks of complete groups in one file. Planning walks the headers once and so has judged the end
+of the journal; reading a stretch needs neither what stands before it nor another judgement. Used by the jobs of the
+pipeline, which read the stretches of a journal side by side.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Stretch(NamedTuple):
             at, txid = self.offset, self.first_txid
             while at < self.end:
                 ref = file.block_at(at)
+                # Between planning and reading the file may have been cut or replaced: each block must continue the
+                # txids of the plan.
                 if ref is None or ref.header.first_txid != txid:
                     raise damaged_block(self.path, at, txid, self.last_txid)
                 yield ref.load()
@@ -47,7 +50,7 @@ def planned(refs: Iterator[object], after: int, until: int | None, size: int) ->
     """Stretches of about ``size`` stored bytes over blocks that hold a txid above ``after`` and not above ``until``."""
     open_one: Stretch | None = None
     for ref in refs:
-        assert isinstance(ref, BlockRef)  # damage is raised to whoever plans
+        assert isinstance(ref, BlockRef)  # without resync, damage raises
         header = ref.header
         if until is not None and header.first_txid > until:
             break
@@ -62,7 +65,7 @@ def planned(refs: Iterator[object], after: int, until: int | None, size: int) ->
             open_one = Stretch(ref.file.path, ref.file.number, ref.offset, ref.end, *txids, *sizes)
         else:
             open_one = grown
-        # A compressed file is unpacked from its beginning by each who reads a part of it: it is one stretch.
+        # Each reader of a part of a compressed file unpacks it from its beginning, so such a file is one stretch.
         if open_one.end - open_one.offset >= size and not ref.file.is_packed:
             yield open_one
             open_one = None

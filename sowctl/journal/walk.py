@@ -1,6 +1,7 @@
 """Walking one file from group to group, and judging what is broken: a torn tail, or damage (``sow-journal(5)``).
 
-The reader, the writer and the check all walk with this; nobody else decides what a tail is.
+Reader, writer and check all walk with this class; it alone decides what a torn tail is. The rule is "A torn tail" in
+sow-journal(5): what a crash can leave is skipped, everything else is damage and raises.
 """
 
 from __future__ import annotations
@@ -13,8 +14,13 @@ from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BLOCK_MAGIC, follows
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
 from sowctl.journal.format import block_place
 
+# The smallest unit that disks write: after a crash a sector holds either the new bytes or what stood there before, and
+# space that a file gained by growing reads as zeros.
 _SECTOR = 512
+# Fewer zero bytes than this at the edge of a sector may well be data; sixteen in a row hardly are.
 _LEAST_UNWRITTEN = 16
+# The last file may grow while it is walked. More than a few looks are of no use: a writer that appends all the time
+# would keep the walk from ever judging.
 _RETRIES = 3
 
 
@@ -56,8 +62,12 @@ class Walker:
         bodies have been checked, or when a later block says that it was synced. Raises DamageError unless ``resync``.
         """
         at = self.offset
+        # Invariant: everything before self.offset belongs to complete groups that were handed out; self._group holds
+        # the verified headers of the group that is open between self.offset and `at`.
         while at >= 0:
             ref, self._next = self._next or self._block(at), None
+            # A header counts only if its CRC is right at this very place, and if txid and group continue what came
+            # before. A copy of an older block, or bytes of a payload that look like one, fail at least one of the two.
             if ref is not None and follows(ref.header, self.last_txid, self._open):
                 self._group.append(ref)
                 self._open = ref.header.group
@@ -65,6 +75,8 @@ class Walker:
                 at = ref.end
                 if not ref.header.is_last:
                     continue
+                # The last block of a group is there, but in the last file its body may not be: an append is one write,
+                # and a crash may keep its sectors in any order. So bodies are checked before the group is believed.
                 broken = self._unwritten(at)
                 if broken is None:
                     done, self._group, self._open = self._group, [], 0
@@ -73,13 +85,19 @@ class Walker:
                     yield done
                     continue
             else:
+                # No block continues here. Before the end of the file is judged, the bodies of the open group are: the
+                # first of them that is torn is where the trouble really begins.
                 broken = self._first_torn()
                 if broken is None and at >= self.file.size:
+                    # The file ends within a group. A writer may be about to write the rest: look again if the file has
+                    # grown.
                     if self._open and self._grown():
                         continue
                     yield from self._finish(at)
                     return
                 broken = at if broken is None else broken
+            # Something does not fit at `broken`. It may be a write that is going on, which a look at the new size
+            # settles; only what stays as it is gets judged.
             self._step_back(broken)
             if self._grown():
                 at = broken
@@ -95,9 +113,13 @@ class Walker:
 
         Only in the last file, and only where the next block does not prove that the group had been synced.
         """
+        # Files before the last one were synced before their successor was made, so no crash can have torn them: a wrong
+        # body in them is damage, which loading the block reports.
         if not self._is_last:
             return None
         self._next = self._block(end)
+        # The next block was written under the lock after this group was synced, and says so. That proof costs one
+        # header; without it the bodies are read, which happens for the newest group alone.
         if self._next is not None and self._next.header.synced_txid >= self.last_txid:
             return None
         return self._first_torn()
@@ -111,6 +133,7 @@ class Walker:
     def _step_back(self, broken: int) -> None:
         """Forget the blocks of the open group from ``broken`` on."""
         self._next = None
+        # last_txid goes back with the blocks: the txids of blocks that are not believed are not used up.
         for index, ref in enumerate(self._group):
             if ref.offset >= broken:
                 self.last_txid = ref.header.group - 1 if index == 0 else self._group[index - 1].header.last_txid
@@ -120,6 +143,7 @@ class Walker:
 
     def _grown(self) -> bool:
         """Whether a writer changed the file since it was looked at; then the place is worth another look."""
+        # The number of looks is bounded, and none is made at files that cannot grow.
         if self._retries == 0:
             return False
         self._retries -= 1
@@ -131,6 +155,8 @@ class Walker:
         """The file ends where a block does. An open group is left over, or it was cut off and had happened."""
         if not self._open:
             return
+        # A group without its end is what a crash leaves only in the last file, and only if no part of it was
+        # acknowledged. Otherwise its end existed and is gone.
         if not self._is_last or self._acknowledged >= self._open:
             error = self._incomplete(at) if not self._is_last else self._lost_end(at)
             if not self._resync:
@@ -145,12 +171,15 @@ class Walker:
 
         Raises DamageError unless ``resync``; then the damage is given, before it what is saved of the open group.
         """
+        # What stands behind the broken place decides: a crash leaves nothing whole behind it that was synced.
         following = self.file.next_block(at + 1)
         if self._is_torn(at, following):
             size = self.file.size - at
             self.tail = TailReport(self.file.path, at, size, self._open, self.last_txid, self._has_begun(at))
             return [], -1
         first = self.last_txid + 1
+        # A whole block that does not continue here: blocks between are missing, so the error names the txids of the
+        # gap. Otherwise the block at this place is itself damaged.
         stray = self._block(at)
         if stray is not None and stray.is_whole():
             error, following = self._gap(stray), stray
@@ -159,6 +188,8 @@ class Walker:
             error = damaged_block(self.file.path, at, first, last)
         if not self._resync:
             raise error
+        # A resyncing reader goes on at the next block whose header is right, and reports everything between as one
+        # stretch.
         stop = self.file.size if following is None else following.offset
         damage = Damage(self.file.path, at, stop - at, first, error.facts["last_txid"], error)
         saved = self._start_over(following, first)
@@ -166,20 +197,27 @@ class Walker:
 
     def _is_torn(self, at: int, following: BlockRef | None) -> bool:
         """The rule of "A torn tail" in the page."""
+        # The first txid that would be cut off. If a store or the topics file knows it, it was synced: then this is
+        # loss, and cutting it off as a torn tail would make the loss final.
         lowest = self._open or self.last_txid + 1
         if not self._is_last or self._acknowledged >= lowest:
             return False
+        # Whole blocks that stand at another place than they were written for show that bytes were cut out or put in.
         if self._is_shifted(at):
             return False
         if following is None:
             return True
         end = following.offset
         unfinished = True
+        # Blocks follow the broken place. They prove damage if one of them was written after the broken bytes were
+        # synced. They may be the rest of the same write, whose sectors came to the disk in another order.
         while following is not None:
             if following.header.synced_txid > self.last_txid:
                 return False
+            # All that follows belongs to the one group that was being written, and its end is not there.
             unfinished = unfinished and following.header.group == lowest and not following.header.is_last
             following = self._block(following.end) or self.file.next_block(following.offset + 1)
+        # Or a sector between was never written, which an interrupted append leaves and a wrong bit does not.
         return unfinished or self._has_unwritten(at, end)
 
     def _is_shifted(self, at: int) -> bool:
@@ -188,6 +226,8 @@ class Walker:
         No append does that. Not asked where the file ends within the block at ``at``, or was not written in between:
         both are what a crash leaves, and a payload may hold anything, blocks of a copied journal too.
         """
+        # A block that reaches beyond the end of the file was cut by the crash itself; what its payload holds is no
+        # witness.
         header = self.file.header_at(at)
         if header is not None and at + header.size > self.file.size:
             return False
@@ -196,6 +236,7 @@ class Walker:
 
     def _has_begun(self, at: int) -> bool:
         """Whether the bytes at ``at`` may be what an append left: a block's beginning, or space never written."""
+        # Looked at is one header's length: an append begins with one, or with zeros where its first sector is missing.
         end = min(at + BLOCK_HEADER_SIZE, self.file.size)
         begins = bytes(self.file.read(at, min(len(BLOCK_MAGIC), end - at)))
         return BLOCK_MAGIC.startswith(begins) or not any(begins) or self._has_unwritten(at, end)
@@ -215,6 +256,9 @@ class Walker:
 
         It has not if an abort marker comes next, or if no txid is missing: then the marker is what is damaged.
         """
+        # The blocks read so far are sound. If entries are missing between them and `following`, the group most likely
+        # ended among the missing ones and did happen; an abort marker or an unbroken txid sequence says that it did
+        # not.
         saved, self._group, self._open = self._group, [], 0
         if following is None:
             return saved

@@ -25,6 +25,7 @@ from sowctl.journal.state import NO_TOPIC, last_told
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Micros
 
+# A file must at least have room for its header and a block; without a floor each append would make a file.
 MIN_JOURNAL_SIZE = 1024
 
 
@@ -84,6 +85,8 @@ class JournalWriter:
             raise write_error(error, directory, None) from error
         writer = cls(Appender(directory, instance, seam), lock, seam, journal_size, codec, lock_wait, now)
         try:
+            # Under the lock from the question whether there is a journal to the end of its repair: two first writers
+            # cannot both begin one.
             with writer._holding():
                 if not Journal.exists(directory, instance, archive):
                     # The topics file outlives the journal that it is about: no txid that it knows is given again.
@@ -142,6 +145,8 @@ class JournalWriter:
         ``SOW-JRN-022`` (failed before), and the DamageErrors of reading.
         """
         with self._holding():
+            # The usual case costs three system calls: this writer was the last one, so what it knows of the end still
+            # holds.
             if self._ending.dirty or not self._file.is_as_left():
                 self._ending.catch_up()
             else:
@@ -149,6 +154,8 @@ class JournalWriter:
             try:
                 yield self
             finally:
+                # Also on an exception: an open group is aborted and what was written is synced before the lock goes, so
+                # the next holder finds a finished end.
                 self._ending.settle()
 
     def refresh(self) -> list[Block]:
@@ -173,9 +180,13 @@ class JournalWriter:
         ending = self._ending
         ending.now = now
         first = ending.last_txid + 1
+        # Encoded before anything is written: columns that do not fit raise here, with the file untouched.
         blocks = list(encode(group, self._codec, first, ending.open_group or first, last))
         size = sum(block.header.size for block in blocks)
+        # Remembered before the write: if this writer had seen everything, its own blocks count as seen, too.
         saw_all = self._seen == self.end()
+        # A new file begins only between groups and never behind an empty one: a group lies in one file, and a block
+        # larger than the limit does not make an endless row of files.
         if not ending.open_group and ending.state.last_block[0] and self._file.offset + size > self._journal_size:
             ending.roll(now)
         ending.write(blocks)
@@ -208,6 +219,7 @@ class JournalWriter:
     def close(self) -> None:
         """Write the topics file and close. A second time does nothing."""
         if self._file.fd >= 0:
+            # A failed writer saves no topics file: what it knows of the end may be wrong.
             if self._ending.failed is None:
                 self._ending.save_topics()
             self._release()

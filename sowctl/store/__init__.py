@@ -1,6 +1,20 @@
 """The SOW file: records, history, expiry and meta of one topic in one LMDB file (``sow-store(5)``).
 
-The only room that imports lmdb. ``codec`` record bytes, ``keys`` what versions and expirations are filed under,
-``integrity`` whether values are as they were written, ``meta`` definition and state, ``env`` opening, reading, writing,
-``replace`` building a new file and putting it in place, ``check`` reading everything in a child process.
+The only room that imports lmdb. In the order in which data passes:
+
+    codec       bytes of a value, keys of versions and expirations
+    meta        definition and state of a store
+    integrity   checksums over many values at once, the digest
+    lmdberrors  plain words for what LMDB reports
+    opening/    from a path to an open LMDB environment: locks, sharing, what a damaged beginning shows
+    env         a store as a whole: open, snapshot, write
+    builder     a new store, put in the place of the old one
+    ordered     entries in key order, and proof that none is left out
+    read        what one transaction gives, verified
+    snapshot    a read transaction, renewed on demand
+    write       changes in one transaction: counts, digest, index
+    changes     which keys each transaction touched
+    raw/        records by their place in the file, past LMDB; read alone imports it
+    check       the check of a store, in a child process
+    examine     what that process does
 """
