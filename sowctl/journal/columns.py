@@ -101,7 +101,7 @@ def little(values: array[int]) -> bytes:
 def numbers(raw: memoryview, code: str) -> Ints:
     """Numbers of a type code on ``raw``; copied only where the machine is big-endian."""
     if _LITTLE:
-        return raw.cast(code)  # type: ignore[call-overload, no-any-return]
+        return raw.cast(code)  # type: ignore[call-overload, no-any-return]  # the stub asks for a literal code
     swapped = array(code, raw.tobytes())
     swapped.byteswap()
     return memoryview(swapped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import eq
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from sowctl.values.fields import SlotValue
 
 MOST_WORDS = 1 << 16
 """Distinct values of several kinds above which a path is not indexed."""
+# The largest range in which each integer has a double of its own: beyond it two different Integers would compare as
+# equal.
 _EXACT = 1 << 53
 _NUMERIC = frozenset({int, float, type(None)})
 _STRING = frozenset({str, type(None)})
@@ -44,6 +46,8 @@ class ColumnBuilder:
         """The values of the next records."""
         kinds = set(map(type, values))
         self._records += len(values)
+        # Three forms, from the cheapest to the most general; a column goes over to the next one when a value does not
+        # fit, and never back. What came so far is carried over.
         if self._numbers is not None:
             if kinds <= _NUMERIC and _exact(values, kinds):
                 self._numbers.append(_numeric(values, kinds))
@@ -62,6 +66,7 @@ class ColumnBuilder:
         earlier, self._numbers = self._numbers, None
         if not earlier:
             return
+        # Only NULLs so far: they fit any form, so Strings are still possible.
         if all((marks == NULL).all() for _, marks in earlier):
             for _, marks in earlier:
                 self._add_strings([None] * len(marks))
@@ -78,11 +83,14 @@ class ColumnBuilder:
         known = self._strings
         assert known is not None
         get = known.setdefault
-        found = [-1 if not value else get(value, len(known)) for value in values]  # type: ignore[arg-type]
+        # Code -1 stands for NULL, and the empty String is NULL. setdefault gives a new String the next code.
+        strings = cast("Sequence[str | None]", values)
+        found = [get(text, len(known)) if text else -1 for text in strings]
         self._codes.append(np.array(found, np.int32))
 
     def _add_words(self, values: Sequence[SlotValue]) -> None:
         known = self._words
+        # Too many distinct values: nothing more is gathered, and parts() says that the path is not indexed.
         if known is None or len(known) > MOST_WORDS:
             return
         found = []
@@ -102,6 +110,7 @@ class ColumnBuilder:
         if self._strings is not None:
             return self._string_parts(digest)
         words = [key[1] for key in self._words or {}]
+        # NaN is not equal to itself, so it has no code by which it could be found again.
         if len(words) > MOST_WORDS or any(value != value for value in words):
             return self._unsuited(digest)
         codes = np.concatenate([*self._codes, np.empty(0, np.int32)])
@@ -120,6 +129,7 @@ class ColumnBuilder:
         count = int(nulls.sum())
         flags = INTEGERS if not (marks == 0).any() else DOUBLES if not (marks == INTEGER).any() else 0
         data = np.where(nulls, 0, numbers).astype(np.int64) if flags == INTEGERS else np.where(nulls, np.nan, numbers)
+        # Stable: equal values stay in key order, which is the order that a query without further keys must give.
         order = np.argsort(np.where(nulls, -np.inf, numbers), kind="stable")
         if count:  # infinities of the data must not mix with the NULLs
             order = np.concatenate([np.flatnonzero(nulls), order[~nulls[order]]])
@@ -129,6 +139,7 @@ class ColumnBuilder:
 
     def _string_parts(self, digest: int) -> Parts:
         texts = [text.encode() for text in self._strings or {}]
+        # Codes are given anew in the order of bytes, so that a range of Strings is a range of codes.
         ranking = sorted(range(len(texts)), key=texts.__getitem__)
         rank = np.empty(len(texts) + 1, np.int32)
         rank[ranking] = np.arange(len(texts), dtype=np.int32)
@@ -142,9 +153,11 @@ class ColumnBuilder:
     def _coded(
         self, kind: MemoKind, codes: Array, words: int, digest: int, more: Sequence[bytes | memoryview]
     ) -> Parts:
+        # The narrowest width that holds all codes and NULL's, which is the number of words.
         width, kept = next((w, t) for w, t in ((1, np.uint8), (2, np.uint16), (4, np.uint32)) if words < 1 << 8 * w)
         codes = np.where(codes < 0, words, codes).astype(kept)
         order = np.argsort(codes, kind="stable").astype(np.uint32)
+        # Counting sort: code c has the rows order[starts[c]:starts[c + 1]].
         starts = np.zeros(words + 2, np.uint32)
         np.cumsum(np.bincount(codes, minlength=words + 1), out=starts[1:])
         head = Head(kind, self._records, digest, width, words)
@@ -152,13 +165,14 @@ class ColumnBuilder:
 
 
 def _raw(array: Array) -> memoryview:
-    return memoryview(np.ascontiguousarray(array)).cast("B") if array.size else memoryview(b"")  # type: ignore[arg-type]
+    return np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
 
 
 def _exact(values: Sequence[SlotValue], kinds: set[type]) -> bool:
     """Whether all numbers are Doubles, NaN aside, or Integers that a Double holds."""
     if kinds == {int}:
-        return min(values) >= -_EXACT and max(values) <= _EXACT  # type: ignore[type-var, operator]
+        integers = cast("Sequence[int]", values)
+        return min(integers) >= -_EXACT and max(integers) <= _EXACT
     if int in kinds and any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values):
         return False
     return all(map(eq, values, values))
@@ -182,6 +196,7 @@ def _hashable(value: SlotValue) -> Any:
     """A key under which 1, 1.0 and TRUE differ, also inside of lists."""
     from sowctl.values.fields import Values
 
+    # 1 == 1.0 == True in Python, so types belong to the key, also those of the items of a list.
     if isinstance(value, Values):
         return tuple((type(item), item) for item in value.items), value.dropped, value
     return value

@@ -101,6 +101,7 @@ class Numbers(_Column):
 
     def span(self, interval: Interval) -> tuple[int, int]:
         """First and one past the last of :meth:`by_number` within an interval."""
+        # The rows are sorted by number, so an interval is one range of them, found by two binary searches.
         ranks, number = self.by_number(), self.data.__getitem__
         start, stop = self.nulls, self.records
         if interval.low is not None:
@@ -162,6 +163,7 @@ class _NumberHits:
 
     def among(self, places: p.Places) -> p.Places:
         interval, column = self._interval, self._column
+        # NULLs lie outside of the interval: both parts are needed, and looking at each row is no shorter.
         if self._nulls:
             return p.intersection(places, self.places())
         if column.nulls:
@@ -207,6 +209,7 @@ class _Coded(_Column):
     def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
         """See :class:`MemoColumn`."""
         starts, places = self.by_code()
+        # NULL has the highest code and is the lowest value.
         ranks = [self.words, *range(self.words)]
         for code in reversed(ranks) if descending else ranks:
             if starts[code] < starts[code + 1]:
@@ -220,6 +223,7 @@ class _Coded(_Column):
 class _CodeHits:
     def __init__(self, column: _Coded, codes: Sequence[int]) -> None:
         self._column, self._codes = column, codes
+        # The count is known before any row is read: the planner chooses by it.
         starts, self._places = column.by_code()
         self._spans = [(starts[code], starts[code + 1]) for code in codes if starts[code] < starts[code + 1]]
         self.count = sum(stop - start for start, stop in self._spans)
@@ -251,6 +255,7 @@ class Strings(_Coded):
         starts, text = self._file.section(4).cast("Q"), self._file.section(5)
         found = []
         for wanted in condition.strings:
+            # Codes ascend with the bytes of the Strings: a binary search in the section, without decoding all of it.
             code = bisect_left(range(self.words), wanted, key=lambda at: bytes(text[starts[at] : starts[at + 1]]))
             if code < self.words and text[starts[code] : starts[code + 1]] == wanted:
                 found.append(code)

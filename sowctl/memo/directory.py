@@ -1,6 +1,6 @@
 """The files of a store's memo indexes: a directory beside it, with a file for the keys and one for each path.
 
-Whoever builds holds a lock that nobody waits for: another process does without indexes meanwhile. Files are written
+A builder holds a lock for which no other process waits: the others do without indexes meanwhile. Files are written
 under temporary names and renamed; nothing is synced, since checksums tell what is whole and all can be made anew.
 """
 
@@ -44,7 +44,8 @@ class MemoDirectory:
     def spots(self, digest: int) -> tuple[memoryview, memoryview, memoryview] | None:
         """Where each record lies: first bytes (u64), sizes and sums (u32); None where there is no file of use.
 
-        Sizes are verified, so that nobody reads more than there is to read; the rest is not: what it leads to is.
+        Sizes are verified, so that no read is larger than the record; offsets are not, because the record that is read
+        there has a checksum of its own.
         """
         try:
             file = open_memo(self._named(_SPOTS))
@@ -101,12 +102,14 @@ class MemoDirectory:
 
     @contextmanager
     def building(self) -> Iterator[bool]:
-        """Hold the lock of the builder; False where somebody else does. Raises OSError where nothing can be written."""
+        """Hold the lock of the builder; False where another process has it. Raises OSError where no file can be made."""
         with suppress(FileExistsError):
             self._seam.call("dir.make", os.mkdir, self.path, 0o750)
         fd = self._seam.call("file.open", os.open, self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             try:
+                # Not waited for: the query that would build goes on without an index, which costs less than waiting for
+                # another builder.
                 self._seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 yield False
@@ -131,6 +134,8 @@ class MemoDirectory:
         self._put(self._file(name), parts)
 
     def _put(self, path: Path, parts: Sequence[bytes | memoryview]) -> None:
+        # Renamed when complete: a reader that has the old file mapped keeps it, and none sees half a file. A crash may
+        # lose the content behind the new name, which the checksums tell.
         temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
         try:
             fd = self._seam.call(

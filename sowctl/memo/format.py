@@ -20,6 +20,7 @@ _HEAD = Struct("<8sHBBIQ16sQI")
 """Magic, version, kind, width of a code, sections, records, digest, count that depends on the kind, flags."""
 _SECTION = Struct("<QQI")
 _CRC = Struct("<I")
+# Sections begin at multiples of 8, so that numbers in them are read in place.
 _ALIGN = 8
 KEPT = 64
 """Files that a process keeps open from one query to the next."""
@@ -94,6 +95,7 @@ def open_memo(path: Path) -> MemoFile:
 
     Raises BadMemo, and OSError for a file that is not there.
     """
+    # Same device, inode, size and time of change: the file is the one that was verified, and is not read again.
     known = _kept.pop(path, None)
     if known is None or known.stamp != _stamp(path.stat()):
         known = MemoFile(path)
@@ -104,7 +106,7 @@ def open_memo(path: Path) -> MemoFile:
 
 
 def forget() -> None:
-    """Keep no file open any longer than somebody uses it."""
+    """Close all files that are kept, each as soon as its last user lets it go."""
     _kept.clear()
 
 
@@ -113,6 +115,8 @@ class MemoFile:
 
     def __init__(self, path: Path) -> None:
         """Raises BadMemo, and OSError for a file that is not there."""
+        # Sections are used as they lie in the file; on another machine there are no memo indexes, and answers stay the
+        # same.
         if sys.byteorder != "little":
             raise BadMemo("memo files are little-endian")
         with path.open("rb") as stream:
@@ -137,6 +141,7 @@ class MemoFile:
         if crc32(self._view[:end]) != _CRC.unpack_from(self._view, end)[0]:
             raise BadMemo("the header is damaged")
         table = [_SECTION.unpack_from(self._view, _HEAD.size + _SECTION.size * number) for number in range(sections)]
+        # Proven here once, so that no section can lead behind the mapped file.
         if any(at + size > self.size for at, size, _ in table):
             raise BadMemo("the end is missing")
         return Head(MemoKind(kind), records, int.from_bytes(digest, "little"), width, count, flags), table
@@ -145,6 +150,8 @@ class MemoFile:
         """The bytes of a section. Raises BadMemo where they are damaged."""
         if number >= len(self._table):
             raise BadMemo(f"section {number} is missing")
+        # Each section is verified when it is first asked for: a query that needs the order alone does not read the
+        # values.
         if number not in self._known:
             at, size, checksum = self._table[number]
             view = self._view[at : at + size]

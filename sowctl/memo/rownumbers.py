@@ -1,7 +1,7 @@
-"""Sets of places: which records, by their number in key order; lists of Python, or arrays where numpy is loaded.
+"""Sets of row numbers: which records, by their number in key order; lists of Python, or arrays where numpy is loaded.
 
-Loading numpy costs more than it saves a command that looks at few records, so nobody here loads it for that; a process
-that has it, or looks at very many, uses it.
+Loading numpy costs more than it saves a command that looks at few records, so nothing here loads it for few; a process
+that has it already, or looks at very many records, uses it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ MANY = 600_000
 
 def numpy_for(count: int) -> Any:
     """numpy where it is loaded already or worth loading for ``count`` places, else None."""
+    # Loaded already: then it costs nothing. Otherwise its import takes as long as going through about 600,000 rows in
+    # Python.
     if "numpy" not in sys.modules and count < MANY:
         return None
     try:
@@ -49,10 +51,12 @@ def flagged(places: Places, codes: memoryview, flags: bytes) -> Places:
         return places
     if not isinstance(places, list):
         numpy = sys.modules["numpy"]
+        # The flag of each row's code by two takes, without a comparison for each code.
         table = numpy.frombuffer(flags, numpy.bool_)
         return places.compress(table.take(numpy.frombuffer(codes, codes.format).take(places)))
     if len(places) == 1:
         return places if flags[codes[places[0]]] else []
+    # itemgetter with many indexes gives a tuple in C; with one it would give the item itself, hence the case above.
     return list(compress(places, itemgetter(*itemgetter(*places)(codes))(flags)))
 
 

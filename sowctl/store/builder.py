@@ -27,6 +27,8 @@ from sowctl.store.opening.handle import Handle, Identity
 from sowctl.store.opening.locks import FILE_MODE, Gate, StoreFiles, WriterLock, record_inode
 from sowctl.store.write import WriteTxn
 
+# Bounds the memory of a build; larger transactions are hardly faster, because appended pages are written once in any
+# case.
 FLUSH_BYTES = 16 << 20
 """Records are gathered up to this size and then appended in one transaction."""
 _numbers = count()
@@ -62,6 +64,8 @@ class StoreBuilder:
         return self._meta
 
     def _open(self, meta: StoreMeta) -> Handle:
+        # No lock file and no sync per commit: the file has a name that only this process knows, and it is synced once,
+        # before it gets its real name.
         options: dict[str, Any] = {"subdir": False, "lock": False, "sync": False, "mode": FILE_MODE}
         env = self._seam.call(
             "lmdb.open", lmdb.open, str(self.path), map_size=DEFAULT_MAP, max_dbs=MAX_DATABASES, **options
@@ -109,6 +113,7 @@ class StoreBuilder:
             if versions:
                 txn.append_versions(versions)
 
+        # 64 bytes for each entry: its key, LMDB's node header and its part of a branch page.
         if keys or versions:
             self.change(add, pending=pending + 64 * (len(keys) + len(versions)))
 
@@ -117,6 +122,7 @@ class StoreBuilder:
         handle = self._handle
         if handle is None:
             raise ValueError("this store is finished")
+        # The map follows the file instead of being reserved in advance: address space may be limited.
         target = handle.env.info()["last_pgno"] * handle.env.stat()["psize"] + 4 * pending
         while True:
             if handle.map_size() < target:
@@ -147,6 +153,7 @@ class StoreBuilder:
             return
         self.flush()
         with explained(self.files.path, "write a new store"):
+            # All content is on disk before the rename: a crash must not leave the store's name on a file with holes.
             self._seam.call("lmdb.sync", self._handle.env.sync, True)
         self._handle.close()
         self._handle = None
@@ -161,6 +168,8 @@ class StoreBuilder:
         files, seam = self.files, self._seam
         writer = lock or WriterLock(files, seam, self._command)
         with (
+            # Order of locks: writer lock, then gate, as everywhere. The writer lock keeps out writers of the old file,
+            # the gate those that open it.
             writer.held(wait),
             Gate(files, seam, wait).held(exclusive=True) as gate,
             explained(files.path, "put a new store in place"),
@@ -168,7 +177,11 @@ class StoreBuilder:
             if files.path.exists():
                 if new:
                     raise RefusedError("SOW-STO-025", "the store exists already", place=str(files.path))
+                # The new file keeps the permissions that the old one was given.
                 os.fchmod(self._guard, files.path.stat().st_mode & 0o777)
+            # Order of a replacement, each step harmless if the process dies behind it: 1. rename; the gate still names
+            # the old inode, so the next opener removes the lock file (settle). 2. LMDB's lock file of the old file
+            # goes: its reader slots are of another file. 3. The directory is synced. 4. The gate names the new inode.
             inode = os.fstat(self._guard).st_ino
             seam.call("file.rename", os.rename, self.path, files.path)
             if files.lock.exists():
@@ -197,6 +210,7 @@ def _temporary_file(files: StoreFiles, seam: Seam) -> tuple[Path, int]:
     """A new file of a name of its own, locked for as long as its builder lives."""
     while True:
         path = files.path.with_name(f"{files.path.name}.new-{os.getpid()}-{next(_numbers)}")
+        # O_EXCL and a name of process id and number: never a file that another builder has begun.
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = seam.call("file.open", os.open, path, flags, FILE_MODE)
@@ -204,6 +218,8 @@ def _temporary_file(files: StoreFiles, seam: Seam) -> tuple[Path, int]:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
+            # Between creating and locking, a cleaner could have taken the file for a stale one and removed it: then
+            # begin again.
             if os.fstat(fd).st_nlink:
                 return path, fd
         except BaseException:
@@ -222,6 +238,7 @@ def _remove_stale(files: StoreFiles) -> None:
         except OSError:
             continue
         try:
+            # A builder holds this lock as long as it lives; that the lock can be had proves that it is gone.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink(missing_ok=True)
         except OSError:

@@ -1,8 +1,8 @@
 """The change list: which keys every transaction touched, so that what was derived from records can catch up.
 
-An entry leads from one digest of the store to the next (``sow-store(5)``, "The change list"). Whoever holds something
-derived from the records of a state finds the way from there to the present, or learns that there is none. The list may
-be cut or missing at any time; nobody may need it.
+An entry leads from one digest of the store to the next (``sow-store(5)``, "The change list"). What is derived from
+the records of a state finds here the keys that changed since, or that the list does not reach so far back. The list may
+be cut or missing at any time: no answer depends on it. Written by ``write``, read by ``read`` and the check.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, r
 
     Raises DamageError ``SOW-STO-055``, with ``place``, where the last entry is damaged: its page may be another's.
     """
+    # A transaction that touched more than a quarter of the records empties the list: whatever was derived is made anew,
+    # which is as fast.
     most = max(records // SHARE, LEAST_KEYS)
     if len(keys) > most * KEY_SIZE:
         txn.drop(database, delete=False)
@@ -65,12 +67,16 @@ def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, r
     cursor = txn.cursor(database)
     number = 1
     if cursor.last():
+        # Checked before the list is written on: a damaged last entry shows that this page may belong to another
+        # sub-database, and writing to it would destroy records.
         if decode_entry(cursor.key(), cursor.value()) is None:
             message = "an entry of the change list is damaged: its checksum does not match"
             raise DamageError("SOW-STO-055", message, place=place, hint=REBUILD)
         number += _NUMBER.unpack(cursor.key())[0]
     cursor.put(*encode_entry(number, before, after, keys))
     held = txn.stat(database)
+    # The list stays at about twice the largest useful entry. Forgetting half at a time keeps the cost per transaction
+    # constant.
     if (held["overflow_pages"] + held["leaf_pages"]) * held["psize"] > 2 * most * KEY_SIZE + 2 * held["psize"]:
         _forget(cursor, held["entries"] // 2)
     elif held["entries"] > MOST_ENTRIES:
@@ -90,6 +96,7 @@ def _merge(cursor: Any, entries: int) -> None:
     way = _way([decode_entry(*pair) for pair in pairs])
     _forget(cursor, entries)
     if way is not None:
+        # The merged entry takes the number of its last part, so that numbers still ascend without renumbering the rest.
         before, after, keys = way
         cursor.put(*encode_entry(_NUMBER.unpack(pairs[-1][0])[0], before, after, b"".join(sorted(set(keys)))))
 
@@ -99,6 +106,8 @@ def _way(entries: Sequence[tuple[int, int, bytes] | None]) -> tuple[int, int, li
     keys: list[bytes] = []
     start = end = -1
     for entry in entries:
+        # An entry must begin with the digest with which the one before ended. A transaction that was not listed (a bulk
+        # load, an older program) leaves a gap, and no way leads across it.
         if entry is None or (end >= 0 and entry[0] != end):
             return None
         if end < 0:
@@ -113,6 +122,7 @@ def changed_keys(txn: Any, database: Any, since: int, now: int) -> set[bytes] | 
     if since == now:
         return set()
     found = []
+    # From the newest back: the state sought is nearly always a recent one.
     for key, value in txn.cursor(database).iterprev():
         entry = decode_entry(key, value)
         if entry is None:
@@ -120,5 +130,7 @@ def changed_keys(txn: Any, database: Any, since: int, now: int) -> set[bytes] | 
         found.append(entry)
         if entry[0] == since:
             way = _way(found[::-1])
+            # The way must also end at the present state; a digest that comes back later stands for the same content, so
+            # either occurrence is right.
             return set(way[2]) if way is not None and way[1] == now else None
     return None

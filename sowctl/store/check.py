@@ -73,6 +73,7 @@ class StoreCheck(Iterator[Finding]):
         if not sys.executable:
             raise StorageError("SOW-STO-042", "no Python program to run the check with", place=str(self._path))
         root = str(Path(__file__).parents[2])
+        # -P: the child must not import a module of the same name from the directory in which the command was called.
         command = [sys.executable, "-P", "-c", _CHILD, root, str(self._path)]
         command += ["no-lock"] if self._no_lock else []
 
@@ -85,6 +86,7 @@ class StoreCheck(Iterator[Finding]):
 
     def _run(self) -> Generator[Finding]:
         with tempfile.TemporaryFile() as errors:
+            # Before the child starts, so that no commit between the two goes unnoticed.
             watch = self._watch()
             child = self._start(errors)
             try:
@@ -99,7 +101,10 @@ class StoreCheck(Iterator[Finding]):
                         parts = row["coverage"]
                         self.coverage = StoreCoverage(**parts | {"not_verified": tuple(parts["not_verified"])})
                         ended = True
+                # A check passes only if the child came to its end and said so; anything else is a finding.
                 if child.wait() or not ended:
+                    # Killed while no writer overtook it: then damage did it. Otherwise pages written again may have,
+                    # which proves nothing about the file.
                     if watch is None or watch.holds():
                         yield self._died(child.returncode, where, _last_line(errors))
                     else:
@@ -107,6 +112,7 @@ class StoreCheck(Iterator[Finding]):
             finally:
                 if watch is not None:
                     watch.close()
+                # The caller may stop early: no child outlives the check.
                 if child.poll() is None:
                     child.kill()
                     child.wait()
@@ -121,7 +127,7 @@ class StoreCheck(Iterator[Finding]):
         try:
             watch = Watch(files, self._seam)
         except OSError:
-            return None  # the child meets the same, and says so
+            return None  # the child meets the same error, and reports it
         watch.begin()
         return watch
 

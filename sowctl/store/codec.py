@@ -1,11 +1,12 @@
 """Record bytes of the SOW file: header, optional parts, payload, checksum (``sow-store(5)``, "Records").
 
 A value is ``header (36) | extra | payload | CRC-32``. The checksum covers the 8-byte SOW key and all of the value
-before it; because it stands at the end, running CRC-32 over key and whole value gives one constant, :data:`RESIDUE`,
-whenever nothing was altered. The same bytes serve current records, history versions and tombstones.
+before it; because it stands at the end, running CRC-32 over key and whole value gives one constant, :data:`RESIDUE`, if
+no bit was altered. Current records, history versions and tombstones are such values; the keys under which versions and
+expirations are filed are made here, too ("History", "Expiry"): they sort as they are read.
 
-Everybody above the store may call this module; nobody else packs or unpacks these bytes. Many values are verified by
-``integrity``; ``keys`` has what versions and expirations are filed under.
+Every module above the store may call this one; these bytes are packed and unpacked nowhere else. Many values at once
+are verified by :mod:`sowctl.store.integrity`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ HEADER = Struct("<HHQqq8s")
 HEADER_SIZE = HEADER.size
 CRC_SIZE = 4
 CHECK = slice(HEADER_SIZE - 8, HEADER_SIZE)
-"""Where a value has its check word."""
+"""Where a value has its check word, a second digest of the key fields that tells colliding keys apart."""
 OVERHEAD = HEADER_SIZE + CRC_SIZE
 """Bytes of a value that are neither optional parts nor payload."""
 PLAIN = bytes(4)
@@ -44,6 +45,7 @@ PLAIN = bytes(4)
 KEY_SIZE, HISTORY_KEY_SIZE, EXPIRY_KEY_SIZE = 8, 24, 16
 MAX_PART = 0xFFFF
 
+# The header with flags and size of the optional parts as one number, which is 0 for a plain record.
 _PLAIN = Struct("<IQqq8s")
 _CRC = Struct("<I")
 _FLAGS = itemgetter(0)
@@ -103,6 +105,7 @@ def encode(
     Raises ValueError when a part is longer than 65,535 bytes or the parts together are.
     """
     extra = b""
+    # A flag and its part can never disagree: the flags of parts are set only where a part is written.
     flags &= TOMBSTONE | LOSSY
     for flag, part in ((USER_KEY, user_key), (CORRELATION, correlation_id), (LOGICAL_TOPIC, logical_topic)):
         if part is not None:
@@ -112,6 +115,7 @@ def encode(
             extra += _LENGTH.pack(len(part)) + part
     if len(extra) > MAX_PART:
         raise ValueError(f"optional parts of {len(extra)} bytes together are longer than {MAX_PART}")
+    # The key is in the checksum, though not in the value: a sound value under another key is found to be damaged.
     body = HEADER.pack(flags, len(extra), txid, time, expiration, check) + extra + payload
     return body + _CRC.pack(crc32(body, crc32(key)))
 
@@ -125,13 +129,15 @@ def encode_plain(
     payloads: Iterable[bytes],
 ) -> list[bytes]:
     """Values of records without optional parts and flags, many at once; the arguments run in parallel."""
+    # Columns through C functions: no bytecode runs per message. This is the form of nearly all published records.
     heads = map(_PLAIN.pack, repeat(0), txids, times, expirations, checks)
     bodies = list(map(add, heads, payloads))
     return list(map(add, bodies, map(_CRC.pack, map(crc32, bodies, map(crc32, keys)))))
 
 
 def with_flags(key: bytes, value: bytes, flags: int) -> bytes:
-    """The same value with TOMBSTONE and LOSSY as in ``flags``, everything else kept."""
+    """``value`` with TOMBSTONE and LOSSY as in ``flags`` and a new checksum; everything else is kept."""
+    # All flags fit into the low byte of the 16-bit field; the high byte is 0.
     kept = value[0] & OPTIONAL_PARTS | flags & (TOMBSTONE | LOSSY)
     body = _LENGTH.pack(kept) + value[2:-CRC_SIZE]
     return body + _CRC.pack(crc32(body, crc32(key)))
@@ -139,16 +145,20 @@ def with_flags(key: bytes, value: bytes, flags: int) -> bytes:
 
 def is_sound(key: bytes, value: bytes) -> bool:
     """Whether the checksum of ``value`` under its 8-byte ``key`` is right."""
+    # An entry of the expiry index leaves the same residue; its size shows that it is no record.
     return crc32(value, crc32(key)) == RESIDUE and len(value) >= OVERHEAD
 
 
 def decode(key: bytes, value: bytes) -> Record:
     """Take a value apart. Raises :class:`DamageError` SOW-STO-001 (checksum) or SOW-STO-002 (parts that do not fit)."""
+    # Checksum first: behind it, what does not fit is an error of the writer and not of the disk, and says so
+    # (SOW-STO-002).
     if not is_sound(key, value):
         raise damaged_record(key)
     flags, extra, txid, time, expiration, check = HEADER.unpack_from(value)
     start = HEADER_SIZE + extra
     parts = _parts(key, value, flags, start) if extra or flags & OPTIONAL_PARTS else (None, None, None)
+    # A flag that this version does not know may mean parts that it cannot find: refused, not guessed.
     if start > len(value) - CRC_SIZE or flags & ~ALL_FLAGS:
         raise _misfit(key)
     return Record(key, check, txid, time, expiration, flags, value[start:-CRC_SIZE], *parts, value)
@@ -167,6 +177,7 @@ def _parts(key: bytes, value: bytes, flags: int, stop: int) -> tuple[bytes | Non
             at = end
     except error:
         raise _misfit(key) from None
+    # The parts must use up exactly the size that the header states.
     if at != stop:
         raise _misfit(key)
     return found[0], found[1], found[2]
@@ -217,7 +228,7 @@ class Offsets(NamedTuple):
 
 
 class Uncut(Sequence[bytes]):
-    """Values that are made when somebody asks for one, and whose payloads are at hand without that."""
+    """Values that are cut out one by one when they are asked for, while all payloads are at hand already."""
 
     __slots__ = ()
 
@@ -235,6 +246,7 @@ def payloads(values: Iterable[bytes]) -> list[bytes]:
     if isinstance(values, Uncut):
         return values.payloads()
     values = list(values)
+    # One test for the whole batch: without flags every payload stands at the same place.
     if not any(map(_FLAGS, values)):  # and so without optional parts
         return list(map(_PLAIN_PAYLOAD, values))
     return [
@@ -298,6 +310,7 @@ def expiry_value(entry: bytes) -> bytes:
 
 def damaged_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
     """Indexes of the damaged entries of the expiry index."""
+    # The same residue as for values: one pass over all entries, and a look at each only where something is wrong.
     if not keys or set(map(crc32, values, map(crc32, keys))) == {RESIDUE}:
         return []
     return [index for index, key in enumerate(keys) if values[index] != expiry_value(key)]

@@ -42,12 +42,14 @@ class Store:
         notify: Callable[[str], None] | None = None,
     ) -> None:
         self.files = files
+        # The writer lock is this program's own: LMDB's cannot name its holder and cannot be waited for with a limit.
         self.lock = WriterLock(files, seam, command, notify)
         self._mode = mode
         self._seam = seam
         self._failure: StorageError | None = None
         self._current = Current(files, self.lock, mode, seam)
         try:
+            # A first look proves that the file is a store of the right definition before anything is done with it.
             with self.snapshot() as snapshot:
                 self._definition = snapshot.meta.definition
                 self._check_definition(definition)
@@ -74,7 +76,7 @@ class Store:
         ``lock_wait`` seconds to wait for locks; ``durable`` True: every commit is wholly synced, False: LMDB's meta
         page is not (topics whose journal is synced first); ``no_lock``: read without any lock, as is done in any case
         where the lock files may not be written; ``definition``: what a writer expects (RefusedError SOW-STO-024 names
-        both); ``command``: shown to those who wait; ``notify``: told of a long wait of one's own. Raises MissingError,
+        both); ``command``: shown to waiting processes; ``notify``: told of a long wait. Raises MissingError,
         DamageError, VersionError, StorageError, LockedError, and RefusedError SOW-STO-070 for what is no regular file.
         """
         if write and no_lock:
@@ -152,6 +154,7 @@ class Store:
             raise RefusedError("SOW-STO-026", "the store is opened read-only", place=self.path)
         with self.writer_lock():
             grow = 0
+            # Twice at most in practice: when the map is too small, all of the transaction is run again in a larger one.
             while True:
                 if self._failure is not None:
                     raise self._failure
@@ -166,18 +169,24 @@ class Store:
         with self._current.mutex:
             handle = self._open_for_writing()
             size = self.file_size()
+            # Copy on write: changed pages are written beside the old ones, so a file takes up to its own size once
+            # more. Four times the pending bytes leave room for pages that are filled half and for branch pages.
             target = max(DEFAULT_MAP, 2 * size, size + 4 * pending, grow)
+            # A map must not move while transactions of this process run. Without need it is left; with need (grow)
+            # resize() refuses with an error that says what to do.
             if handle.map_size() >= target or (handle.users and not grow):
                 return handle
             try:
                 handle.resize(target)
                 return handle
             except StorageError:
+                # A larger map than needed at once failed for want of address space: the write is tried in the old one.
                 if grow:
                     raise
             return self._open_for_writing()
 
     def _open_for_writing(self) -> Handle:
+        # A handle that is not the one before may be that of another file: its definition is compared again.
         before = self._current.handle
         handle = self._current.open(writing=True)
         if handle is not before:
@@ -192,9 +201,12 @@ class Store:
 
         txn = handle.begin(write=True)
         try:
+            # Asked within the transaction, when no other writer can commit: after a failed commit it tells which state
+            # is the old one.
             before = handle.last_txnid()
             work = WriteTxn(handle, txn)
             result = fn(work)
+            # A transaction that changed nothing is not committed: the file stays as it is, byte for byte.
             if not work.changed:
                 txn.abort()
                 return result
@@ -217,6 +229,7 @@ class Store:
 
         The kernel marks pages clean whose write-back failed, so a second sync would lie; only a fresh start helps.
         """
+        # LMDB's memory may name the transaction that failed as done. Closed and opened again, the meta pages decide.
         cause = translate(problem, self.files.path, action)
         self._current.drop(handle)
         if handle.users:
@@ -229,6 +242,7 @@ class Store:
     def _look(self, before: int) -> tuple[str, bool | None]:
         try:
             with self.snapshot() as snapshot:
+                # All records are read: that the meta page was written does not prove that the pages below it did.
                 for _ in snapshot.scan():
                     pass
                 shown, newest = snapshot.transaction, self._current.open().last_txnid()
@@ -251,6 +265,7 @@ class Store:
                 raise self._failure
             handle = self._open_for_writing()
             try:
+                # True forces the sync even where commits are not durable by themselves.
                 self._seam.call("lmdb.sync", handle.env.sync, True)
             except (lmdb.Error, OSError) as problem:
                 raise self._fail(handle, problem, handle.last_txnid(), "sync the store") from problem

@@ -1,6 +1,6 @@
 """Reading a whole store and saying what is wrong with it. Runs in a process of its own: LMDB may abort on damage.
 
-:mod:`sowctl.store.check` starts it and reads its findings; nobody else does. ``sow-store(5)``, "What damage can cost".
+Started by :mod:`sowctl.store.check` alone, which reads its findings. Ruled by ``sow-store(5)``, "What damage can cost".
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from sowctl.store.opening.unlocked import STEP
 from sowctl.store.read import COMPACTED, lost_write
 from sowctl.store.write import expiry_entries, payload_size
 
+# Pairs looked at together: enough for one checksum over many, few enough that a finding names its neighbourhood.
 BATCH = 2000
 PROGRESS_EVERY = 25
 """Batches between two notes of how far the reading has come."""
@@ -61,13 +62,18 @@ class StoreExamination:
 
     def run(self) -> Iterator[Finding]:
         """Everything that is wrong."""
+        # In this order: what explains most comes first, and totals are compared last, when all has been read.
         yield from self._read_spare_page()
         yield from self._read_meta()
         yield from self._walk("records", self.databases.records, self._records)
         yield from self._walk("history", self.databases.history, self._history)
+        # Two sums over the same entries, one as the records imply them and one as the index has them: equal sums mean
+        # equal sets, without holding either.
         before = self.expiry_sum
         self.expiry_sum = 0
         yield from self._walk("expiry", self.databases.expiry, self._expiry)
+        # Of parts that were skipped the sums know nothing: then only the damage found is reported, and no consequences
+        # of it.
         if before != self.expiry_sum and not self.skipped:
             yield self._finding("SOW-STO-052", "the expiry index disagrees with the records", "expiry")
         yield from self._read_sequences()
@@ -128,6 +134,8 @@ class StoreExamination:
             pairs = self.txn.cursor(database).iternext()
             while chunk := self._chunk(pairs):
                 keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
+                # Out of order: the cursor is in pages that do not belong here, perhaps in a ring. Reading on might
+                # never end.
                 if last >= keys[0] or not all(map(lt, keys, keys[1:])):
                     yield self._finding("SOW-STO-003", f"keys out of order after {_shown(last)}", name)
                     self.skipped.append(f"{name} after {_shown(last)}")
@@ -135,6 +143,7 @@ class StoreExamination:
                 self.steady()
                 self.bytes_read += sum(map(len, keys)) + sum(map(len, values))
                 # a cursor walks past a wrong key in a branch page; a lookup from the root does not
+                # what the cursor finds.
                 if list(map(partial(self.txn.get, db=database), keys)) != values:
                     yield self._finding("SOW-STO-003", f"some keys are not found, after {_shown(last)}", name)
                 yield from look(keys, values)
@@ -160,6 +169,7 @@ class StoreExamination:
             self.expiry_sum += xxh3_64_intdigest(entry)
 
     def _values(self, keys: Sequence[bytes], values: Sequence[bytes], what: str) -> Iterator[Finding]:
+        # A damaged value is reported and not taken apart: its parts would be errors of their own.
         damaged = set(integrity.verify(keys, values))
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
             if index in damaged:
@@ -192,6 +202,7 @@ class StoreExamination:
                 place = f"version of {_shown(key[:8])}"
                 yield self._finding("SOW-STO-004", "the key and the value of a version disagree", place)
             txid = split_history_key(key)[2]
+            # Versions of a key ascend in time; txids must ascend with them.
             if before[0] == key[:8] and txid <= before[1]:
                 yield self._finding("SOW-STO-053", "a later version has a lower txid", f"version of {_shown(key[:8])}")
             before = (key[:8], txid)
@@ -244,6 +255,7 @@ class StoreExamination:
             yield self._finding("SOW-STO-051", "the digest of what was read is not the one in the file", "meta")
         if meta.transaction != self.txn.id() and self.txn.id() > COMPACTED:
             yield self._finding("SOW-STO-054", lost_write(meta.transaction, self.txn.id()), "meta")
+        # A record above the applied position would be applied a second time by the next catch-up.
         if meta.has_journal and self.highest_txid > meta.applied:
             message = f"a record has txid {self.highest_txid}, the file says it is complete up to {meta.applied}"
             yield self._finding("SOW-STO-051", message, "meta")
@@ -282,10 +294,12 @@ def _unread(path: str, problem: SowError, what: str) -> Iterator[Finding | Store
 
 def main(path: str, locks: str = "") -> None:
     """The child process: one JSON object a line on standard output. ``locks`` is ``no-lock`` to read without any."""
+    # LMDB may abort on damage, which is expected here: no core file is left behind for it.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     def say(kind: str, content: Any) -> None:
         sys.stdout.write(json.dumps({kind: content}) + "\n")
+        # Each line at once: if this process is killed, the parent knows how far the reading had come.
         sys.stdout.flush()
 
     for item in examine(path, locks == "no-lock", lambda where: say("at", where)):

@@ -1,8 +1,12 @@
-"""Whether many values are as they were written: checksums in runs, and the digest of a store (``sow-store(5)``).
+"""Whether many values are as they were written: checksums in runs, marks in runs, and the digest (``sow-store(5)``).
 
-Called by everybody who reads or writes records in numbers: scans, transactions, the check, the digests of ``info`` and
+Called where records are read or written in numbers: scans, transactions, the check, the digests of ``info`` and
 ``replay``. The bytes themselves are packed and unpacked by :mod:`sowctl.store.codec` alone. Ruled by "How to read" and
 "Digest".
+
+A run is many keys and values end to end, verified by one CRC-32 instead of one for each. With :class:`Marks` between
+the values it can also be searched: one search by the pattern engine finds which of all values hold something, many
+times as fast as asking each; :mod:`sowctl.engine.search.prefilter` does that.
 """
 
 from __future__ import annotations
@@ -23,9 +27,11 @@ JOINED_BYTES = 4 << 20
 """Values of up to so many bytes together are verified in one run."""
 DIGEST_MODULUS = 1 << 128
 SECRET_SIZE = 12
-"""Random bytes of a mark: whoever can write values must not be able to write marks."""
+"""Random bytes of a mark: a payload must not be able to contain a mark on purpose."""
 _FIRST = b"\xff"
 """Is no part of any character, so that a search for the mark behind a place seldom halts before it."""
+# A CRC register can be steered to any state by the four bytes that come next: they are the state wanted, combined with
+# the state that is. RESIDUE is what a sound value leaves.
 _RESTORED = int.from_bytes(RESTART, "little") ^ RESIDUE
 
 
@@ -41,10 +47,13 @@ class Marks:
         self._start = _FIRST + secret
         self._parts: list[bytes] = []
         rest = b"".join(b"\\x%02x" % byte for byte in secret)
+        # Possessive quantifiers: the search never goes back over what it has passed. A byte 0xff that begins no mark is
+        # passed as well.
         self.behind = rb"(?:[^\xff]++|\xff(?!%b))*+\xff%b([\x00-\xff]{4})" % (rest, rest)
 
     def parts(self, count: int) -> list[bytes]:
         """Parts of a run of ``count`` values: two empty ones, for key and value, before every mark."""
+        # Made once for the largest batch so far and used for every batch of a scan.
         for number in range(len(self._parts) // 3, count):
             mark = self._start + number.to_bytes(4, sys.byteorder)
             # The register stands at RESIDUE behind a sound value; these four bytes take it from behind the number to 0.
@@ -53,7 +62,7 @@ class Marks:
         return self._parts[: 3 * count]
 
     def joined(self, values: Sequence[bytes]) -> bytes:
-        """A run of ``values`` that nobody has to verify."""
+        """A run of ``values`` that have been verified already."""
         parts = self.parts(len(values))
         parts[1::3] = values
         return b"".join(parts)
@@ -78,14 +87,18 @@ def sound_run(
     ``marks``: behind every value stands its mark.
     """
     if not small:
+        # Joining copies all bytes, so it is bounded; verify() takes a checksum of each value where they are larger.
         sizes = set(map(len, values))
         if min(sizes, default=0) < OVERHEAD:
             return None
         if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
             return None
+    # Key, value, restart, over and over; two slice assignments fill the columns without a loop.
     parts = [RESTART] * (3 * len(values)) if marks is None else marks.parts(len(values))
     parts[0::3], parts[1::3] = keys, values
     run = b"".join(parts)
+    # The register is 0 behind each RESTART if all values before it are sound, so it is 0 at the end. A damaged value
+    # leaves another state, which later sound values cannot bring back to 0.
     return run if crc32(run) == 0 else None
 
 
@@ -93,6 +106,7 @@ def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
     """Indexes of the damaged among ``values``; ``keys`` are 8-byte SOW keys in the same order."""
     if not values or sound_run(keys, values) is not None:
         return []
+    # Too large for one run, or one of them is damaged: a checksum for each tells which.
     if set(map(crc32, values, map(crc32, keys))) == {RESIDUE} and min(map(len, values)) >= OVERHEAD:
         return []
     return [index for index, (key, value) in enumerate(zip(keys, values, strict=True)) if not is_sound(key, value)]
@@ -117,4 +131,6 @@ def digest_term(key: bytes, value: bytes) -> int:
 
 def digest_sum(keys: Iterable[bytes], values: Iterable[bytes]) -> int:
     """The sum of :func:`digest_term` over many, not yet reduced modulo 2**128."""
+    # A sum does not depend on the order, so that a change adds the new term and takes the old one off without reading
+    # the rest.
     return sum(map(xxh3_128_intdigest, map(add, keys, values)))

@@ -16,6 +16,7 @@ import lmdb
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
 
 REBUILD = "run sowctl replay for this topic, or restore the file from a copy"
+# Errors that LMDB gives only for contents that it did not write itself, in the ways in which this room calls it.
 _DAMAGE = (
     lmdb.InvalidError,
     lmdb.CorruptedError,
@@ -53,6 +54,7 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
         )
     if isinstance(problem, _DAMAGE):
         return damaged_page(problem, path)
+    # py-lmdb keeps the number of the system's error in `code` of its own classes.
     number = problem.errno if isinstance(problem, OSError) else getattr(problem, "code", 0)
     text = _reason(problem)
     if isinstance(problem, (lmdb.MemoryError, MemoryError)) or number == errno.ENOMEM:
@@ -72,6 +74,8 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
             hint="to read a store, ask for read permission on the file and its directory; to write to it, for write "
             "permission on both and on its -lock, -gate and -writer files",
         )
+    # LMDB reports a write that was cut short as EIO, whatever cut it: limit and free space are asked to tell the
+    # reason.
     if number == errno.EFBIG or (number == errno.EIO and _limit_reached(path)):
         return StorageError(
             "SOW-STO-040",

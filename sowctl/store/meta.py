@@ -7,7 +7,7 @@ that counts, digest, journal position and records always belong together. Only t
 from __future__ import annotations
 
 from struct import Struct, error
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, VersionError
@@ -93,9 +93,9 @@ class StoreMeta:
         """Whether the records follow a journal."""
         return self.lineage != NO_LINEAGE
 
-    def changed(self, **parts: object) -> StoreMeta:
+    def changed(self, **parts: Any) -> StoreMeta:
         """A copy with some parts replaced."""
-        return replace(self, **parts)  # type: ignore[arg-type]
+        return replace(self, **parts)
 
 
 def _text(text: str) -> bytes:
@@ -138,6 +138,8 @@ def decode_meta(data: bytes, place: str) -> StoreMeta:
     Raises :class:`DamageError` SOW-STO-010 (not a store), :class:`VersionError` SOW-STO-011 (newer format),
     :class:`DamageError` SOW-STO-012 (checksum or length).
     """
+    # In this order each error is true: another file's bytes are not called damaged, and a newer format is not called
+    # damaged because its checksum covers fields that this version does not know.
     if data[:8] != MAGIC or len(data) < _PREFIX.size + _CRC.size:
         raise DamageError("SOW-STO-010", "this is not a SOW file: its meta record has another beginning", place=place)
     _, version, _, length = _PREFIX.unpack_from(data)
@@ -152,6 +154,8 @@ def decode_meta(data: bytes, place: str) -> StoreMeta:
     if len(data) != end + _CRC.size or crc32(data[:end]) != _CRC.unpack_from(data, end)[0]:
         raise _damaged(place)
     try:
+        # A right checksum over fields that do not fit one another is reported as damage: no such record was ever
+        # written.
         return _decode_body(data[_PREFIX.size : end], version)
     except (error, UnicodeDecodeError, IndexError, ValueError):
         raise _damaged(place) from None
@@ -174,6 +178,8 @@ def _decode_body(body: bytes, version: int) -> StoreMeta:
     texts, at = _texts(body, _FIXED.size, 4)
     (count,) = _LENGTH.unpack_from(body, at)
     fields, at = _texts(body, at + 2, count)
+    # Later versions may append fields behind this one; what is missing at the end of an older record is unknown, not
+    # damaged.
     block = _BLOCK.unpack_from(body, at) if len(body) >= at + _BLOCK.size else None
     definition = Definition(texts[0], texts[1], texts[2], KEY_MODES[mode], tuple(fields), texts[3] if domain else None)
     return StoreMeta(
@@ -212,6 +218,7 @@ def sequence_key(publisher: int) -> bytes:
 def encode_sequence(publisher: int, sequence: int) -> bytes:
     """The value there: the number and a CRC-32 over key and number."""
     raw = _SEQUENCE.pack(sequence)
+    # The key is covered: a number that came to stand under another publisher is found out.
     return raw + _CRC.pack(crc32(raw, crc32(sequence_key(publisher))))
 
 

@@ -55,6 +55,8 @@ class Ordered:
         """
         try:
             cursor = self._txn.cursor(self._database)
+            # A wrong key in a branch page makes a search begin too late: entries would be missing at the start, all
+            # others sound and in order. Searching for the neighbours of the bound by themselves finds that out.
             if start is not None and self._again:
                 self._beside(cursor, start)
             beyond = self._beside(cursor, stop)[1] if stop is not None and self._again else None
@@ -64,13 +66,18 @@ class Ordered:
             last = b""
             while chunk := list(islice(pairs, size)):
                 keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
+                # Strictly ascending over the borders of batches, too. A cursor that wandered into another page, or into
+                # one it had already visited, breaks the order.
                 if last >= keys[0] or not all(map(lt, keys, keys[1:])):
                     raise self._disordered(keys[0])
+                # Entries of another sub-database have keys of another length.
                 if len(b"".join(keys)) != self._length * len(keys):
                     raise self._disordered(keys[0])
                 last = keys[-1]
                 if stop is not None and last >= stop:
                     end = bisect_left(keys, stop)
+                    # The entry that ends the range must be the one that a search of its own finds there; otherwise
+                    # entries before it were skipped.
                     if self._again and keys[end] != beyond:
                         raise self._disordered(stop)
                     if end:
@@ -88,6 +95,7 @@ class Ordered:
         cursor = self._txn.cursor(self._database)
         low = high = b""
         for key in keys:
+            # Sorted keys that fall into the same gap are answered by one look at its two ends.
             if not low < key < high:
                 previous, following = self._beside(cursor, key)
                 if following == key:
@@ -99,6 +107,8 @@ class Ordered:
         """The last key before ``bound`` and the first that is not, None if there is none; both are verified."""
         after = cursor.set_range(bound)
         following: Any = cursor.key() if after else None
+        # set_range promises the first key not below the bound. A damaged branch page breaks the promise, and the keys
+        # themselves show it.
         if after and (following < bound or len(following) != self._length):
             raise self._disordered(bound)
         before = cursor.prev() if after else cursor.last()
@@ -112,6 +122,7 @@ class Ordered:
         return previous, following
 
     def _verify_found(self, key: bytes) -> None:
+        # From the root: a cursor reaches an entry sideways even if the way from the root does not lead to it.
         value = self._txn.get(key, None, self._database)
         if value is None:
             raise self._disordered(key)

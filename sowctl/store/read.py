@@ -1,7 +1,8 @@
 """Reading records, versions and the expiry index inside one transaction (``sow-store(5)``, "How to read").
 
-:class:`Reader` is what a snapshot and a write transaction have in common. Whatever leaves here has been verified: the
-checksum of every value, the order of keys in scans, the counts at their end.
+:class:`Reader` is what a snapshot and a write transaction have in common. What leaves here has been verified: the
+checksum of every value, the order of keys in scans, the counts at their end. Records at known offsets are read by
+:mod:`sowctl.store.raw`. Ruled by "History" and "Expiry", too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ Run = tuple[list[bytes], list[bytes], bytes | None]
 """Keys, values, and the bytes in which all of them stand with marks between them, where there are such."""
 Version = tuple[int, int, bytes]
 """Time, txid, value."""
+# Below this a search for each key is as fast as reading the pages with numpy.
 MANY = 1000
 """So many keys are searched for together, in a process that has numpy."""
 COMPACTED = 1
@@ -75,6 +77,8 @@ class Reader:
     def _load_meta(self) -> StoreMeta:
         databases = self._handle.databases
         meta = decode_meta(self._txn.get(META_KEY, b"", db=databases.meta), str(self._path))
+        # The meta record is written in every transaction, with its number. Another number shows that its page is an
+        # older one, which a lost write leaves, or that a program wrote that does not keep it.
         committed = self._txn.id() - self.COMMITS_AFTER
         if meta.transaction != committed and committed > COMPACTED:
             raise DamageError(
@@ -84,6 +88,8 @@ class Reader:
             ("records", databases.records, meta.records),
             ("versions", databases.history, meta.versions),
         ):
+            # LMDB counts entries in the root, the meta record counts them by itself: two roots of different states do
+            # not agree.
             entries = self._txn.stat(database)["entries"]
             if entries != counted:
                 raise inconsistent(f"LMDB has {entries} {what}, the meta record counts {counted}", self._path)
@@ -99,6 +105,8 @@ class Reader:
         databases = self._handle.databases
         with explained(self._path, "read records"):
             cursor = self._txn.cursor(databases.records)
+            # What was found is proven by its checksum, which covers the key. What was not found has no checksum: its
+            # absence is proven by its neighbours.
             found: dict[bytes, bytes] = dict(cursor.getmulti(keys))
             refuse_damaged(list(found), list(found.values()), self._path)
             if len(found) < len(keys) and self.meta.records:
@@ -135,6 +143,8 @@ class Reader:
         return locate_all(self._file(), self._txn.id(), keys)
 
     def _file(self) -> DataFile | None:
+        # The inode of the open environment: at the same path another file may lie by now, with other records at these
+        # offsets.
         from sowctl.store.raw.offsets import data_file
 
         return data_file(self._path, self._handle.identity.data, self._handle.seam)
@@ -153,19 +163,24 @@ class Reader:
     ) -> Iterator[Run]:
         """What :meth:`scan` yields, with the bytes that were verified in one run (:func:`integrity.sound_run`).
 
-        Without ``marks`` nobody can tell what stands where in a run, and none is given. The caller asks
+        Without ``marks`` it cannot be told what stands where in a run, and none is given. The caller asks
         :func:`integrity.refuse_short` of the values that it takes apart; asking all costs a twentieth of a scan.
         """
         seen = 0
         with explained(self._path, "read the size of pages"):
             pages = self._txn.stat(self._handle.databases.records)
+        # Without overflow pages each value lies within a page, so a batch cannot exceed batch * page size: the sizes
+        # need not be summed.
         small = not pages["overflow_pages"] and batch * pages["psize"] <= integrity.JOINED_BYTES
         for keys, values in self._records().walk(start, stop, batch):
+            # One checksum over the batch in the usual case; only if it fails are values looked at one by one, to name
+            # the damaged one.
             run = integrity.sound_run(keys, values, small=small, marks=marks)
             if run is None:
                 refuse_damaged(keys, values, self._path)
             seen += len(keys)
             yield keys, values, None if marks is None else run
+        # A scan of all must have met every record: the count proves what checksums cannot, that no page was left out.
         if start is None and stop is None and seen != self.meta.records:
             raise inconsistent(f"{seen} records were found, {self.meta.records} are counted", self._path)
 
@@ -225,6 +240,7 @@ def _scan_versions(
 
 def _versions_of(history: Ordered, path: Path, key: bytes) -> list[Version]:
     """The versions of one key, oldest first. Raises DamageError."""
+    # The key after this one ends the range; behind the highest key, nine bytes, there is none.
     following = (int.from_bytes(key, "big") + 1).to_bytes(9, "big")
     stop = None if following[0] else following[1:]
     found: list[Version] = []
@@ -238,6 +254,7 @@ def verify_versions(keys: Sequence[bytes], values: Sequence[bytes], path: Path) 
     """Raise DamageError SOW-STO-001 or SOW-STO-004 unless all versions are sound and filed where they belong."""
     short = [key[:8] for key in keys]
     refuse_damaged(short, values, path)
+    # Time and txid stand in key and value. A sound value that was filed elsewhere would be served as another version.
     if list(map(history_key_of, short, values)) != list(keys):
         raise DamageError("SOW-STO-004", "the key and the value of a version disagree", place=str(path), hint=REBUILD)
 

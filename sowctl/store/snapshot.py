@@ -1,7 +1,8 @@
-"""One state of a store for as long as somebody reads it: a read transaction, ended and begun again.
+"""One state of a store for as long as it is read: a read transaction, which can be ended and begun again.
 
-Made by ``Store.snapshot``, closed by whoever asked for it; what can be read in it is in :mod:`sowctl.store.read`. Ruled
-by ``sow-store(5)``, "How to read".
+Made by ``Store.snapshot`` and closed by its caller; what can be read in it is in :mod:`sowctl.store.read`. Here is what
+a reader without locks needs in addition: every answer is proven to be of one state. Ruled by ``sow-store(5)``, "How to
+read" and "Without locks".
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Snapshot(Reader):
         self._begin()
 
     def _begin(self) -> None:
+        # The transaction's number is the state: everything later is proven to be of this one.
         handle, txn = self._opener()
         self._open = True
         try:
@@ -66,6 +68,9 @@ class Snapshot(Reader):
         watch = self._handle.watch
         if watch is None:
             return read(*args, **kwargs)
+        # Before: pages that were overwritten could lead LMDB anywhere. After: what was read may have been overwritten
+        # while it was read. The second look also runs on an exception, because damage found in a mixture of two states
+        # is none.
         watch.verify(self._state)
         try:
             return read(*args, **kwargs)
@@ -76,6 +81,7 @@ class Snapshot(Reader):
         """The steps of an iterator, each of them verified before it is handed out."""
         if self._handle.watch is None:
             return steps
+        # Each step is verified before it is handed out, so that no caller sees a batch of two states.
         return iter(lambda: self._steady(next, steps, _END), _END)
 
     def _step(self, batch: int) -> int:

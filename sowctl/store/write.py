@@ -38,6 +38,7 @@ def ascending(keys: Sequence[bytes]) -> bool:
 
 def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]:
     """The entries that these records have in the expiry index."""
+    # The usual batch expires never: eight bytes of each value tell, and the index is not touched.
     if not values or set(map(_EXPIRATION, values)) == _NO_EXPIRATION:
         return set()
     pairs = zip(map(codec.expiration_of, values), keys, strict=True)
@@ -46,11 +47,12 @@ def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]
 
 def _replaced(keys: Sequence[bytes], olds: Mapping[bytes, bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Those of ``keys`` that had a record, and its value."""
-    previous = list(map(olds.get, keys)) if olds else []
-    if previous and None not in previous:
-        return keys, previous  # type: ignore[return-value]
-    known = [key for key in keys if key in olds]
-    return known, [olds[key] for key in known]
+    try:
+        # Where all of them had one, which is usual for updates, no key is asked for twice.
+        return keys, list(map(olds.__getitem__, keys))
+    except KeyError:
+        known = [key for key in keys if key in olds]
+        return known, [olds[key] for key in known]
 
 
 class WriteTxn(Reader):
@@ -58,7 +60,8 @@ class WriteTxn(Reader):
 
     COMMITS_AFTER = 1
     SEARCHES_AGAIN = False
-    # Most keys of a batch may be new, and what is written beside the wrong neighbour is told by the next scan.
+    # Most keys of a batch may be new, so a second search for the neighbours of each would double the cost of a publish.
+    # A record that is written beside a wrong neighbour is found by the next scan: its key is out of order there.
 
     def __init__(self, handle: Handle, txn: Any) -> None:
         super().__init__(handle, txn)
@@ -77,8 +80,11 @@ class WriteTxn(Reader):
         ``olds`` is what :meth:`get_many` of this transaction gave for at least these keys, unless something was put
         since; it saves looking them up again. Raises ValueError on keys out of order.
         """
+        # Ascending keys let LMDB go on from the page of the key before; equal ones would make the counts wrong.
         if not ascending(keys) or len(keys) != len(values):
             raise ValueError("keys must ascend strictly, with one value each")
+        # The old values are needed for digest, bytes and the expiry index, whose terms of them are taken off. They are
+        # verified: a damaged one would make the digest wrong for ever.
         if olds is None:
             olds = self.get_many(keys)
         known, previous = _replaced(keys, olds)
@@ -98,10 +104,13 @@ class WriteTxn(Reader):
         with explained(self._path, "write records"):
             cursor = self._txn.cursor(self._handle.databases.records)
             pairs = zip(keys, values, strict=True)
+            # Append mode fills pages without a search and leaves them full; LMDB itself refuses a key that is not above
+            # all others.
             _, added = self._handle.seam.call("lmdb.put", cursor.putmulti, pairs, append=True)
             if added != len(keys):
                 raise ValueError("keys to append must come after every key in the store")
             self._account(keys, values, (), ())
+        # Records that came without an entry: the list could not lead across this transaction, so it is left alone.
         self._lists = False
 
     def delete(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -122,6 +131,8 @@ class WriteTxn(Reader):
     def _account(
         self, keys: Sequence[bytes], values: Sequence[bytes], old_keys: Sequence[bytes], old_values: Sequence[bytes]
     ) -> None:
+        # Differences of sets: a record that keeps its expiration changes nothing in the index. Sorted, because LMDB
+        # writes in key order fastest.
         added, removed = expiry_entries(keys, values), expiry_entries(old_keys, old_values)
         expiry = self._handle.databases.expiry
         if gone := sorted(removed - added):
@@ -130,6 +141,7 @@ class WriteTxn(Reader):
             cursor = self._txn.cursor(expiry)
             self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, expiry_value(key)) for key in fresh])
         meta = self._meta
+        # Every change of records passes here, so that counts, bytes, digest and index can only change together.
         digest = meta.digest + integrity.digest_sum(keys, values) - integrity.digest_sum(old_keys, old_values)
         self._change(
             records=meta.records + len(keys) - len(old_keys),
@@ -139,6 +151,7 @@ class WriteTxn(Reader):
 
     def put_versions(self, items: Iterable[tuple[bytes, bytes]]) -> None:
         """File versions: pairs of SOW key and value. Time and txid come from the value; the same ones are replaced."""
+        # A replay may file the same version twice: one key, one version, the later one of the batch.
         fresh = {history_key_of(key, value): value for key, value in items}
         keys = sorted(fresh)
         values = [fresh[key] for key in keys]
@@ -212,6 +225,7 @@ class WriteTxn(Reader):
         key = sequence_key(publisher)
         with explained(self._path, "write sequences"):
             meta = self._handle.databases.meta
+            # Counted, so that a sequence that is lost is noticed by the check.
             fresh = self._txn.get(key, db=meta) is None
             value = encode_sequence(publisher, sequence)
             self._handle.seam.call("lmdb.put", self._txn.put, key, value, db=meta)
@@ -219,11 +233,13 @@ class WriteTxn(Reader):
 
     def finish(self) -> None:
         """Write the change list and the meta record; the store calls it before the commit."""
+        # Change list first: the meta record is written last and describes everything else.
         self._list_changes()
         self._put_meta(self._meta.changed(transaction=self._txn.id()))
 
     def _list_changes(self) -> None:
         changes, after = self._handle.databases.changes, self._meta.digest
+        # An equal digest means equal records: readers find no need for a way, so no entry is made.
         if changes is None or not self._lists or after == self._before:
             return
         touched = b"".join(self._touched)
@@ -240,6 +256,8 @@ class WriteTxn(Reader):
         work.finish()
 
     def _put_meta(self, meta: StoreMeta) -> None:
+        # A negative count proves that the counts in the file were wrong before; writing it would fail as an unsigned
+        # number anyway.
         if min(meta.records, meta.versions, meta.payload_bytes, meta.version_bytes) < 0:
             raise DamageError("SOW-STO-003", "the counts of the store are damaged", place=str(self._path))
         with explained(self._path, "write the meta record"):

@@ -15,6 +15,7 @@ from sowctl.plain import dataclass
 DAMAGED, REPLACED = ".damaged-", ".replaced-"
 """What the name of a file that a rebuild put aside has after that of its store, before a number: the second where
 nothing was found wrong with it."""
+# By default access(2) asks for the real user, while opening a file is decided for the effective one.
 _EFFECTIVE = os.access in os.supports_effective_ids
 _BOTH = os.R_OK | os.W_OK
 
@@ -55,7 +56,7 @@ def refuse_irregular(path: Path) -> None:
 def may_lock(files: StoreFiles) -> bool:
     """Whether this process may enter itself in the store's lock table, and see in the gate whether that is its own.
 
-    On a read-only file system nobody may, root neither. Missing files can be made where the directory may be changed.
+    On a read-only file system no process may. Missing files can be made where the directory may be changed.
     """
     return _may_use(files, files.lock, _BOTH) and _may_use(files, files.gate, os.R_OK)
 
@@ -72,6 +73,7 @@ def access_of(path: Path) -> Literal["write", "read", "unlocked", "none"]:
         return "none"
     if not may_lock(files):
         return "unlocked"
+    # A writer takes every lock of the store, so one file that it may not write to makes it a reader.
     writes = _may(files.path, _BOTH) and all(_may_use(files, one, _BOTH) for one in (files.gate, files.writer))
     return "write" if writes else "read"
 

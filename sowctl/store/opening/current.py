@@ -1,6 +1,7 @@
 """The environment behind the path of a store: opened, shared with other readers, and opened anew when replaced.
 
-Called by :mod:`sowctl.store.env` alone. Ruled by ``sow-store(5)``, "How to read" and "Replacing a store".
+Called by :mod:`sowctl.store.env` alone. LMDB knows nothing of a file that was replaced by a rename: before each use the
+inodes are compared. Ruled by ``sow-store(5)``, "How to read" and "Replacing a store".
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ class Current:
         if handle is not None:
             handle.check_process()
             now = current_identity(self._files, self._mode.no_lock)
+            # Same inodes: still the same store. No file at all: it was removed while open, and what was read stays
+            # readable.
             if not handle.retired and (now is None or now == handle.identity):
                 if writing and now is not None:
                     refuse_other_names(self._files)
                 if handle.writable or not writing:
                     return handle
+                # A read-only environment cannot write, and LMDB must not have one file open twice in a process: the
+                # readers of this process have to end first.
                 if handle.users:
                     raise self._blocked()
             self.drop(handle)
@@ -67,6 +72,8 @@ class Current:
             return share(self._files, self._mode, self._seam)
         if not self._files.path.exists():
             raise missing(self._files.path)
+        # Under the writer lock no other process of this program writes, so the empty transaction of open_databases does
+        # not wait.
         with self._lock.held(wait):
             close_idle(self._files.path)
             return open_handle(self._files, self._mode, self._seam)

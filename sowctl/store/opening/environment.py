@@ -1,7 +1,7 @@
 """Opening the LMDB environment of a store: through its gate, with its sub-databases (``sow-store(5)``).
 
-Called by ``current``, ``sharing``, ``examine`` and ``replace``. An interrupted replacement is completed on the way;
-what an open environment is and may do is in :mod:`sowctl.store.opening.handle`.
+Called by ``current``, ``sharing``, the store's ``examine`` and ``builder``. An interrupted replacement is completed on
+the way; what an open environment is and may do is in :mod:`sowctl.store.opening.handle`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from sowctl.store.opening.locks import FILE_MODE, Gate, record_inode, recorded_i
 from sowctl.store.opening.pages import inspect
 from sowctl.store.opening.unlocked import Watch
 
+# A map reserves address space, not memory. Readers begin small, because a limit on address space (ulimit -v) hits many
+# readers at once.
 DEFAULT_MAP = 16 << 20
 READER_MAP = 1 << 20
 MAX_READERS = 254
@@ -31,6 +33,8 @@ RECORDS = b"records"
 NAMES = (b"meta", RECORDS, b"history", b"expiry")
 CHANGES = b"changes"
 """The sub-database that stores made before it was thought of do not have, until they are built anew."""
+# Opening fails for an instant while another process opens or closes, or replaces the file: it is tried again that
+# often.
 _OPEN_ATTEMPTS = 5
 _OPEN_PAUSE = 0.02
 
@@ -60,11 +64,15 @@ def open_handle(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
     gate = Gate(files, seam, mode.lock_wait)
     for _ in range(_OPEN_ATTEMPTS):
         with gate.held(exclusive=False) as lock, explained(files.path, "open the store"):
+            # With the gate held the file cannot be replaced. The gate names the data file to which LMDB's lock file
+            # belongs; only a matching pair may be opened.
             if recorded_inode(lock) == files.path.stat().st_ino:
                 return _open(files, mode, seam)
         if not mode.write and not may_settle(files):
             # The lock file belongs to another data file, and this process may not say so: it reads beside it.
             return _open(files, mode, seam, locks=False)
+        # They do not match: a replacement was interrupted, or the file was copied or restored. One process puts it
+        # right, then all try again.
         with gate.held(exclusive=True) as lock, explained(files.path, "complete a replacement"):
             settle(files, lock, seam)
     raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
@@ -97,8 +105,11 @@ def refuse_other_names(files: StoreFiles) -> None:
 def settle(files: StoreFiles, lock: Any, seam: Seam) -> None:
     """With the gate held exclusively: part the data file from an LMDB lock file that belonged to another one."""
     inode = files.path.stat().st_ino
+    # Another process may have settled it between the two locks.
     if recorded_inode(lock) == inode:
         return
+    # Order: the lock file goes first, the note in the gate comes last. If the process dies between, the next one
+    # settles again.
     if files.lock.exists():
         seam.call("file.unlink", os.unlink, files.lock)
     record_inode(lock, inode, seam)
@@ -106,6 +117,7 @@ def settle(files: StoreFiles, lock: Any, seam: Seam) -> None:
 
 def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
     for attempt in range(_OPEN_ATTEMPTS):
+        # Before LMDB maps the file: a file shorter than its last page would end this process by SIGBUS.
         needed = inspect(files.path, seam).needed
         if mode.write:
             refuse_other_names(files)
@@ -114,6 +126,8 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
             if not locks:
                 watch = Watch(files, seam)
             env = open_environment(files.path, needed, mode, seam, locks=locks)
+            # The watch and the environment were opened by name, one after the other: only if the name still shows the
+            # same file are both of it.
             if watch is None or watch.inode() == files.path.stat().st_ino:
                 break
             env.close()  # replaced between the two, and it is not known which of them was opened
@@ -168,6 +182,7 @@ def open_environment(path: Path, needed: int, mode: Mode, seam: Seam, *, locks: 
     }
     try:
         return seam.call("lmdb.open", lmdb.open, str(path), map_size=rounded(wanted), **options)
+    # Twice the size leaves room to grow; what the file needs must do where address space is short.
     except (lmdb.MemoryError, MemoryError):
         return seam.call("lmdb.open", lmdb.open, str(path), map_size=rounded(needed), **options)
 
@@ -176,13 +191,15 @@ def open_databases(env: Any, path: Path, *, write: bool) -> Databases:
     """Open the sub-databases of an existing store. Raises DamageError SOW-STO-010, SOW-STO-023.
 
     py-lmdb keeps handles opened in a read transaction of a writable environment for that transaction only, so there
-    it takes an (empty) write transaction; whoever opens to write holds the writer lock and so never waits for LMDB's.
+    it takes an (empty) write transaction. The writer lock is held then, so that never waits for LMDB's own lock.
     """
     with explained(path, "open the store"):
         txn = env.begin(write=True) if write else None
         try:
             found = [env.open_db(name, txn=txn, create=False) for name in NAMES]
             found.append(_open_changes(env, txn))
+            # The format has sub-databases without flags. A set flag is a wrong bit, with which LMDB would sort or read
+            # keys in another way.
             if any(any(database.flags().values()) for database in found if database is not None):
                 raise DamageError("SOW-STO-023", "LMDB's description of a sub-database is damaged", place=str(path))
             if txn is not None:

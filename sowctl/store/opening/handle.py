@@ -1,8 +1,8 @@
 """One open LMDB environment and the rules for using, growing and closing it (``sow-store(5)``).
 
-Made by :mod:`sowctl.store.opening.environment` and ``replace``, used by everybody in the room who has a transaction. A
-handle knows which files it opened, how many transactions of this process run in it, and that it must not be used after
-a fork.
+Made by :mod:`sowctl.store.opening.environment` and the store's ``builder``, used by every module of the store that has
+a transaction. A handle knows which files it opened, how many transactions of this process run in it, and that it must
+not be used after a fork.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sowctl.store.opening.locks import StoreFiles
 if TYPE_CHECKING:
     from sowctl.store.opening.unlocked import Watch
 
+# A multiple of the page size of all machines: LMDB refuses a map that ends within a page.
 MAP_UNIT = 1 << 16
 
 
@@ -66,6 +67,8 @@ class Handle:
 
     def check_process(self) -> None:
         """Refuse to work in a forked child: LMDB's locks did not come along. Raises RefusedError SOW-STO-027."""
+        # A child has the parent's reader slot and locks on paper only: reading could see pages overwritten, writing
+        # could corrupt the file.
         if self.pid != os.getpid():
             raise RefusedError("SOW-STO-027", "a store handle does not survive a fork", place=str(self.files.path))
 
@@ -76,6 +79,7 @@ class Handle:
             try:
                 with explained(self.files.path, "begin a transaction"):
                     return self.seam.call("lmdb.begin", self.env.begin, write=write)
+            # Another process made the file larger than this map: 0 asks LMDB for the size that the file has now.
             except lmdb.MapResizedError:
                 self.resize(0)
 
@@ -107,6 +111,7 @@ class Handle:
             with explained(self.files.path, "enlarge the map"):
                 self.seam.call("lmdb.resize", self.env.set_mapsize, rounded(size))
         except SowError:
+            # set_mapsize unmaps before it maps: after a failure there is no map, and any use would end the process.
             self.retired = True
             self.close()
             raise
@@ -119,11 +124,12 @@ class Handle:
         """One read transaction less; the last one closes a retired environment."""
         with self._mutex:
             self.users -= 1
+            # Closing while a transaction reads would unmap the pages under it; so the last reader closes.
             if self.retired and self.users == 0:
                 self.close()
 
     def retire(self) -> None:
-        """Close as soon as nobody reads."""
+        """Close as soon as the last read transaction has ended."""
         with self._mutex:
             self.retired = True
             if self.users == 0:

@@ -1,7 +1,7 @@
 """The two lock files beside a store: the gate and the writer lock (``sow-store(5)``, "Files", "Replacing a store").
 
-Both are locked with flock(2), which ends with the process, and are never renamed or removed, so that whoever locks one
-locks the same file. Waiting is done in short sleeps: a signal is answered at once.
+Both are locked with flock(2), which ends with the process, and are never renamed or removed, so that all processes
+lock the same file. Waiting is done in short sleeps: a signal is answered at once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from sowctl.store.opening.access import StoreFiles as StoreFiles
 from sowctl.values.times import format_time
 from sowctl.waiting import holders, take
 
+# Seconds between two attempts, the first and the longest: a commit takes a few milliseconds.
 _SLEEPS = 0.002, 0.05
 GATE_WAIT = 10.0
 """Seconds to wait for the gate at least; it is held for the length of a rename."""
 _GATE = Struct("<QII")
+# A store may hold anything: readable for the group at most.
 FILE_MODE = 0o640
 
 
@@ -41,8 +43,10 @@ class FileLock:
         self.pid = 0
 
     def acquire(self, *, exclusive: bool, wait: float, tell: Callable[[], None] | None = None) -> bool:
-        """Lock within ``wait`` seconds; False when somebody else kept it; ``tell`` hears of a long wait. Raises
-        OSError."""
+        """Lock within ``wait`` seconds; False when another process kept it; ``tell`` is called in a long wait.
+
+        Raises OSError.
+        """
         return take(lambda: self._try(exclusive), wait, _SLEEPS, tell)
 
     def _try(self, exclusive: bool) -> bool:
@@ -50,10 +54,13 @@ class FileLock:
         try:
             kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
             self.seam.call("file.lock", fcntl.flock, fd, kind | fcntl.LOCK_NB)
+            # The file could have been exchanged between open and flock: a lock on a file that the name no longer shows
+            # would exclude no one.
             here, there = os.fstat(fd), self.path.stat()
             same = (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
         except OSError as problem:
             os.close(fd)
+            # Held by another process, or the file went away just now: both mean to try again.
             if problem.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.ENOENT):
                 return False
             raise
@@ -71,6 +78,8 @@ class FileLock:
         try:
             return self.seam.call("file.open", os.open, self.path, flags | os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as problem:
+            # A shared lock can be had through a descriptor for reading: readers without write permission pass the gate,
+            # too.
             if exclusive or problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             return self.seam.call("file.open", os.open, self.path, flags | os.O_RDONLY)
@@ -81,6 +90,8 @@ class FileLock:
         if fd < 0:
             return
         try:
+            # flock belongs to the open file, which parent and child share: unlocking in the child would unlock the
+            # parent.
             if self.pid == os.getpid():
                 fcntl.flock(fd, fcntl.LOCK_UN)
         finally:
@@ -120,6 +131,8 @@ def recorded_inode(lock: FileLock) -> int | None:
     if len(data) != _GATE.size:
         return None
     inode, zero, crc = _GATE.unpack(data)
+    # A write that was interrupted does not pass for an inode; then the gate says nothing, and the store is settled
+    # anew.
     return inode if zero == 0 and crc == crc32(data[:12]) else None
 
 
@@ -135,7 +148,7 @@ class WriterLock:
     def __init__(
         self, files: StoreFiles, seam: Seam, command: str, notify: Callable[[str], None] | None = None
     ) -> None:
-        """``command`` is what those who wait are told, ``notify`` is told of a long wait."""
+        """``command`` is shown to waiting processes, ``notify`` is told of a long wait of this one."""
         self.files = files
         self.seam = seam
         self.command = command
@@ -146,9 +159,11 @@ class WriterLock:
 
     def acquire(self, wait: float) -> None:
         """Take it within ``wait`` seconds. Raises :class:`LockedError` SOW-STO-030 that names the holder."""
+        # flock does not exclude threads that share the lock's descriptor: between threads a lock of Python does.
         if not self._threads.acquire(timeout=max(wait, 0)):
             raise self._refused(wait)
         try:
+            # Nested uses are one: several writes can be put under one lock, inside of which each write takes it again.
             if self.depth == 0:
                 with explained(self.files.path, "take the writer lock"):
                     if not self._lock.acquire(exclusive=True, wait=wait, tell=self._tell):
@@ -190,6 +205,7 @@ class WriterLock:
     def _unsign(self) -> None:
         try:
             if self._lock.pid == os.getpid():
+                # Emptied before the lock goes: a name in the file always means a holder, or one that died.
                 os.ftruncate(self._lock.fd, 0)
         except OSError:
             pass

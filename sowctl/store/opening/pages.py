@@ -2,7 +2,7 @@
 
 A file that is shorter than its last page ends the process by SIGBUS once it is mapped, and a wrong bit in a meta page
 shows another state. Both are found here. Format: LMDB 0.9, ``struct MDB_meta`` and page headers, in the byte order
-of the machine. :func:`inspect` is called on opening and by checks, never on a file that this process has open in LMDB.
+of the machine. :func:`inspect` is called before a file is opened, and before a kept environment is used again.
 
 Which of the two meta pages counts is LMDB's choice, followed exactly: the one with the higher transaction number, page
 0 where they are equal. That page must be sound. Of the other one LMDB needs its beginning alone, and so do we: where
@@ -37,6 +37,8 @@ _META = Struct("=IIQQ")
 TREE = Struct("=IHHQQQQQ")
 _TAIL = Struct("=QQ")
 NODE = Struct("=HHHH")
+# Behind the page header: magic, version, address, map size; the roots of free list and main tree; last page and
+# transaction number.
 _META_AT = PAGE.size
 _TREES_AT = _META_AT + _META.size
 _TAIL_AT = _TREES_AT + 2 * TREE.size
@@ -48,6 +50,7 @@ _INTEGER_KEY = 0x08
 _NO_SUBDIR = 0x4000
 DEEPEST = 32
 PAGE_SIZES = tuple(1 << bits for bits in range(9, 17))
+# A meta page is one write of LMDB, which a reader may see half done; twice in a row is rare, five times is damage.
 _ATTEMPTS = 5
 
 
@@ -81,12 +84,16 @@ def inspect(path: Path, seam: Seam) -> MetaPage:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise DamageError("SOW-STO-021", "this is not a file of bytes", place=str(path), hint=REBUILD)
             newest = _newest(fd, path)
+            # The free list is read by writers alone, which abort on a wrong page. It is checked here, when it can still
+            # become an error.
             while not _free_root_is_sound(fd, newest):
                 again = _newest(fd, path)
                 if again == newest:
                     raise _damaged(path, "the first page of its free list is not one")
                 newest = again  # writers went on meanwhile, and used the page for something else
             size = os.fstat(fd).st_size
+            # Touching a mapped page behind the end of the file ends the process by SIGBUS. A missing tail is harmless
+            # only if all of its pages are free.
             if size < newest.needed and not _tail_is_free(fd, newest, size // newest.page_size):
                 raise DamageError(
                     "SOW-STO-022",
@@ -107,6 +114,7 @@ def _newest(fd: int, path: Path) -> MetaPage:
         if isinstance(pages, str):
             raise _damaged(path, pages)
         newer, older = pages
+        # A writer may have committed between the reads of the two pages: read again before it is called damage.
         if not _neighbours(*pages):
             reason = f"its meta pages have the transaction numbers {older.txnid} and {newer.txnid}"
         elif newer.fault:
@@ -133,6 +141,7 @@ def _both(read: Callable[[int, int], bytes]) -> tuple[MetaPage, MetaPage] | str:
         return second
     if second.page_size != first.page_size:
         return "its meta pages disagree about the page size"
+    # LMDB's own rule: at equal numbers (a new file) page 0 counts.
     return (second, first) if second.txnid > first.txnid else (first, second)
 
 
@@ -173,6 +182,7 @@ def spare_page(path: Path, seam: Seam) -> tuple[MetaPage, bytes | None] | None:
                 if not pages[1].fault:
                     with suppress(ValueError, error):
                         value = _first_of(fd, pages[1], b"meta")
+                # Only if the meta pages did not change meanwhile is what was read of one state.
                 if _both(partial(_read, fd)) == pages:
                     return pages[1], value
         finally:
@@ -231,6 +241,8 @@ def _meta_page(data: bytes, number: int) -> MetaPage | str:
     # No transaction writes the first 32 bytes or another page size: what is wrong there, no failed write has left.
     if page != number or flags != _META_FLAG or page_size not in PAGE_SIZES:
         return f"its meta page {number} is damaged"
+    # Roots and last page are part of what a failed write may leave; wrong ones are a fault of this page, and not of the
+    # file.
     roots = [root for root in (free_root, main_root) if root != NO_PAGE]
     sound = (
         free_flags & ~_NO_SUBDIR == _INTEGER_KEY
@@ -248,6 +260,7 @@ def _free_root_is_sound(fd: int, meta: MetaPage) -> bool:
 
     A leaf holds numbers of 8 bytes with a count and so many page numbers each, or points to pages of their own.
     """
+    # An empty list has no root.
     if meta.free_root == NO_PAGE:
         return True
     try:
@@ -259,6 +272,7 @@ def _free_root_is_sound(fd: int, meta: MetaPage) -> bool:
         return False
     for index in range((lower - PAGE.size) // 2 if flags & LEAF else 0):
         at = int.from_bytes(data[PAGE.size + 2 * index : PAGE.size + 2 * index + 2], sys.byteorder)
+        # Every offset is proven to lie within the page before it is followed.
         if at + NODE.size + 8 > len(data):
             return False
         low, high, node_flags, key_size = NODE.unpack_from(data, at)
@@ -288,6 +302,7 @@ def _collect_free(fd: int, meta: MetaPage, page: int, free: set[int], depth: int
         return
     data = _read_pages(fd, meta, page, 1)
     _, _, flags, lower, _ = PAGE.unpack_from(data)
+    # The depth bounds the recursion: damaged branch pages may form a ring.
     if depth == 0 or flags & (BRANCH | LEAF) == 0:
         raise ValueError(page)
     for index in range((lower - PAGE.size) // 2):
@@ -310,6 +325,7 @@ def _collect_free(fd: int, meta: MetaPage, page: int, free: set[int], depth: int
 def _add_numbers(data: bytes, free: set[int]) -> None:
     words = memoryview(data[: len(data) // 8 * 8]).cast("Q")
     count = words[0]
+    # The first word counts the others; a larger count is a damaged one.
     if count > len(words) - 1:
         raise ValueError(count)
     free.update(words[1 : 1 + count])

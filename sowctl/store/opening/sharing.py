@@ -1,11 +1,11 @@
 """Environments that the readers of one process share: LMDB must not have a file open twice in a process.
 
-So a program may ask for a record while it goes through the result of a query, and threads may query side by side.
-Where the program says that more questions follow (:func:`keep`), the last reader leaves the environment open for the
-next one: opening it and mapping its pages anew costs more than a small query. Nobody has to know: it is closed for
-whoever wants to write, and before the process forks, since LMDB's locks do not come along.
+So a program may ask for a record while it goes through the result of a query, and threads may query side by side. A
+program that says that more questions follow (:func:`keep`) leaves the environment open after the last reader: opening
+it and mapping its pages anew costs more than a small query. An environment kept in this way is closed when this process
+wants to write to its store, and before it forks, since LMDB's locks do not come along.
 
-Called by ``current``; whoever writes has an environment of his own. :class:`~sowctl.engine.instance.Instance` keeps.
+Called by ``current``; a writer has an environment of its own. ``keep`` is called for an open instance.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from sowctl.store.opening.locks import StoreFiles
 from sowctl.store.opening.pages import inspect
 
 MOST_IDLE = 16
-"""Environments kept open for nobody; of more, those that were opened first are closed."""
+"""Environments kept open without a reader; of more, those that were opened first are closed."""
+# _lock guards the tables and is held for moments; _opening makes opening one at a time and may be held as long as a
+# lock of a file is waited for. Order: _opening, then _lock.
 _lock = RLock()
 _opening = RLock()
 _shared: dict[Path, Handle] = {}
 _hooked: list[bool] = []
 _keepers: list[int] = []
-"""The process ids of those who keep; a fork has those of its parent, too, which keep nothing for it."""
+"""A process id for every :func:`keep`; a fork inherits those of its parent, which count for nothing in it."""
 
 
 def keep() -> None:
-    """From now on, leave environments open that nobody reads; until :func:`drop` is called as often."""
+    """From now on leave environments open after their last reader, until :func:`drop` is called as often."""
     with _lock:
         if not _hooked:
             _hooked.append(True)
@@ -40,7 +42,7 @@ def keep() -> None:
 
 
 def drop() -> None:
-    """End one :func:`keep`; after the last, what nobody reads is closed."""
+    """End one :func:`keep`; after the last one, environments without a reader are closed."""
     me = os.getpid()
     with _lock:
         if me in _keepers:  # and not in a fork, which may leave a block that its parent entered
@@ -50,7 +52,7 @@ def drop() -> None:
 
 
 def close_idle(path: Path | None = None) -> None:
-    """Close what is open for nobody: of one file, or all."""
+    """Close environments without a reader: that of one file, or all."""
     with _lock:
         for known in list(_shared.values()):
             if not known.sharers and path in (None, known.files.path):
@@ -79,7 +81,7 @@ def share(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
 
 
 def _joined(known: Handle) -> Handle:
-    """One reader more. What was open for nobody is looked at as if it were opened: a file may have been cut since."""
+    """One reader more. An environment without a reader is inspected as at opening: its file may have been cut since."""
     if not known.sharers:
         try:
             inspect(known.files.path, known.seam)
@@ -105,6 +107,7 @@ def let_go(handle: Handle) -> None:
         if not _stays(handle):
             _close(handle)
             return
+        # Dictionaries keep the order of insertion: the first ones were opened first.
         idle = [known for known in _shared.values() if not known.sharers]
         for known in idle[:-MOST_IDLE]:
             _close(known)
@@ -112,6 +115,8 @@ def let_go(handle: Handle) -> None:
 
 def _stays(handle: Handle) -> bool:
     """Whether the next reader of its file can use it, and one may come."""
+    # An environment that is not in the table belongs to a writer, or to a file that was replaced: no reader can come to
+    # it.
     if os.getpid() not in _keepers or _shared.get(handle.files.path) is not handle or handle.env is None:
         return False
     now = current_identity(handle.files, no_lock=True)

@@ -34,6 +34,7 @@ class Watch:
     def __init__(self, files: StoreFiles, seam: Seam) -> None:
         """Raises OSError."""
         self._files = files
+        # A descriptor of its own. LMDB has its locks on the lock file, so closing this one releases none of them.
         self._fd: int = seam.call("file.open", os.open, files.path, os.O_RDONLY | os.O_CLOEXEC)
         self._state: int | None = None
         _watching.append(self)
@@ -57,16 +58,19 @@ class Watch:
 
     def holds(self) -> bool:
         """Whether the state that was asked for last is still untouched."""
+        # Nothing was asked for yet, so nothing can have been overtaken.
         if self._state is None:
             return True
         for _ in range(_ATTEMPTS):
             newest = transaction_in_use(self._fd)
+            # N + 1 may be committed: it wrote to pages that state N did not use. A transaction after that may have
+            # overwritten pages of state N, even before it is committed.
             if newest is not None and self._state <= newest <= self._state + 1:
                 return True
         return False
 
     def error(self) -> LockedError:
-        """The error of a reader who was overtaken by writers."""
+        """The error for a reader that writers have overtaken."""
         return LockedError(
             "SOW-STO-061",
             "somebody wrote to the store while it was read without locks: what was read may be of two states",

@@ -1,6 +1,6 @@
 """Many records of a mapped file at once: copied into one run of bytes, and verified there by one checksum.
 
-For processes that have numpy loaded, and places that lie far from each other (``sow-memo(5)``, "Kind 5"); called by
+For processes that have numpy loaded, and records that lie far from each other (``sow-memo(5)``, "Kind 5"); called by
 :mod:`sowctl.store.raw.offsets`.
 """
 
@@ -30,7 +30,7 @@ _BEFORE = KEY_SIZE + HEADER_SIZE
 class Joined(Uncut):
     """Sound values without optional parts in one run of bytes, from ``starts`` to ``stops``, and their payloads.
 
-    A value is cut out when somebody asks for it.
+    A value is cut out when it is asked for.
     """
 
     __slots__ = ("_payloads", "_run", "_starts", "_stops")
@@ -76,14 +76,18 @@ def gather(
     """
     expected = np.frombuffer(sums, "<u4")
     stops = starts + sizes
+    # Places come from a file that may be damaged: they are proven to lie within the map before numpy reads at them.
     if not len(keys) or int(starts.min()) < 0 or int(stops.max()) > len(data) or len(expected) != len(keys):
         return None
     if int(sizes.min()) < OVERHEAD or int(sizes.sum()) > JOINED_BYTES:
         return None
-    # The processor waits for many records at a time, and not for one after the other.
+    # Each line of each record is touched once by one numpy call: the processor fetches many of them side by side, where
+    # the copies below would wait for one after the other.
     lines = np.arange(0, min(int(sizes.max()), FETCHED), LINE)
     np.frombuffer(data, np.uint8).take(starts[:, None] + lines, mode="clip")
 
+    # A view of the file as overlapping 32-bit numbers that begin at every byte: one gather compares the last four bytes
+    # of all values with those expected.
     there = np.ndarray((len(data) - CRC_SIZE + 1,), "<u4", data, 0, (1,))[stops - CRC_SIZE] == expected
     missing: list[int] = []
     if not there.all():
@@ -104,6 +108,7 @@ def _joined(
     """
     count = len(keys)
     heads = np.ndarray((len(data) - HEADER_SIZE + 1, HEADER_SIZE), np.uint8, data, 0, (1, 1))[starts]
+    # Flags or optional parts: then the payload does not stand right behind the header, and the plain way reads them.
     if heads[:, :4].any():
         return None
     between = np.empty((count + 1, _BEHIND + _BEFORE), np.uint8)
@@ -111,6 +116,8 @@ def _joined(
     between[:, CRC_SIZE:_BEHIND] = np.frombuffer(RESTART, np.uint8)
     between[:-1, _BEHIND : _BEHIND + KEY_SIZE] = np.frombuffer(b"".join(keys), np.uint8).reshape(count, KEY_SIZE)
     between[:-1, _BEHIND + KEY_SIZE :] = heads
+    # What stands between two payloads, as one piece of bytes for each gap: the join below then has two parts per record
+    # instead of five.
     pieces = unpack(f"{_BEHIND + _BEFORE}s" * (count + 1), between.data)
     slices = map(slice, (starts + HEADER_SIZE).tolist(), (stops - CRC_SIZE).tolist())
     payloads = list(map(data.__getitem__, slices))
@@ -118,6 +125,8 @@ def _joined(
     parts[0::2], parts[1::2] = pieces, payloads
     parts[0], parts[-1] = pieces[0][_BEHIND:], pieces[-1][:_BEHIND]
     run = b"".join(parts)
+    # 0 if and only if each value is sound under its key and has the checksum that was expected, for the reason that
+    # :func:`sowctl.store.integrity.sound_run` gives.
     if crc32(run):
         return None
     ends = np.cumsum(sizes + (KEY_SIZE + len(RESTART))) - len(RESTART)

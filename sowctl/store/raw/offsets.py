@@ -1,11 +1,12 @@
-"""Reading records from the store's file at places that are known (``sow-memo(5)``, "Kind 5").
+"""Records of a snapshot read at known offsets in the store's file, instead of one search for a key after the other.
 
-LMDB finds a record by its key on a page for every level of its tree; who knows the place needs none of them. What is
-read here may be anything, since a page that no state in use holds is written again: it counts only if its checksums do.
+LMDB finds a record by its key on one page for each level of its tree; a known offset needs none of them
+(``sow-memo(5)``, "Kind 5"). What is read may be anything, since a page that no state in use holds is written again: it
+counts only if its checksum is right and is the one that was expected. Everything else is looked up by its key.
 
 A few plain reads cost less than mapping the pages around each of them, and many cost more; so a file is mapped once
-there were many, and stays so from one query of the process to the next. The reads do not go through the seam, one by
-one as they are: whatever fails here is looked up by its key.
+there were many, and stays so from one query of the process to the next. The reads do not go through the seam one by
+one: whatever fails here is looked up by its key. Called by :class:`sowctl.store.read.Reader` alone.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class DataFile:
             read, file = os.pread, self._fd
             return [read(file, size, start) for start, size in zip(starts, sizes, strict=True)]
         whole = self._reaching(max(starts, default=0))
+        # Slices behind the end are shorter, which the checksums find out.
         return list(map(whole.__getitem__, map(slice, starts, map(add, starts, sizes))))
 
     def joined(self, keys: Sequence[bytes], offsets: Offsets) -> tuple[Joined, list[int]] | None:
@@ -98,9 +100,12 @@ class DataFile:
 
 def data_file(path: Path, inode: int, seam: Seam) -> DataFile | None:
     """The file at ``path``; None where it is not the one with ``inode``, or cannot be opened."""
+    # Taken out and put back at the end: dictionaries keep the order of insertion, so the first one is the one unused
+    # for longest.
     known = _kept.pop(path, None)
     try:
         status = path.stat()
+        # Replaced or cut: reading a mapped page behind the end of a file that was cut would end the process.
         if known is not None and (known.identity != (status.st_dev, status.st_ino) or status.st_size < known.size):
             known.close()
             known = None
@@ -113,6 +118,8 @@ def data_file(path: Path, inode: int, seam: Seam) -> DataFile | None:
     while len(_kept) >= KEPT:
         _kept.pop(next(iter(_kept))).close()
     _kept[path] = file
+    # The file at the path must be the one that the snapshot reads; a store replaced a moment ago has its records
+    # elsewhere.
     return file if file.identity[1] == inode else None
 
 
@@ -131,6 +138,8 @@ def values_at(file: DataFile, keys: Sequence[bytes], offsets: Offsets) -> tuple[
     if known is not None:
         return _aligned(*known), known[1]
     values = file.values(*map(_listed, offsets[:2]))
+    # A sound value is not enough: an older version of the record may still stand on a page that is free. The last four
+    # bytes, its checksum, tell which version is meant.
     wrong = verify(keys, values)
     sums = list(map(_SUM, values))
     if b"".join(sums) != offsets.sums:
@@ -161,6 +170,7 @@ def read_at(file: DataFile | None, keys: Sequence[bytes], offsets: Offsets, look
     if file is not None:
         with suppress(OSError, OverflowError, ValueError):  # ValueError: there is nothing left to map
             values, wrong = values_at(file, keys, offsets)
+    # The usual case: nothing moved, and neither list is copied.
     if not wrong:
         return list(keys), values
     found = dict(zip(keys, values, strict=True))
@@ -189,6 +199,7 @@ def search(
     if there.all():
         return list(keys), offsets
     # A page that lies could hide a key: LMDB says whether they are absent.
+    # Absence is the one answer that no checksum proves.
     hidden = look_up(list(compress(keys, (~there).tolist())))
     return None if hidden else (list(compress(keys, there.tolist())), offsets)
 

@@ -1,8 +1,8 @@
 """Where the records of a state lie in the store's file, by LMDB's own pages (``sow-memo(5)``, "Kind 5").
 
-LMDB never writes to a page that a state in use holds, so that whoever has a snapshot open may follow that state's tree.
-The format is LMDB 0.9's, as in :mod:`sowctl.store.opening.pages`. Loads numpy; called where memo indexes are built or
-used.
+LMDB never writes to a page that a state in use holds, so a process that has a snapshot open may follow that state's
+tree. The format is LMDB 0.9's, as in :mod:`sowctl.store.opening.pages`. Loads numpy; called by
+:mod:`sowctl.store.raw.offsets`, where memo indexes are built or used.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def locate(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array
     """
     try:
         meta = _state(data, txnid)
+        # Every step may meet pages that were written again: whatever does not parse ends as Astray, and the caller asks
+        # LMDB.
         root, depth = _root(data, meta, name)
         pages = _leaves(data, meta, root, depth)
         return _values(data, meta, np.array(pages, np.int64), keys)
@@ -75,6 +77,7 @@ class _Words:
 
     def __init__(self, data: mmap.mmap) -> None:
         self.data = data
+        # A stride of one byte: number i begins at byte i, so that fields are read at any place by one indexing.
         self.longs: Array = np.ndarray((max(len(data) - 7, 0),), "=u8", data, 0, (1,))
         self.words: Array = np.ndarray((max(len(data) - 3, 0),), "=u4", data, 0, (1,))
         self.pointers: Array = np.frombuffer(data, "=u2", len(data) // _PAIR)
@@ -82,6 +85,8 @@ class _Words:
     def counts(self, pages: Array, bases: Array, kind: int) -> Array:
         """How many nodes pages of a kind have."""
         heads = self.longs[bases + PAGE.size // 2]
+        # Each page carries its own number and kind: a pointer that leads to another page, or to one used anew, is
+        # noticed here.
         if not (heads >> 16 & kind).all() or (self.longs[bases] != pages).any():
             raise Astray("a page of the tree is not what the tree says")
         found: Array = (heads >> 32 & 0xFFFF).astype(np.int64) - PAGE.size
@@ -90,6 +95,8 @@ class _Words:
 
 def _descended(file: _Words, meta: MetaPage, root: int, depth: int, wanted: Array) -> tuple[Array, Array]:
     """The leaf pages in which keys would stand, in order, and the index of each key's page among them."""
+    # Invariant of each level: `pages` are the pages that hold any of the wanted keys, ascending, without repeats;
+    # `place` is the index in them for each key.
     pages, lows = np.array([root], np.int64), np.zeros(1, np.uint64)
     place = np.zeros(len(wanted), np.int64)
     for _ in range(depth - 1):
@@ -101,6 +108,7 @@ def _descended(file: _Words, meta: MetaPage, root: int, depth: int, wanted: Arra
         # that leads to the page.
         keys = file.longs[np.minimum(nodes + NODE.size, len(file.longs) - 1)].byteswap()
         keys[firsts] = lows
+        # The child whose first key is the last one not above the wanted key.
         place = np.searchsorted(keys, wanted, "right") - 1
         fresh = np.ones(len(place), bool)
         np.not_equal(place[1:], place[:-1], out=fresh[1:])
@@ -120,12 +128,14 @@ def _found(
         raise Astray("a leaf is empty")
     bases = bases[place]
     pointers, last, low = (bases + PAGE.size) // _PAIR, high - 1, np.zeros(len(bases), np.int64)
+    # A binary search for all keys in step: every round halves all ranges, and finished ones stay as they are.
     for _ in range(int(high.max()).bit_length()):
         middle = (low + high) >> 1
         less = file.longs[bases + file.pointers[pointers + np.minimum(middle, last)] + NODE.size].byteswap() < wanted
         open_ = low < high
         low, high = np.where(open_ & less, middle + 1, low), np.where(open_ & ~less, middle, high)
     nodes = bases + file.pointers[pointers + np.minimum(low, last)]
+    # Keys are stored big-endian, so that bytes sort as numbers do; compared are numbers of this machine.
     there = file.longs[nodes + NODE.size].byteswap() == wanted
     heads = file.longs[nodes[there]]
     starts, sizes = _bodies(file.data, meta, heads, nodes[there] + NODE.size + KEY_SIZE)
@@ -134,12 +144,15 @@ def _found(
 
 def _bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array) -> tuple[Array, Array]:
     """Where the values of leaf nodes begin, and their sizes: behind the key, or on pages of their own."""
+    # The head of a node is four 16-bit fields: size of the value (low, high), flags, size of the key.
     if (heads >> 48 != KEY_SIZE).any():
         raise Astray("the keys are others")
     sizes = (heads & 0xFFFFFFFF).astype(np.int64)
+    # A large value has pages of its own; the node holds the number of the first one.
     for place in np.flatnonzero(heads >> 32 & BIG_DATA).tolist():
         starts[place] = _BIG_PAGE.unpack_from(data, starts[place])[0] * meta.page_size + PAGE.size
     ends = starts + sizes
+    # Proven before the last four bytes of each are read.
     if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):
         raise Astray("a record ends behind the file")
     return starts, sizes
@@ -192,6 +205,7 @@ def _values(data: mmap.mmap, meta: MetaPage, pages: Array, keys: bytes) -> tuple
     bases = pages * meta.page_size
     nodes = _flat(file, bases, file.counts(pages, bases, LEAF))
     heads = file.longs[nodes]
+    # All keys, byte for byte: then the leaves are those of the state, and each offset belongs to its key.
     if file.longs[nodes + NODE.size].tobytes() != keys:
         raise Astray("the keys are others")
     starts, sizes = _bodies(data, meta, heads, nodes + NODE.size + KEY_SIZE)
