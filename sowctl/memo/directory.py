@@ -102,7 +102,7 @@ class MemoDirectory:
 
     @contextmanager
     def building(self) -> Iterator[bool]:
-        """Hold the lock of the builder; False where another process has it. Raises OSError where no file can be made."""
+        """Hold the lock of the builder; False where another process does. Raises OSError where that fails."""
         with suppress(FileExistsError):
             self._seam.call("dir.make", os.mkdir, self.path, 0o750)
         fd = self._seam.call("file.open", os.open, self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
