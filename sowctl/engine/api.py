@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, ReplayReport, TopicInfo
-    from sowctl.engine.verbs.hash import Digest
+    from sowctl.engine.sources.digest import Digest
     from sowctl.engine.verbs.history import VersionRecord
     from sowctl.engine.verbs.query import QueryResult
 
@@ -116,7 +116,7 @@ class TopicHandle:
 
     def digest(self, at: int | None = None) -> Digest:
         """The digest of the state."""
-        from sowctl.engine.verbs.hash import digest
+        from sowctl.engine.sources.digest import digest
 
         return digest(self.instance, self.target, at)
 

@@ -19,9 +19,9 @@ import pytest
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions
+from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.targets import Target, resolve
 from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.hash import digest
 from sowctl.engine.verbs.info import info
 from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
 from sowctl.engine.verbs.publish import publish

@@ -34,7 +34,7 @@ def run(
     wanted = _expected(expect) if expect is not None else None
     from sowctl.cli.lookup import one
     from sowctl.cli.words.when import moment
-    from sowctl.engine.verbs.hash import digest
+    from sowctl.engine.sources.digest import digest
 
     when = moment(invocation, at)
     with invocation.open_instance(target) as instance:

@@ -17,10 +17,10 @@ from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.fold.rebuild import CheckOf, rebuild
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.sources.current import open_current, open_file
+from sowctl.engine.sources.digest import digest
 from sowctl.engine.sources.source import Pairs
 from sowctl.engine.topics.positions import OTHER_HISTORY, OTHER_KEYS, definition_of, meta_of, refuse_other_keys
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.hash import digest
 from sowctl.errors import DamageError, MissingError, RefusedError, UsageError
 from sowctl.store.codec import TOMBSTONE
 

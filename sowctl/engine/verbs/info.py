@@ -71,7 +71,7 @@ def _target(instance: Instance, target: Target, problems: list[SowError]) -> Top
 
 def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
     """Some logical topics of a Pattern topic: their records, read one by one; file and position are everyone's."""
-    from sowctl.engine.verbs.hash import digest
+    from sowctl.engine.sources.digest import digest
 
     row = _topic(instance, topic.whole, problems)
     assert topic.logical is not None

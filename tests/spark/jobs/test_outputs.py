@@ -12,9 +12,9 @@ import pytest
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import DeleteOptions
+from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.hash import digest
 from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import InputError, MissingError, RefusedError, UsageError

@@ -164,7 +164,7 @@ def instance_entries(lab: Lab) -> int:
 
 
 def lab_digest(lab: Lab, path: Path) -> tuple[str, int, int]:
-    from sowctl.engine.verbs.hash import digest
+    from sowctl.engine.sources.digest import digest
 
     found = digest(replace(lab.open(), config=None), Target(path=path))
     return found.digest, found.records, found.txid

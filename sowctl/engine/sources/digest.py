@@ -1,7 +1,8 @@
-"""hash: the digest of a topic's state, the same for every store that holds the same records (``sow-store(5)``, digest).
+"""The digest of a topic's state, the same for every store that holds the same records (``sow-store(5)``, digest).
 
 The sum modulo 2**128 over records and retained versions that are visible at a clock. The stored sum is used where
 nothing is behind it and nothing hidden; else it is corrected, or, for a state of the past, made from the records.
+``hash`` prints it, ``info`` shows it for logical topics, ``replay --verify`` compares it.
 """
 
 from __future__ import annotations
