@@ -162,7 +162,7 @@ def test_key_ranges_cover_every_key_once(stocked: Lab, spark: SparkSession) -> N
     parts = reader_of(source(stocked, topic="orders", numPartitions=3), spark).partitions()
     ranges = [part for part in parts if isinstance(part, KeyRange)]
     assert ranges[0].bounds[0] is None and ranges[-1].bounds[1] is None
-    assert [part.high for part in ranges[:-1]] == [part.low for part in ranges[1:]]
+    assert [part.bounds[1] for part in ranges[:-1]] == [part.bounds[0] for part in ranges[1:]]
     assert rows_of(reader_of(source(stocked, topic="orders"), spark), [InputPartition(None)]) == []
 
 

@@ -7,7 +7,7 @@ for as long as it is open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -193,12 +193,24 @@ class CurrentSource(StoredSource):
         self.close()
 
 
-def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = None) -> CurrentSource:
-    """A configured topic as it is now, without any lock.
+Admit = Callable[[StoreMeta], None]
+"""Looks at the meta record of a snapshot before anything is read of it, and raises where it is not to be read."""
 
-    A missing store is rebuilt in a temporary place where the journals cover it. Raises MissingError ``SOW-ENG-010``
-    (nothing was ever published), ``SOW-ENG-011`` (the journals do not reach back), DamageError with the replay command
-    as its hint.
+
+def open_current(
+    instance: Instance,
+    topic: TopicConfig,
+    *,
+    now: int | None = None,
+    until: int | None = None,
+    admit: Admit | None = None,
+) -> CurrentSource:
+    """A configured topic as it is now, without any lock; lifetimes are judged at ``now`` (default: the clock's).
+
+    ``until``: of the journal behind the store, only the entries up to this txid; ``admit`` has made sure then that the
+    store itself holds none of the topic behind it. A missing store is rebuilt in a temporary place where the journals
+    cover it. Raises MissingError ``SOW-ENG-010`` (nothing was ever published), ``SOW-ENG-011`` (the journals do not
+    reach back), DamageError with the replay command as its hint, and what ``admit`` raises.
     """
     at = instance.now if now is None else now
     with ExitStack() as stack:
@@ -208,26 +220,35 @@ def open_current(instance: Instance, topic: TopicConfig, *, now: int | None = No
 
             path = rebuilt_aside(instance, topic, stack)
         with naming_replay(topic):
-            store = open_store(instance, path)
-            stack.callback(store.close)
-            snapshot = store.snapshot()
-            stack.callback(snapshot.close)
+            snapshot = _snapshot(instance, path, stack)
+        # The snapshot comes first and the journal after it: what a writer applies in between stands in both, and the
+        # overlay starts behind what the snapshot has applied.
         refuse_other_topic(topic, snapshot.meta)
+        if admit is not None:
+            admit(snapshot.meta)
         note_other_definition(instance, topic, snapshot.meta)
-        overlay = read_overlay(instance, topic, snapshot.meta, path)
+        overlay = read_overlay(instance, topic, snapshot.meta, path, until)
         return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, path if path == topic.file else None)
 
 
-def open_file(instance: Instance, path: Path) -> CurrentSource:
+def open_file(instance: Instance, path: Path, *, admit: Admit | None = None) -> CurrentSource:
     """A bare store file: its records as they are, whatever a journal may know besides; no stamp hides a record."""
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(instance, path))
-        snapshot = stack.enter_context(store.snapshot())
+        snapshot = _snapshot(instance, path, stack)
+        if admit is not None:
+            admit(snapshot.meta)
         return CurrentSource(stack.pop_all(), snapshot, None, None, 0, path)
 
 
-def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: Path) -> Overlay | None:
-    """What the journal holds behind a store's position; None where that is nothing."""
+def _snapshot(instance: Instance, path: Path, stack: ExitStack) -> Snapshot:
+    store = stack.enter_context(open_store(instance, path))
+    return stack.enter_context(store.snapshot())
+
+
+def read_overlay(
+    instance: Instance, topic: TopicConfig, meta: StoreMeta, path: Path, until: int | None = None
+) -> Overlay | None:
+    """What the journal holds behind a store's position, up to the txid ``until``; None where that is nothing."""
     if not topic.journalled or not has_log(instance):
         return None
     from sowctl.journal.state import NO_TOPIC
@@ -245,6 +266,6 @@ def read_overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, path: 
         from sowctl.engine.fold.overlay import Overlay
 
         overlay = Overlay(history=topic.history is not None)
-        for block in log.blocks(after=after, topic=ref):
-            overlay.fold(block, ref, after)
+        for block in log.blocks(after=after, until=until, topic=ref):
+            overlay.fold(block, ref, after, until)
         return overlay

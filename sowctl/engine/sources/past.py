@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
@@ -21,11 +20,13 @@ from sowctl.engine.topics.expiration import expires, is_expired
 from sowctl.engine.topics.positions import open_log, refuse_unlogged_past
 from sowctl.errors import MissingError, RefusedError
 from sowctl.journal.format import INSERTED, UNKEYED
+from sowctl.plain import dataclass
 from sowctl.store.codec import expiration_of, stamps
-from sowctl.tuples import NamedTuple
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
@@ -56,53 +57,59 @@ class Nothing(Source):
         """Nothing to let go of."""
 
 
-def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
-    """A configured topic as of ``at`` (microseconds UTC, inclusive); an instant in the future is the present.
+class Means(Enum):
+    """What a state at an instant is made of."""
 
-    Instant 0 is EPOCH: with History the oldest state within the window (``semantics`` 3.6).
+    PRESENT = "present"
+    """The present state: nothing was changed since."""
+    EMPTY = "empty"
+    """Nothing: the instant lies before the topic's window."""
+    VERSIONS = "versions"
+    """The retained versions of a topic with History."""
+    FOLD = "fold"
+    """The journal's entries up to the instant, which are all there."""
+    PIECES = "pieces"
+    """Records that what is left of the journal does not touch, from the store; the others by a fold of what is left."""
 
-    Raises MissingError ``SOW-ENG-050``, with the first instant that can be answered, and what reading raises.
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the state of a topic at the instant ``at`` is found.
+
+    ``current`` is its present state, opened for this. ``log`` is the journal, for :attr:`Means.FOLD` and
+    :attr:`Means.PIECES`; a fold takes the entries behind the txid ``after``. Lifetimes are judged at ``clock``. For
+    :attr:`Means.VERSIONS`, ``at`` is the instant itself, never EPOCH.
+    """
+
+    means: Means
+    at: int
+    clock: int
+    current: CurrentSource
+    log: Journal | None = None
+    after: int = 0
+
+
+def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) -> Way:
+    """Decide how the state of ``topic`` (all of a Pattern topic) as of ``at`` is found, here and on executors alike.
+
+    ``at`` in microseconds UTC, inclusive; an instant in the future is the present, and instant 0 is EPOCH: with History
+    the oldest state within the window (``semantics`` 3.6). ``stack`` closes what this opens. Raises MissingError
+    ``SOW-ENG-050``, with the first instant that can be answered, and what reading raises.
     """
     now = instance.now
     if topic.history is not None:
-        base = open_current(instance, topic, now=now)
+        base = stack.enter_context(open_current(instance, topic, now=now))
         # what was removed at a later clock stays outside the window when the clock is set back
         oldest = max(now, base.meta.removal_mark) - topic.history.window_us
-        if 0 < at < min(oldest, now):
-            base.close()
-            return Nothing(base.definition)
-        return VersionsSource(base, topic, at or oldest)
-    current = open_current(instance, topic, now=min(at, now))
-    with ExitStack() as stack:
-        stack.callback(current.close)
-        way = way_at(instance, topic, current, at, stack)
-        if way is None:
-            stack.pop_all()
-            return current
-        if way.reaches:
-            return _folded(instance, topic, way.log, at, way.after)
-        return _pieced(instance, topic, way.log, at, current, stack)
-
-
-class Way(NamedTuple):
-    """The journal's entries behind ``after`` make up a state of the past; ``reaches``: they are all there."""
-
-    log: Journal
-    after: int
-    reaches: bool
-
-
-def way_at(instance: Instance, topic: TopicConfig, current: CurrentSource, at: int, stack: ExitStack) -> Way | None:
-    """How the state of a topic without History at ``at`` (microseconds UTC) is found, here and on executors alike.
-
-    None: nothing was changed since, so that ``current``, the present state, is the answer. Else by a fold of the
-    journal, which ``stack`` closes: of all that stands in it, or of a transient topic behind its RecoveryPoint, where
-    every state of such a topic begins. Raises MissingError ``SOW-ENG-050`` where the journal cannot tell.
-    """
+        means = Means.EMPTY if 0 < at < min(oldest, now) else Means.VERSIONS
+        return Way(means, at or oldest, now, base)
+    clock = min(at, now)
+    current = stack.enter_context(open_current(instance, topic, now=clock))
     settled = max(current.meta.last_time, current.overlay.last_time if current.overlay is not None else 0)
+    # before the removal mark, records were still there that have been removed from the store since
     first = max(settled, current.meta.removal_mark)
     if at >= first:
-        return None
+        return Way(Means.PRESENT, at, clock, current)
     if not topic.journalled:
         raise _too_early(topic, first, "it keeps no history and has no journal")
     log = stack.enter_context(open_log(instance, whole=True))
@@ -111,8 +118,29 @@ def way_at(instance: Instance, topic: TopicConfig, current: CurrentSource, at: i
     except RefusedError as error:
         why = "the journal does not hold what was published before the topic was journalled"
         raise _too_early(topic, first, why) from error
-    start = 0 if topic.file is not None else recovery_start(topic, log, instance)
-    return Way(log, start, reaches(topic, log, start))
+    # Every state of a transient topic begins behind its RecoveryPoint; that of a store begins with the journal.
+    after = 0 if topic.file is not None else recovery_start(topic, log, instance)
+    return Way(Means.FOLD if reaches(topic, log, after) else Means.PIECES, at, at, current, log, after)
+
+
+def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
+    """A configured topic as of ``at`` (microseconds UTC): what :func:`way_at` says, and raises."""
+    with ExitStack() as stack:
+        way = way_at(instance, topic, at, stack)
+        if way.means is Means.EMPTY:
+            return Nothing(way.current.definition)
+        if way.means is Means.FOLD:
+            return _folded(instance, topic, way)
+        if way.means is Means.PIECES:
+            made: Source = _pieced(instance, topic, way)
+            assert way.log is not None
+            way.log.close()
+        else:
+            made = way.current
+            if way.means is Means.VERSIONS:
+                made = VersionsSource(way.current, topic, way.at)
+        stack.pop_all()  # the present state is a part of what is handed out, and is closed with it
+        return made
 
 
 def open_file_at(instance: Instance, path: Path, at: int) -> Source:
@@ -132,41 +160,41 @@ def open_file_at(instance: Instance, path: Path, at: int) -> Source:
     )
 
 
-def _folded(instance: Instance, topic: TopicConfig, log: Journal, at: int, after: int = 0) -> Source:
-    """The journal's entries behind ``after`` and up to ``at``, as a store in a temporary directory."""
-    import tempfile
-
+def _folded(instance: Instance, topic: TopicConfig, way: Way) -> CurrentSource:
+    """The journal's entries behind ``way.after`` and up to its instant, as a store in a temporary directory."""
     from sowctl.engine.fold.rebuild import rebuild
+    from sowctl.engine.fold.tempstore import aside
 
+    assert way.log is not None
     with ExitStack() as stack:
-        place = tempfile.TemporaryDirectory(prefix="sowctl-")
-        stack.callback(place.cleanup)
-        path = Path(place.name) / "then.sow"
-        rebuild(instance, log, [replace(topic, file=path)], after={(topic.name, topic.message_type): after}, at=at)
-        base = open_file(instance, path)
-        stack.callback(base.close)
-        return CurrentSource(stack.pop_all(), base.snapshot, None, topic, at)
+        then = stack.enter_context(aside(topic, "then"))
+        assert then.file is not None
+        rebuild(instance, way.log, [then], after={(topic.name, topic.message_type): way.after}, at=way.at)
+        base = stack.enter_context(open_file(instance, then.file))
+        return CurrentSource(stack.pop_all(), base.snapshot, None, topic, way.clock)
 
 
-def _pieced(
-    instance: Instance, topic: TopicConfig, log: Journal, at: int, current: CurrentSource, stack: ExitStack
-) -> Source:
-    """Journals that do not reach back: untouched records from the store, the others from what is left of the log."""
+def _pieced(instance: Instance, topic: TopicConfig, way: Way) -> Source:
+    """Journals that do not reach back: untouched records from the store, the others from what is left of the log.
+
+    Provable is the state from the instant on at which the last entry stands that replaced or deleted a record which the
+    log does not hold: before it, that record was current, and it is in neither.
+    """
+    assert way.log is not None
     ref = topic.name, topic.message_type
     touched: set[bytes] = set()
     # what was replaced or deleted before the oldest file is not in the store any more
-    provable = max(log.before(ref).last_time, current.meta.removal_mark if expires(topic.expiration) else 0)
-    for block in log.blocks(topic=ref):
+    removed = way.current.meta.removal_mark if expires(topic.expiration) else 0
+    provable = max(way.log.before(ref).last_time, removed)
+    for block in way.log.blocks(topic=ref):
         for entry in block.entries():
             if entry.topic == ref and entry.key not in touched and not entry.flags & UNKEYED:
                 touched.add(entry.key)
                 if not entry.flags & INSERTED:
                     provable = max(provable, entry.time)
-    if at < provable:
+    if way.at < provable:
         raise _too_early(topic, provable, "older journals are gone")
-    then = _folded(instance, topic, log, at)
-    stack.pop_all()
-    return _Pieced(current, then, touched, topic, at)
+    return _Pieced(way.current, _folded(instance, topic, way), touched, topic, way.at)
 
 
 class _Pieced(Source):

@@ -7,16 +7,16 @@ same records. ``replay`` begins at the log's beginning instead.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.topics.logplaces import last_of
 from sowctl.engine.topics.positions import has_log, no_store, not_covered, open_log, tell_tail
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
-from sowctl.plain import replace
 from sowctl.values.times import parse_time
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
@@ -74,9 +74,8 @@ def rebuilt_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> P
     Raises MissingError ``SOW-ENG-010`` where nothing was ever published, ``SOW-ENG-011`` where the journals do not
     reach back.
     """
-    import tempfile
-
     from sowctl.engine.fold.rebuild import rebuild
+    from sowctl.engine.fold.tempstore import aside
 
     ref = topic.name, topic.message_type
     if not topic.journalled or not has_log(instance):
@@ -89,9 +88,7 @@ def rebuilt_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> P
             raise not_covered(topic, log)
         if topic.file is not None:
             instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
-        place = tempfile.TemporaryDirectory(prefix="sowctl-")
-        stack.callback(place.cleanup)
-        moved = replace(topic, file=Path(place.name) / "rebuilt.sow")
+        moved = stack.enter_context(aside(topic, "rebuilt"))
         rebuild(instance, log, [moved], after={ref: start})
         tell_tail(instance, log)
         assert moved.file is not None

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.fold.rebuild import CheckOf, rebuild
+from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.sources.current import open_current, open_file
 from sowctl.engine.sources.digest import digest
@@ -45,8 +45,6 @@ def verify(
 
     Raises UsageError ``SOW-RPL-005`` for an instant to stop at, and DamageError where the journal is damaged.
     """
-    import tempfile
-
     now = instance.now
     frozen = replace(instance, clock=lambda: now)
     if options.until_txid is not None or options.until_time is not None:
@@ -63,14 +61,13 @@ def verify(
         live = digest(frozen, Target(topic=topic))
         assert instance.config is not None
         refuse_other_keys(topic, definition_of(instance.config.name, topic), meta.definition)
-        with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
-            aside = replace(topic, file=Path(place) / "verify.sow")
-            built = rebuild(frozen, log, [aside], until=live.txid, check_of=check_of)[0]
+        with aside(topic, "verify") as beside:
+            built = rebuild(frozen, log, [beside], until=live.txid, check_of=check_of)[0]
             report = replace(built, topic=topic).report("verified")
             report.digest = live.digest
             if not log.covers(ref):
-                return _partly(frozen, log, topic, live.txid, aside, report)
-            other = digest(frozen, Target(topic=replace(aside, journalled=False)))
+                return _partly(frozen, log, topic, live.txid, beside, report)
+            other = digest(frozen, Target(topic=replace(beside, journalled=False)))
     except (MissingError, DamageError, RefusedError) as error:
         if not (error.code.startswith("SOW-STO-") or error.code in (OTHER_HISTORY, OTHER_KEYS)):
             raise  # the journal is damaged, or cannot explain the store: nothing was compared
@@ -81,10 +78,10 @@ def verify(
 
 
 def _partly(
-    instance: Instance, log: Journal, topic: TopicConfig, until: int, aside: TopicConfig, report: ReplayReport
+    instance: Instance, log: Journal, topic: TopicConfig, until: int, beside: TopicConfig, report: ReplayReport
 ) -> ReplayReport:
     """What can be said where older journals are gone: of each key that is left in them, the last entry."""
-    assert aside.file is not None
+    assert beside.file is not None
     ref = topic.name, topic.message_type
     begin = f"the journals begin at txid {log.first_txid}"
     deleted: set[bytes] = set()
@@ -92,7 +89,7 @@ def _partly(
         for key, value in zip(*values_of(block, ref, until=until), strict=True):
             (deleted.add if value[0] & TOMBSTONE else deleted.discard)(key)
     compared = wrong = 0
-    with closing(open_current(instance, topic)) as live, closing(open_file(instance, aside.file)) as then:
+    with closing(open_current(instance, topic)) as live, closing(open_file(instance, beside.file)) as then:
         gone = sorted(deleted)
         parts: Iterator[Pairs] = ((gone[at : at + BATCH], []) for at in range(0, len(gone), BATCH))
         for keys, values in chain(then.batches(BATCH), parts):

@@ -12,12 +12,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.fold.blocks import deletions
 from sowctl.engine.fold.rebuild import rebuild
+from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.keys.presentkeys import PresentKeys
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
 from sowctl.errors import RefusedError
@@ -117,14 +117,10 @@ def rekey(
 
 def _folded(instance: Instance, log: Journal, topic: TopicConfig, stack: ExitStack) -> CurrentSource:
     """What a store would hold that is built from the journals as they are."""
-    import tempfile
-
-    place = tempfile.TemporaryDirectory(prefix="sowctl-")
-    stack.callback(place.cleanup)
-    aside = replace(topic, file=Path(place.name) / "former.sow")
-    assert aside.file is not None
-    rebuild(instance, log, [aside])
-    source = open_file(instance, aside.file)
+    former = stack.enter_context(aside(topic, "former"))
+    assert former.file is not None
+    rebuild(instance, log, [former])
+    source = open_file(instance, former.file)
     stack.callback(source.close)
     return source
 

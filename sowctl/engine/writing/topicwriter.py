@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.apply import apply
 from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import expires, is_expired, unexpired
 from sowctl.engine.topics.positions import (
@@ -27,7 +28,6 @@ from sowctl.engine.topics.positions import (
 )
 from sowctl.engine.topics.retention import retention
 from sowctl.errors import DamageError, RefusedError
-from sowctl.plain import replace
 from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store
 
@@ -267,13 +267,9 @@ def nothing_keeps(config: TopicConfig) -> RefusedError:
 
 def _temporary(config: TopicConfig, journal: JournalWriter | None, volatile: bool, held: ExitStack) -> TopicConfig:
     """A transient topic with a file for the time being."""
-    import tempfile
-
     if journal is None and not volatile:
         raise nothing_keeps(config)
-    place = tempfile.TemporaryDirectory(prefix="sowctl-")
-    held.callback(place.cleanup)
-    return replace(config, file=Path(place.name) / "transient.sow")
+    return held.enter_context(aside(config, "transient"))
 
 
 def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:

@@ -1,8 +1,8 @@
 """The state of a topic, now or at an instant, in parts that tasks read apart (for the jobs).
 
-How an instant is answered is the engine's decision (``engine.asof``): from the store where nothing has changed since,
-from retained versions, or by folding the journals, which is done on Spark. All parts together are the records in key
-order.
+How an instant is answered is decided by :func:`sowctl.engine.sources.past.way_at`: from the store where nothing has
+changed since, from retained versions, or by folding the journals, which is done on Spark. All parts together are the
+records in key order.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.logical import chosen
-from sowctl.engine.sources.past import way_at
+from sowctl.engine.sources.past import Means, way_at
 from sowctl.engine.sources.source import Pairs
-from sowctl.engine.topics.expiration import expires, is_expired
+from sowctl.engine.topics.expiration import expires, unexpired
+from sowctl.identity.keyspace import bounds
 from sowctl.spark.jobs.folding import fold
 from sowctl.spark.jobs.pairfiles import read_pairs
 from sowctl.spark.origin import Origin
-from sowctl.spark.reading.positions import Position, open_planned, plan_position, ranged
-from sowctl.store.codec import expiration_of
+from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
 RECORDS_PER_PART = 100_000
 READ = 1000
-KEYS = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +38,15 @@ class RangePart:
     """The records of a key range, read from the store (and the journal behind it)."""
 
     origin: Origin
-    position: Position | None
+    position: PlannedState | None
     at: int | None
-    low: int
-    high: int
+    low: bytes | None
+    high: bytes | None
 
     def pairs(self) -> Iterator[Pairs]:
         """Keys and stored values in key order. Raises what reading raises, LockedError where the topic has moved."""
-        low = self.low.to_bytes(8, "big") if self.low else None
-        high = self.high.to_bytes(8, "big") if self.high < KEYS else None
         with closing(open_planned(self.origin, self.position, self.at)) as source:
-            yield from ranged(source, self.origin, READ, low, high)
+            yield from ranged(source, self.origin, READ, self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ class FoldedPart:
             if choose is not None:
                 keys, values = choose((keys, values))
             if expires(self.expiration):
-                kept = [p for p, v in enumerate(values) if not is_expired(self.expiration, expiration_of(v), self.at)]
+                kept = unexpired(values, self.at)
                 keys, values = [keys[place] for place in kept], [values[place] for place in kept]
             if keys:
                 yield keys, values
@@ -90,27 +85,24 @@ def parts_of(
     Raises what reading the present or the past raises.
     """
     now = instance.now
-    if at is None or topic.history is not None:
-        return _ranges(instance, topic, at, now)
+    if at is None:
+        return _ranges(instance, topic, None, now, several=True)
     with ExitStack() as held:
-        whole = topic.whole
-        with closing(open_current(instance, whole, now=min(at, now))) as current:
-            way = way_at(instance, whole, current, at, held)
-        if way is None and whole.file is not None and whole.file.exists():
-            return _ranges(instance, topic, None, min(at, now))
-        if way is None or not way.reaches:
-            return _ranges(instance, topic, at, now)
+        way = way_at(instance, topic.whole, at, held)
+        if way.means is Means.PRESENT and way.current.path is not None:
+            return _ranges(instance, topic, None, way.clock, several=True)
+        if way.means is not Means.FOLD:
+            # tasks open the state at the instant themselves; where each would have to make it first, there is but one
+            return _ranges(instance, topic, at, now, several=way.means is Means.VERSIONS)
+        assert way.log is not None
         until = way.log.last_txid()
-        result = fold(spark, way.log, [whole], directory, after=way.after, until=until, at=at)
+        result = fold(spark, way.log, [topic.whole], directory, after=way.after, until=until, at=way.at)
     files = [str(directory / one.records) for one in result.files[0]]
-    return [FoldedPart(file, topic.expiration, at, topic.logical) for file in files]
+    return [FoldedPart(file, topic.expiration, way.clock, topic.logical) for file in files]
 
 
-def _ranges(instance: Instance, topic: TopicConfig, at: int | None, now: int) -> Sequence[Part]:
+def _ranges(instance: Instance, topic: TopicConfig, at: int | None, now: int, *, several: bool) -> Sequence[Part]:
     origin = Origin(instance.config, topic, None, None, now)
     position = plan_position(origin)
-    count = 1
-    if position is not None and (at is None or topic.history is not None):
-        count = position.records // RECORDS_PER_PART + 1
-    steps = [KEYS * step // count for step in range(count + 1)]
-    return [RangePart(origin, position, at, low, high) for low, high in pairwise(steps)]
+    count = position.records // RECORDS_PER_PART + 1 if position is not None and several else 1
+    return [RangePart(origin, position, at, low, high) for low, high in bounds(count)]

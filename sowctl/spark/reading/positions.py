@@ -8,38 +8,31 @@ of it that is newer has reached the store. sowctl-spark(7), CONSISTENCY.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.blocks import values_of
-from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.sources.current import CurrentSource
+from sowctl.engine.fold.blocks import places_of
+from sowctl.engine.sources.current import open_current, open_file
 from sowctl.engine.sources.opening import open_source
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.positions import (
-    check_position,
     has_log,
     naming_replay,
     open_log,
     open_store,
-    refuse_other_topic,
 )
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import LockedError
-from sowctl.store.codec import TOMBSTONE
 from sowctl.store.meta import StoreMeta
 
 if TYPE_CHECKING:
-    from sowctl.config.model import TopicConfig
-    from sowctl.engine.instance import Instance
-    from sowctl.journal.reader import Journal
     from sowctl.spark.origin import Origin
 
 
 @dataclass(frozen=True)
-class Position:
+class PlannedState:
     """What the plan saw: lineage and txid of the store, and how far the journal is to be read.
 
     ``until`` is None where no journal is behind the store: then the store must be exactly as it was. ``records`` is
@@ -53,8 +46,19 @@ class Position:
     until: int | None
     records: int
 
+    def admit(self, origin: Origin, path: Path, meta: StoreMeta) -> None:
+        """Raise LockedError ``SOW-SPK-020`` where a store with ``meta`` cannot show the planned state any more."""
+        if self.until is None:
+            moved = (meta.lineage, meta.applied, meta.digest) != (self.lineage, self.applied, self.digest)
+        else:
+            # What was removed since is missed only if it had not expired by the planned instant.
+            removed = meta.removal_mark != self.removal_mark and meta.removal_mark > origin.now
+            moved = removed or (meta.applied > self.until and _newer(origin, meta, self.until))
+        if moved:
+            raise _moved(path)
 
-def plan_position(origin: Origin) -> Position | None:
+
+def plan_position(origin: Origin) -> PlannedState | None:
     """The present position of a topic's store, None where there is no file (then each reading builds one)."""
     path = origin.topic.file if origin.topic is not None else origin.path
     if path is None or not path.exists():
@@ -69,39 +73,25 @@ def plan_position(origin: Origin) -> Position | None:
     if origin.topic is not None and origin.topic.journalled and has_log(instance):
         with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
             until = log.last_txid()
-    return Position(meta.lineage, meta.applied, meta.digest, meta.removal_mark, until, meta.records)
+    return PlannedState(meta.lineage, meta.applied, meta.digest, meta.removal_mark, until, meta.records)
 
 
-def open_planned(origin: Origin, position: Position | None, at: int | None) -> Source:
+def open_planned(origin: Origin, planned: PlannedState | None, at: int | None) -> Source:
     """The source of one task; of a Pattern topic, all of it: :func:`ranged` takes the part that is meant.
 
     Raises LockedError ``SOW-SPK-020`` where the topic has moved on, and what readers raise.
     """
     instance = origin.instance()
     topic = origin.topic.whole if origin.topic is not None else None
-    if at is not None or position is None:
+    if at is not None or planned is None:
         return open_source(instance, Target(topic=topic) if topic is not None else origin.target, at)
-    path = topic.file if topic is not None else origin.path
-    assert path is not None
-    with ExitStack() as held:
-        with naming_replay(topic):
-            store = open_store(instance, path)
-            held.callback(store.close)
-            snapshot = held.enter_context(store.snapshot())
-        meta = snapshot.meta
-        overlay = None
-        if topic is not None:
-            refuse_other_topic(topic, meta)
-        if position.until is None:
-            if (meta.lineage, meta.applied, meta.digest) != (position.lineage, position.applied, position.digest):
-                raise _moved(path)
-        else:
-            if meta.removal_mark != position.removal_mark and meta.removal_mark > origin.now:
-                raise _moved(path)
-            assert topic is not None
-            overlay = _overlay(instance, topic, meta, position.until, path)
-        now = origin.now if topic is not None else 0
-        return CurrentSource(held.pop_all(), snapshot, overlay, topic, now)
+    if topic is None:
+        assert origin.path is not None
+        return open_file(instance, origin.path, admit=partial(planned.admit, origin, origin.path))
+    assert topic.file is not None
+    admit = partial(planned.admit, origin, topic.file)
+    # without a journal at the time of the plan, nothing of one that began since is read
+    return open_current(instance, topic, now=origin.now, until=planned.until or 0, admit=admit)
 
 
 def ranged(source: Source, origin: Origin, size: int, low: bytes | None, high: bytes | None) -> Iterator[Pairs]:
@@ -115,35 +105,17 @@ def ranged(source: Source, origin: Origin, size: int, low: bytes | None, high: b
     return map(chosen(logical), found)
 
 
-def _overlay(instance: Instance, topic: TopicConfig, meta: StoreMeta, until: int, path: Path) -> Overlay | None:
-    """The journal's entries behind the store, up to ``until``."""
-    ref = topic.name, topic.message_type
-    with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
-        after = check_position(meta, log, ref, path)
-        if after > until and _newer(log, ref, until, after):
-            raise _moved(path)
-        if log.topic_state(ref).last_txid <= after:
-            return None
-        overlay = Overlay(history=topic.history is not None)
-        for block in log.blocks(after=after, until=until, topic=ref):
-            for key, value in zip(*values_of(block, ref, after=after, until=until), strict=True):
-                if value[0] & TOMBSTONE:
-                    overlay.delete(key, value)
-                else:
-                    overlay.put((key,), (value,))
-        return overlay
-
-
-def _newer(log: Journal, ref: tuple[str, str], until: int, applied: int) -> bool:
-    """Whether the store holds entries of the topic behind ``until``."""
-    if log.topic_state(ref).last_txid <= until:
-        return False
-    return any(
-        until < entry.txid <= applied
-        for block in log.blocks(after=until, until=applied, topic=ref)
-        for entry in block.entries()
-        if entry.topic == ref
-    )
+def _newer(origin: Origin, meta: StoreMeta, until: int) -> bool:
+    """Whether the store holds entries of the topic behind ``until``; those of other topics move its position, too."""
+    assert origin.topic is not None
+    ref = origin.topic.name, origin.topic.message_type
+    with open_log(origin.instance(), acknowledged=meta.applied if meta.has_journal else 0) as log:
+        if meta.lineage != log.lineage or log.topic_state(ref).last_txid <= until:
+            return False
+        return any(
+            places_of(block, ref, after=until, until=meta.applied, unkeyed=True)
+            for block in log.blocks(after=until, until=meta.applied, topic=ref)
+        )
 
 
 def _moved(path: Path) -> LockedError:

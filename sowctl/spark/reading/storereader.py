@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -17,12 +17,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.sources.source import Source
+from sowctl.identity.keyspace import Bounds, bounds
 from sowctl.spark.decode import arrays
 from sowctl.spark.decode.inference import misfit_error
 from sowctl.spark.decode.jsoncolumns import Misfit
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
-from sowctl.spark.reading.positions import Position, open_planned, plan_position, ranged
+from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, STORE_COLUMNS, arrow_schema, is_inferred
 from sowctl.store.codec import CORRELATION, HEADER_SIZE, LOGICAL_TOPIC, USER_KEY, decode, payloads
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 RECORDS_PER_PARTITION = 100_000
 BATCH = 4096
-KEYS = 1 << 64
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 
 
@@ -50,19 +50,11 @@ class StoreQuery:
 
 
 class KeyRange(InputPartition):
-    """One partition: keys from ``low`` to below ``high``, in the state at ``position``."""
+    """One partition: the keys within ``bounds``, in the state that was ``planned``."""
 
-    def __init__(self, low: int, high: int, position: Position | None) -> None:
-        self.low = low
-        self.high = high
-        self.position = position
-
-    @property
-    def bounds(self) -> tuple[bytes | None, bytes | None]:
-        """The keys as the store sorts them; None where there is no bound."""
-        low = self.low.to_bytes(8, "big") if self.low else None
-        high = self.high.to_bytes(8, "big") if self.high < KEYS else None
-        return low, high
+    def __init__(self, bounds: Bounds, planned: PlannedState | None) -> None:
+        self.bounds = bounds
+        self.planned = planned
 
 
 class StoreReader(DataSourceReader):
@@ -82,13 +74,12 @@ class StoreReader(DataSourceReader):
             count = 1
             if position is not None and self.query.at is None:
                 count = self.query.partitions or position.records // RECORDS_PER_PARTITION + 1
-            steps = [KEYS * step // count for step in range(count + 1)]
-            return [KeyRange(*edges, position) for edges in pairwise(steps) if edges[0] < edges[1]]
+            return [KeyRange(edges, position) for edges in bounds(count)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The records of one partition that match."""
         if isinstance(partition, KeyRange):
-            with carried(), closing(open_planned(self.query.origin, partition.position, self.query.at)) as source:
+            with carried(), closing(open_planned(self.query.origin, partition.planned, self.query.at)) as source:
                 yield from self._batches(source, partition)
 
     def _batches(self, source: Source, partition: KeyRange) -> Iterator[pyarrow.RecordBatch]:

@@ -1,0 +1,26 @@
+"""A store in a temporary directory: for a state that is read, compared or written once and goes with its reader.
+
+Called where a topic without a file is read or written, where a state of the past is folded, and where a rebuild is only
+compared (``replay --verify``, ``--rekey``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.plain import replace
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+
+
+@contextmanager
+def aside(topic: TopicConfig, name: str) -> Iterator[TopicConfig]:
+    """``topic`` with a file of its own, ``name.sow``, in a directory that is removed at the end with what is in it."""
+    import tempfile  # with shutil and random; most commands make no such store
+
+    with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
+        yield replace(topic, file=Path(place) / f"{name}.sow")
