@@ -29,6 +29,7 @@ from sowctl.engine.reports import Rejected
 from sowctl.engine.topics.expiration import is_expired
 from sowctl.engine.writing.finish import finish
 from sowctl.engine.writing.prepare import Prepared
+from sowctl.identity.keyspace import part_of
 from sowctl.store.codec import encode
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Finishing:
                     times, old = times_of(columns, self._now, last)
                     last = int(times[-1])
                     found = zip(block_rows(columns, payloads), times.tolist(), old.tolist(), strict=True)
-                    mine = [one for one in found if (int.from_bytes(one[0].key[:4], "big") * buckets) >> 32 == number]
+                    mine = [one for one in found if part_of(one[0].key, buckets) == number]
                     self._look_up({row.key for row, _, _ in mine}.difference(self._known))
                     for deletes, some in groupby(mine, key=_is_deletion):
                         rows = list(some)

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.bulk.outcomes import BUCKET_ENTRIES, in_bucket
+from sowctl.engine.bulk.outcomes import BUCKET_ENTRIES
 from sowctl.engine.bulk.segmentblock import DELETE, Columns, Rows
 from sowctl.engine.bulk.segments import Order, SegmentInfo, SegmentReader, SegmentWriter
+from sowctl.identity.keyspace import parts_of
 from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def deletions_of_rest(
             kept.sort()
             for keys, _ in writer.scan(PART, now):
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8").astype(np.uint64)
-                mine = in_bucket(numbers, number, buckets)
+                mine = parts_of(numbers, buckets) == number
                 gone = mine & ~np.isin(numbers, kept)
                 for place in gone.nonzero()[0].tolist():
                     yield Row(LAST_FILE, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
@@ -147,4 +148,4 @@ def _keys(directory: Path, segments: Sequence[SegmentInfo], number: int, buckets
         with SegmentReader(directory, info) as reader:
             for columns in reader.columns():
                 keys = columns.keys.astype(np.uint64)
-                yield keys[in_bucket(keys, number, buckets)]
+                yield keys[parts_of(keys, buckets) == number]

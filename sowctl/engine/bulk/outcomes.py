@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine.bulk.segmentblock import DELETE, HAS_TIME, OPERATION, Columns
 from sowctl.engine.writing.outcome import too_old
 from sowctl.engine.writing.statuses import collision
+from sowctl.identity.keyspace import parts_of
 from sowctl.store.codec import CHECK, payloads
 
 if TYPE_CHECKING:
@@ -65,9 +66,7 @@ def decide(read: Reader, count: int, writer: TopicWriter, now: int, bucket: int 
 
 def in_bucket(keys: Any, number: int, buckets: int) -> Any:
     """Which of some keys (64-bit numbers) lie in one of ``buckets`` equal parts of the key space."""
-    import numpy as np
-
-    return ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)) == number
+    return parts_of(keys, buckets) == number
 
 
 def times_of(columns: Columns, now: int, last: int) -> tuple[Any, Any]:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.topics.retention import Retention, extend, retention, value_of
+from sowctl.identity.keyspace import last_of_each, shares
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import in_parts, write_pairs
-from sowctl.spark.jobs.runs import Facts, Run, cut, entries_of, last_of_each, sorted_latest, stream, timelines
+from sowctl.spark.jobs.runs import Run, RunFacts, entries_of, sorted_latest, stream, timelines
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.tuples import NamedTuple
 
@@ -46,7 +47,7 @@ class Folded(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class FoldPlan:
     """What to fold: topics in order, entries behind a txid, up to another and not later than ``at``; ``buckets`` per
     topic."""
 
@@ -85,7 +86,7 @@ def fold(
     stored = sum(file.size for file in log.files())
     stretches = list(log.stretches(after, until, max(LEAST_BYTES, min(STRETCH_BYTES, stored // (2 * parallel)))))
     size = sum(stretch.payload_bytes + 96 * stretch.entries for stretch in stretches)
-    plan = Fold(
+    plan = FoldPlan(
         tuple((topic.name, topic.message_type) for topic in topics),
         tuple(retention(topic.history) for topic in topics),
         after,
@@ -105,7 +106,7 @@ def fold(
     return _result(plan, found, len(stretches) + numbers)
 
 
-def _result(plan: Fold, found: list[Any], partitions: int) -> FoldResult:
+def _result(plan: FoldPlan, found: list[Any], partitions: int) -> FoldResult:
     files: list[list[Folded]] = [[] for _ in plan.topics]
     entries, latest, last = ([0] * len(plan.topics) for _ in range(3))
     for folded, facts in found:
@@ -119,7 +120,7 @@ def _result(plan: Fold, found: list[Any], partitions: int) -> FoldResult:
 
 
 class _Mapper:
-    def __init__(self, plan: Fold) -> None:
+    def __init__(self, plan: FoldPlan) -> None:
         self.plan = plan
 
     def __call__(self, stretches: Iterable[Stretch]) -> Iterator[tuple[int, Run]]:
@@ -139,28 +140,28 @@ class _Mapper:
                 continue
             table = pa.Table.from_batches(batches).combine_chunks()
             keys = table["key"].to_numpy()
-            facts = Facts(len(keys), table["time"][-1].as_py(), table["txid"][-1].as_py())
+            facts = RunFacts(len(keys), table["time"][-1].as_py(), table["txid"][-1].as_py())
             chosen = last_of_each(keys) if rule is None else np.arange(len(keys))
-            for bucket, places in cut(keys[chosen], plan.buckets):
+            for bucket, places in shares(keys[chosen], plan.buckets):
                 run = stream(table.take(pa.array(chosen[places])))
                 yield number * plan.buckets + bucket, Run(blocks[0].first_txid, facts, run)
-                facts = Facts(0, facts.latest, facts.last_txid)
+                facts = RunFacts(0, facts.latest, facts.last_txid)
 
 
 class _Reducer:
-    def __init__(self, plan: Fold) -> None:
+    def __init__(self, plan: FoldPlan) -> None:
         self.plan = plan
 
-    def __call__(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[Folded, Facts]]:
+    def __call__(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[Folded, RunFacts]]:
         return carried_iterator(self.folded(index, [run for _, run in runs]))
 
-    def folded(self, index: int, runs: list[Run]) -> Iterator[tuple[Folded, Facts]]:
+    def folded(self, index: int, runs: list[Run]) -> Iterator[tuple[Folded, RunFacts]]:
         """The file of one bucket; nothing where no run came."""
         plan = self.plan
         if not runs:
             return
         runs.sort()
-        facts = Facts(
+        facts = RunFacts(
             sum(run.facts.entries for run in runs),
             max(run.facts.latest for run in runs),
             max(run.facts.last_txid for run in runs),

@@ -21,6 +21,7 @@ from sowctl.errors import InputError
 from sowctl.expressions.rows.joining import source_of
 from sowctl.expressions.rows.projection import Group, GroupKey
 from sowctl.identity.keys import batch_digester
+from sowctl.identity.keyspace import part_of
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
@@ -195,7 +196,7 @@ def _bucketed(program: Program, count: int, rows: Iterable[JoinedRow]) -> Iterat
         headers = _headers(program, items)
         keys = program.projection.keys([item.values for item in items], program.environment, headers)
         for item, digest in zip(items, batch_digester(program.query.key_domain, 0)(keys, null=True), strict=True):
-            buckets.setdefault(int.from_bytes(digest[:4], "big") * count >> 32, []).append(item)
+            buckets.setdefault(part_of(digest, count), []).append(item)
         yield from buckets.items()
 
 

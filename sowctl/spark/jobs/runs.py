@@ -9,16 +9,15 @@ sow-journal(5).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.blocks import tombstone
+from sowctl.engine.fold.blocks import mask_of, stored
 from sowctl.engine.fold.spill import Pairs
-from sowctl.identity.keyspace import words
-from sowctl.journal.format import DELETE, UNKEYED
+from sowctl.identity.keyspace import last_of_each, words
+from sowctl.journal.format import DELETE
 from sowctl.spark.jobs.pairfiles import PART
-from sowctl.store.codec import encode, encode_plain
 from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ _NAMES = [
 ]
 
 
-class Facts(NamedTuple):
+class RunFacts(NamedTuple):
     """Entries of a run before folding, time and txid of the last one."""
 
     entries: int
@@ -52,7 +51,7 @@ class Run(NamedTuple):
     """Entries of one stretch in one bucket, those of a key in txid order: an Arrow stream of :func:`entries_of`."""
 
     first_txid: int
-    facts: Facts
+    facts: RunFacts
     entries: bytes
 
 
@@ -71,17 +70,7 @@ def entries_of(
         return None
     columns = block.numpy_columns()
     txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
-    chosen = None
-    if len(block.topics) > 1:
-        chosen = columns.topics == block.topics.index(ref)
-    if block.first_txid <= after or block.last_txid > until:
-        within = (txids > after) & (txids <= until)
-        chosen = within if chosen is None else chosen & within
-    if at is not None and block.header.latest > at:
-        chosen = (columns.times <= at) if chosen is None else chosen & (columns.times <= at)
-    if (columns.flags & UNKEYED).any():
-        keyed = (columns.flags & UNKEYED) == 0
-        chosen = keyed if chosen is None else chosen & keyed
+    chosen = mask_of(block, (ref,), after=after, until=until, at=at)
     offsets = np.zeros(len(block) + 1, dtype=np.int64)
     columns.lengths.cumsum(dtype=np.int64, out=offsets[1:])
     raw = pa.py_buffer(block.payload_bytes())
@@ -112,28 +101,6 @@ def stream(table: pyarrow.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
-
-
-def last_of_each(keys: Any) -> Any:
-    """The places of the last occurrence of every key, in key order."""
-    import numpy as np
-
-    order = keys.argsort()
-    ordered = keys[order]
-    begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    return np.maximum.reduceat(order, begins) if len(keys) else order
-
-
-def cut(keys: Any, buckets: int) -> Iterator[tuple[int, Any]]:
-    """The places of the keys of every bucket that has any, in their order."""
-    import numpy as np
-
-    owners = (keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
-    order = owners.argsort(kind="stable")
-    ends = np.searchsorted(owners[order], np.arange(buckets + 1, dtype=np.uint64))
-    for bucket, (start, end) in enumerate(pairwise(ends.tolist())):
-        if start < end:
-            yield bucket, order[start:end]
 
 
 def _joined(runs: list[Run]) -> pyarrow.Table:
@@ -172,20 +139,17 @@ def timelines(runs: list[Run]) -> Iterator[tuple[bytes, list[bytes]]]:
 
 def _pairs(table: pyarrow.Table) -> Pairs:
     """Keys and stored values of entries; a deletion is a tombstone."""
-    import numpy as np
-
     keys, checks = (words(table[name].to_numpy().astype(">u8")) for name in ("key", "check"))
     txids, times, expirations = (table[name].to_numpy().tolist() for name in ("txid", "time", "expiration"))
-    payloads = table["payload"].to_pylist()
+    gone = table["operation"].to_numpy() == DELETE
     texts = [table[name] for name in _NAMES[-3:]]
-    if all(text.null_count == len(keys) for text in texts) and not (table["operation"].to_numpy() == DELETE).any():
-        return keys, encode_plain(keys, checks, txids, times, expirations, payloads)
-    values = []
-    gone = np.equal(table["operation"].to_numpy(), DELETE).tolist()
-    rows = zip(gone, keys, checks, txids, times, expirations, payloads, *[t.to_pylist() for t in texts], strict=True)
-    for deleted, key, check, txid, time, expiration, payload, *more in rows:
-        if deleted:
-            values.append(tombstone(key, check, txid, time))
-        else:
-            values.append(encode(key, check, txid, time, expiration, 0, payload, *more))
-    return keys, values
+    return keys, stored(
+        keys,
+        checks,
+        txids,
+        times,
+        expirations,
+        gone.tolist() if gone.any() else None,
+        table["payload"].to_pylist(),
+        *(None if text.null_count == len(keys) else text.to_pylist() for text in texts),
+    )

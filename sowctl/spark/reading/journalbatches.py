@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.fold.blocks import values_of
+from sowctl.engine.fold.blocks import mask_of, values_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.errors import ConfigError
 from sowctl.identity.bookmarks import bookmark_of
@@ -101,16 +101,18 @@ class Batches:
         """Which entries of a block are wanted; None for all."""
         import numpy as np
 
-        bounds, header = self._bounds, block.header
+        bounds = self._bounds
         numbers = block.numpy_columns()
-        tests = []
-        if not _within(bounds.txids, header.first_txid, header.last_txid):
-            tests.append(_in_range(np.arange(header.first_txid, header.last_txid + 1), bounds.txids))
-        if not _within(bounds.times, header.earliest, header.latest):
-            tests.append(_in_range(numbers.times, bounds.times))
-        places = [place for place, topic in enumerate(block.topics) if self.wants(topic)]
-        if len(places) < len(block.topics):
-            tests.append(np.isin(numbers.topics, places))
+        within = mask_of(
+            block,
+            [topic for topic in block.topics if self.wants(topic)],
+            after=(bounds.txids.low or 1) - 1,
+            until=bounds.txids.high,
+            since=bounds.times.low,
+            at=bounds.times.high,
+            unkeyed=True,
+        )
+        tests = [] if within is None else [within]
         if bounds.operations is not None:
             codes = [code for word, code in _OPERATIONS.items() if word in bounds.operations]
             tests.append(np.isin(numbers.operations, codes))
@@ -227,18 +229,3 @@ def _operations(codes: arrays.Numbers) -> pyarrow.Array:
     if (codes == PUBLISH).all():
         return arrays.constant("publish", len(codes))
     return arrays.chosen(["publish", "delete"], (codes == DELETE).astype("i4"))
-
-
-def _within(wanted: NumberRange, low: int, high: int) -> bool:
-    return (wanted.low is None or wanted.low <= low) and (wanted.high is None or high <= wanted.high)
-
-
-def _in_range(numbers: arrays.Numbers, wanted: NumberRange) -> arrays.Numbers:
-    import numpy as np
-
-    found = np.ones(len(numbers), bool)
-    if wanted.low is not None:
-        found &= numbers >= wanted.low
-    if wanted.high is not None:
-        found &= numbers <= wanted.high
-    return found
