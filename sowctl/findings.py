@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
-from sowctl.plain import dataclass
+from msgspec import Struct
 
 
 class Level(IntEnum):
@@ -18,8 +18,7 @@ class Level(IntEnum):
     ERROR = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where: a file, with line and column (1-based, in characters) or a byte offset where known, or an element path."""
 
     file: str
@@ -39,8 +38,7 @@ class Place:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One problem: rule or code, level, place, what it is, what to do; ``excerpt`` shows source lines with a caret."""
 
     id: str

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sowctl.cli.streams import Streams, is_terminal
 from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import Seam
-from sowctl.tuples import NamedTuple
 from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
 from sowctl.values.units import parse_seconds
 
@@ -21,7 +23,7 @@ FOREVER = 3_000_000_000.0
 CONFIG_NAMES = ("sowctl.xml", "amps.xml", "config.xml")
 
 
-class Settings(NamedTuple):
+class Settings(Struct, frozen=True):
     """The global options as given; ``options.GLOBALS`` has one line for each field."""
 
     config: str | None = None
@@ -109,8 +111,6 @@ class Invocation:
         """
         instance = self._opened(targets)
         if fix_names:
-            from sowctl.plain import replace
-
             return replace(instance, fix_names=True)
         return instance
 

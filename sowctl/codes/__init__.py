@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple
+
+from msgspec import Struct
 
 _TEXT = re.compile(
     r"(?P<status>\d+) (?P<title>\S.*)\n\n\s+Why: (?P<why>.+?)\n\s+Do: (?P<action>.+?)(?:\n\s+See: (?P<page>.+?))?\s*",
@@ -19,7 +20,7 @@ _TEXT = re.compile(
 )
 
 
-class ErrorArea(NamedTuple):
+class ErrorArea(Struct, frozen=True):
     """The codes with one prefix: what they are about, the module of their texts, the page that says more."""
 
     title: str
@@ -27,7 +28,7 @@ class ErrorArea(NamedTuple):
     page: str
 
 
-class ErrorCode(NamedTuple):
+class ErrorCode(Struct, frozen=True):
     """One code. ``status``: the exit status, 0 for a finding of ``check`` that leaves the status as it is."""
 
     code: str

@@ -7,8 +7,9 @@ with which command a person does by hand what an action would do. Ruled by ``sow
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
@@ -21,35 +22,32 @@ KEY_GENERATORS = "sowctl.key_generators"
 """The group of entry points under which Python packages register key generators (``sowctl-plugins(7)``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleConfig:
+class ModuleConfig(Struct, frozen=True):
     """A module: ``library`` is only a text; nothing here or elsewhere loads it."""
 
     name: str
     library: str
     options: tuple[tuple[str, str], ...]
-    place: Place = field(compare=False)
+    place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionConfig:
+class FunctionConfig(Struct, frozen=True):
     """A function that a module would add to expressions; ``parameters`` is None where it takes any number."""
 
     name: str
     module: str
     symbol: str
     parameters: int | None
-    place: Place = field(compare=False)
+    place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One On, If or Do of an action: a module and its options, tag and text in file order."""
 
     kind: Literal["On", "If", "Do"]
     module: str
     options: tuple[tuple[str, str], ...]
-    place: Place = field(compare=False)
+    place: Place
 
     @property
     def equivalent(self) -> str | None:
@@ -58,12 +56,11 @@ class Step:
         return None if pattern is None else _filled(pattern, dict(self.options))
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """What happens on which events: the steps in the order in which they stand."""
 
     steps: tuple[Step, ...]
-    place: Place = field(compare=False)
+    place: Place
 
 
 EQUIVALENTS: Mapping[str, str] = {

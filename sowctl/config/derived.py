@@ -13,12 +13,10 @@ from sowctl.config.elements.element import Element
 from sowctl.config.elements.sow import CONFLATED_TOPIC, VIEW
 from sowctl.config.model import OtherEntry
 from sowctl.config.reading import get, hash_indexes, microseconds, name_of, texts_of
-from sowctl.plain import dataclass
 from sowctl.values.paths import Path as FieldPath
 
 
-@dataclass(frozen=True, slots=True)
-class View(OtherEntry):
+class View(OtherEntry, frozen=True):
     """A view. ``underlying`` is the one source as written, None where ``joins`` name the sources."""
 
     underlying: str | None
@@ -43,8 +41,7 @@ class View(OtherEntry):
         return tuple(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, slots=True)
-class ConflatedTopic(OtherEntry):
+class ConflatedTopic(OtherEntry, frozen=True):
     """A conflated topic: a copy of ``underlying``, of the same message type, that changes once per interval."""
 
     underlying: str
@@ -60,8 +57,7 @@ class ConflatedTopic(OtherEntry):
         return ((self.message_type, self.underlying),)
 
 
-@dataclass(frozen=True, slots=True)
-class Queue(OtherEntry):
+class Queue(OtherEntry, frozen=True):
     """A queue; ``kind`` is Queue, LocalQueue or GroupLocalQueue.
 
     ``underlying`` is a name or an unanchored pattern of the topics it takes messages from (default: its own name).

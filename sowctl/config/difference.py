@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from sowctl.config.items import Item
 from sowctl.config.matching import search_of
 from sowctl.config.meanings import IDENTITY, ORDERED, SEQUENCES, empty, fingerprint
 from sowctl.config.show import Origin, origin_of
 from sowctl.errors import ConfigError
-from sowctl.tuples import NamedTuple
 
 _IN_ORDER = frozenset({"amps-action-on-startup", "amps-action-on-shutdown"})
 """Events whose actions run in the order of the file."""
@@ -182,7 +183,7 @@ def _precedence(before: Item, after: Item, path: str) -> Iterator[Difference]:
                 yield Difference("moved", path_of, texts[0], texts[1], places[0], places[1])
 
 
-class _Position(NamedTuple):
+class _Position(Struct, frozen=True):
     item: Item
     number: int
 

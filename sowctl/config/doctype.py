@@ -7,7 +7,8 @@ Ruled by ``sow-config(5)``, entities.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MAX_EXPANSION = 5 << 20
 _MAX_NESTING = 64
@@ -23,8 +24,7 @@ HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A rule, the offset it points to, and the message."""
 
     rule: str

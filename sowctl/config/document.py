@@ -11,8 +11,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from sowctl.findings import Place
-from sowctl.plain import dataclass
 
 SPACE = " \t\r\n"
 """White space as XML counts it; a no-break space is a character like any other."""
@@ -168,8 +169,7 @@ def _expanded(source: Source, text: str, offsets: list[int]) -> tuple[str, list[
     return "".join((*parts, text[last:])), places + offsets[last:]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Document:
+class Document(Struct, frozen=True, eq=False):
     """A configuration with its includes spliced in and its variables replaced."""
 
     path: Path

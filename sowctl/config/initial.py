@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sowctl.config.matching import is_pattern
 from sowctl.errors import UsageError
@@ -22,8 +23,7 @@ _TOPIC = re.compile(r"(?:\[(?P<type>[^\[\]]+)\]\.\[(?P<typed>.+?)\]|(?P<name>.+?
 _META = re.compile(r"([.^$*+?()\[\]{}|\\])")
 
 
-@dataclass(frozen=True, slots=True)
-class InitialTopic:
+class InitialTopic(Struct, frozen=True):
     """A topic to define; without ``keys`` publishers send a key with each message."""
 
     name: str
@@ -31,8 +31,7 @@ class InitialTopic:
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """What a first configuration holds; ``journal`` is the directory of the journals, None for none."""
 
     name: str

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sowctl.config.document import Document, Node
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
@@ -18,7 +21,6 @@ from sowctl.config.matching import is_pattern
 from sowctl.config.problems import as_error
 from sowctl.config.spelled import read
 from sowctl.findings import Level
-from sowctl.tuples import NamedTuple
 
 _OPEN = Element("", "0..n", "free")
 _CONDITIONAL = frozenset(
@@ -33,7 +35,7 @@ _CONDITIONAL = frozenset(
 _SIZES = frozenset({"RecordSize", "InitialSize", "IncrementSize"})
 
 
-class Item(NamedTuple):
+class Item(Struct, frozen=True):
     """An element: ``node`` is None for a default, ``value`` None and ``text`` empty for one that holds elements.
 
     ``value`` is an int (sizes in bytes, intervals in nanoseconds, counts), a bool, a float (percentages) or a text;
@@ -84,7 +86,7 @@ def _item(node: Node, row: Element) -> Item:
         return Item(tag, row, node, value, text, ())
     children = [_item(child, _below(row, node, child)) for child in node.children]
     if row.tag == "Options":  # somebody else's texts: they keep their spelling
-        children = [child._replace(text=below.text) for child, below in zip(children, node.children, strict=True)]
+        children = [replace(child, text=below.text) for child, below in zip(children, node.children, strict=True)]
     values = [position for position, child in enumerate(children, start=1) if child.leaf]
     last = values[-1] if values else 0
     children[last:last] = _defaults(row, children)
@@ -106,7 +108,7 @@ def _below(row: Element, node: Node, child: Node) -> Element:
         module = ACTION_MODULES[row.tag].get(node.value("Module") or "")
         if module is not None:
             options = tuple(Element(name, "0..1", kind) for name, kind in module.options.items())
-            return found._replace(kind="open", children=options)
+            return replace(found, kind="open", children=options)
     return found
 
 

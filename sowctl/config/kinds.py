@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from sowctl.config.elements.element import Element
 from sowctl.errors import UsageError
-from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path, parse_path
 from sowctl.values.units import parse_count, parse_interval, parse_size, parse_switch
 
@@ -36,7 +37,7 @@ class Wrong(ValueError):
         self.rule = rule
 
 
-class Kind(NamedTuple):
+class Kind(Struct, frozen=True):
     """The rule of a wrong value and the reader of a right one."""
 
     rule: str

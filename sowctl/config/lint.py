@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from sowctl.config.document import Source
 from sowctl.config.problems import UNREADABLE
 from sowctl.config.rules.peers import Peers
@@ -17,10 +19,9 @@ from sowctl.config.suppress import apply
 from sowctl.config.validate import examine, ordered
 from sowctl.errors import ConfigError, UsageError
 from sowctl.findings import Finding, Level, Place
-from sowctl.tuples import NamedTuple
 
 
-class Linted(NamedTuple):
+class Linted(Struct, frozen=True):
     """One file that was looked at: its findings by place, and whether it could be read at all."""
 
     path: Path

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from sowctl.config.document import Document, Node
 from sowctl.config.matching import search_of, topic_matches
 from sowctl.findings import Place
-from sowctl.plain import dataclass, field, replace
 from sowctl.values.paths import Path as FieldPath
 
 if TYPE_CHECKING:
@@ -21,33 +23,29 @@ if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
 
 
-@dataclass(frozen=True, slots=True)
-class Expiration:
+class Expiration(Struct, frozen=True):
     """When records expire: never, when their publisher says so, or after ``interval_us`` unless the publisher says."""
 
     kind: Literal["disabled", "enabled", "interval"]
     interval_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """How long superseded versions are kept, and how far apart they are; microseconds."""
 
     window_us: int
     granularity_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeyGenerator:
+class KeyGenerator(Struct, frozen=True):
     """A key generator module and its options, tag and text in file order."""
 
     module: str
     options: tuple[tuple[str, str], ...]
-    place: Place = field(compare=False)
+    place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Logical:
+class Logical(Struct, frozen=True):
     """Some of the logical topics of a Pattern topic: the one of this name or, with ``regex``, all that it matches."""
 
     text: str
@@ -58,8 +56,7 @@ class Logical:
         return search_of(self.text)(name) if self.regex else name == self.text
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(Struct, frozen=True):
     """A SOW topic. ``key_domain`` is the Name where none is set, ``file`` None for a transient topic.
 
     ``logical`` is set where only a part of a Pattern topic is meant, ``key_mode`` none where no store keeps records.
@@ -86,8 +83,8 @@ class TopicConfig:
     enrichment: tuple[str, ...]
     pattern: str | None
     journalled: bool
-    place: Place = field(compare=False)
-    node: Node = field(repr=False, compare=False)
+    place: Place
+    node: Node
     logical: Logical | None = None
 
     kind = "Topic"
@@ -113,31 +110,28 @@ class TopicConfig:
         return bool(self.node.value("KeyDomain"))
 
 
-@dataclass(frozen=True, slots=True)
-class OtherEntry:
+class OtherEntry(Struct, frozen=True):
     """What a view, a conflated topic and a queue have in common; the kinds are in :mod:`sowctl.config.derived`."""
 
     kind: str
     name: str
     message_type: str
-    node: Node = field(repr=False, compare=False)
-    place: Place = field(compare=False)
+    node: Node
+    place: Place
 
 
 SowEntry: TypeAlias = TopicConfig | OtherEntry
 
 
-@dataclass(frozen=True, slots=True)
-class JournalTopic:
+class JournalTopic(Struct, frozen=True):
     """One Topic of the transaction log: a name or a regular expression, and a message type."""
 
     name: str
     message_type: str
-    place: Place = field(compare=False)
+    place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionLog:
+class TransactionLog(Struct, frozen=True):
     """Where the journals lie and which topics they record. Sizes in bytes, durations in microseconds."""
 
     directory: Path
@@ -149,7 +143,7 @@ class TransactionLog:
     regex_topics: bool
     direct_io: bool
     inactive_client_ack_expiration_us: int | None
-    place: Place = field(compare=False)
+    place: Place
 
     def covers(self, topic_name: str, message_type: str) -> bool:
         """Whether publishes to this topic are journalled; names are unanchored patterns unless switched off."""
@@ -159,31 +153,29 @@ class TransactionLog:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MessageTypeConfig:
+class MessageTypeConfig(Struct, frozen=True):
     """A MessageType definition: ``settings`` holds the texts of its other children by tag, in file order."""
 
     name: str
     module: str
     settings: Mapping[str, tuple[str, ...]]
-    place: Place = field(compare=False)
-    node: Node = field(repr=False, compare=False)
+    place: Place
+    node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceConfig:
+class InstanceConfig(Struct, frozen=True):
     """One instance. ``sow`` keeps the file's order, in which exact entries precede a pattern that would take them."""
 
     name: str
     group: str
-    path: Path = field(compare=False)
-    directory: Path = field(compare=False)
+    path: Path
+    directory: Path
     root: Path
     sow: tuple[SowEntry, ...]
     transaction_log: TransactionLog | None
     message_types: tuple[MessageTypeConfig, ...]
-    document: Document = field(repr=False, compare=False)
-    types: Mapping[str, TypeDefinition] = field(default_factory=dict, compare=False)
+    document: Document
+    types: Mapping[str, TypeDefinition] = field(default_factory=dict)
     """The message types of the configuration by name; built-in ones only where it defines them anew."""
 
     @property

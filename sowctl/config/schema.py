@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.meaning import meaning_of
-from sowctl.tuples import NamedTuple
 
 WORDS = {
     "section": "section",
@@ -61,7 +62,7 @@ UNITS = {
 """What may follow the number, by kind."""
 
 
-class Row(NamedTuple):
+class Row(Struct, frozen=True):
     """An element at one place. ``path`` begins below AMPSConfig, ``acted`` says whether sowctl acts on it."""
 
     path: str

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from sowctl.config.document import Document, Node
 from sowctl.config.elements.element import Element
 from sowctl.config.items import Item, checked, read_items
 from sowctl.messages.xml.tree import escaped, escaped_attribute
-from sowctl.tuples import NamedTuple
 
 _FREE = Element("", "0..n", "free")
 _SEQUENCES = frozenset({"SOW", "TopicMetaData", "Action"})
 """Elements in which the order of children of different names has a meaning."""
 
 
-class Origin(NamedTuple):
+class Origin(Struct, frozen=True):
     """Where a value comes from: a place and the variables in its text; a default has no place."""
 
     file: str | None = None
@@ -33,7 +34,7 @@ class Origin(NamedTuple):
         return " ".join((f"{self.file}:{self.line}", *(f"${{{name}}}" for name in self.variables)))
 
 
-class Line(NamedTuple):
+class Line(Struct, frozen=True):
     """A line of an outline; ``value`` is None for an element that holds others."""
 
     depth: int

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
 from sowctl.config.document import Source
 from sowctl.config.problems import UNKNOWN_WORD, UNUSED_WORD
 from sowctl.config.rules.facts import FORM, OPENING, faults
 from sowctl.config.rules.table import select
 from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
-from sowctl.tuples import NamedTuple
 
 _PIECE = re.compile(
     r"(?s)<!--(.*?)-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(/?)[^\s<>/]+(?:[^\"'<>]|\"[^\"]*\"|'[^']*')*?(/?)>"
@@ -29,7 +30,7 @@ _MOVE = "move the comment into the file that lint was asked about"
 _WORDS = re.compile(r"(?s)(.*?)(?:\bbecause\b.*)?")
 
 
-class Suppression(NamedTuple):
+class Suppression(Struct, frozen=True):
     """One comment: where it stands, the rules it names, and the lines and columns between which it counts."""
 
     source: Source

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from sowctl.config.document import Document, Node, Source
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
@@ -20,7 +22,6 @@ from sowctl.config.rules.table import RULES, by_id
 from sowctl.config.structure import check
 from sowctl.config.texts import check_text
 from sowctl.findings import Finding, Level
-from sowctl.plain import replace
 
 _TOPIC_NAMES = frozenset({"UnderlyingTopic", "Name"})
 _ECHOES = {"F006": ("F016", "S035", "F018")}

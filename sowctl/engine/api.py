@@ -7,8 +7,9 @@ module, because it imports every verb.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.query import QueryResult
 
 
-class InstanceHandle(Instance):
+class InstanceHandle(Instance, frozen=True):
     """An instance, and a way to its topics; :meth:`Instance.open` says how it is opened."""
 
     def topic(self, name: str, message_type: str | None = None) -> TopicHandle:

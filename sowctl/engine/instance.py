@@ -14,8 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from sowctl.errors import ConfigError
-from sowctl.plain import dataclass, field
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, Micros, system_clock
 
@@ -39,7 +41,7 @@ def _named(found: str | TypeDefinition) -> TypeDefinition:
 
     if isinstance(found, str):
         found = TypeDefinition(found, found)
-    return found._replace(tag_names=True, parts=tuple(map(_named, found.parts)))
+    return replace(found, tag_names=True, parts=tuple(map(_named, found.parts)))
 
 
 def _silent(_: str) -> None:
@@ -61,8 +63,7 @@ def _unopened(_: TopicConfig) -> OpenTopic | None:
     return None
 
 
-@dataclass(frozen=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """One instance. ``lock_wait`` in seconds; ``random(n)`` gives n random bytes; ``notify`` takes remarks for people.
 
     ``config`` is None where a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened``

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sowctl.plain import dataclass
+from msgspec import Struct
 
 OnError = Literal["stop", "skip", "abort"]
 DeltaNull = Literal["ignore", "set"]
@@ -12,8 +12,7 @@ INDEXED = 20_000
 """Records from which on a memo index is built: fewer are read faster than one is opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishOptions:
+class PublishOptions(Struct, frozen=True):
     """How to publish.
 
     ``batch`` messages, ``batch_bytes`` or ``linger`` seconds close a batch, whichever is first. ``on_error``: stop at
@@ -44,8 +43,7 @@ class PublishOptions:
     update_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class QueryOptions:
+class QueryOptions(Struct, frozen=True):
     """What to read, in which order, how much. ``at`` is an instant in microseconds UTC.
 
     ``skip_n`` needs ``top_n``. ``sow_keys`` are texts as clients see them. ``sort_memory`` bytes are held while
@@ -74,8 +72,7 @@ class QueryOptions:
     counted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeleteOptions(Struct, frozen=True):
     """What to delete: exactly one of a filter, SOW keys, or messages whose keys are meant."""
 
     filter: str | None = None
@@ -85,8 +82,7 @@ class DeleteOptions:
     client: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
+class ReplayOptions(Struct, frozen=True):
     """How to rebuild. ``until`` is a txid or an instant (microseconds UTC); ``into`` a directory for new stores;
     ``journal`` another directory to read journals from; ``rebuild`` starts over even where catching up would do;
     ``rekey`` gives records the keys that their topic makes now."""

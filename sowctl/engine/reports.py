@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sowctl.plain import dataclass, field
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
 
 
-@dataclass(slots=True)
-class TopicCounts:
+class TopicCounts(Struct):
     """Messages of one topic by what became of them."""
 
     topic: str
@@ -24,8 +23,7 @@ class TopicCounts:
     already_expired: int = 0
 
 
-@dataclass(slots=True)
-class Rejected:
+class Rejected(Struct):
     """One refused message: place in the input, why, and its bytes if there are any.
 
     ``column`` is the character in the line, from 1, of a message that is one line of text, where what is wrong with it
@@ -46,8 +44,7 @@ class Rejected:
         return f"{self.source}:{self.line}" + (f":{self.column}" if self.column is not None else "")
 
 
-@dataclass(slots=True)
-class TornTail:
+class TornTail(Struct):
     """What an interrupted append had left at the journal's end: ``bytes`` from ``offset`` on, copied to ``copy`` and
     cut off before anything was written."""
 
@@ -57,8 +54,7 @@ class TornTail:
     copy: str
 
 
-@dataclass(slots=True)
-class PublishReport:
+class PublishReport(Struct):
     """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
     (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
     (``journalled``); ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
@@ -90,8 +86,7 @@ class PublishReport:
     torn_tails: list[TornTail] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(Struct, frozen=True):
     """Where that part of its input begins which a run that ended early has not dealt with: the number of the input,
     from 0, line and byte offset there, and how many messages stand before it in all inputs."""
 
@@ -101,8 +96,7 @@ class Rest:
     messages: int
 
 
-@dataclass(slots=True)
-class QueryStatistics:
+class QueryStatistics(Struct):
     """One topic of a query: records examined, matching the filter, returned after top_n and skip_n."""
 
     topic: str
@@ -112,8 +106,7 @@ class QueryStatistics:
     returned: int = 0
 
 
-@dataclass(slots=True)
-class DeleteReport:
+class DeleteReport(Struct):
     """One topic of a delete: records compared, matching, deleted."""
 
     topic: str
@@ -124,8 +117,7 @@ class DeleteReport:
     dry_run: bool = False
 
 
-@dataclass(slots=True)
-class ExpireReport:
+class ExpireReport(Struct):
     """One topic of an expire: how many records had expired at ``now`` (microseconds), and whether they were removed;
     ``versions`` counts those that were outside the window of the topic's history."""
 
@@ -137,8 +129,7 @@ class ExpireReport:
     versions: int = 0
 
 
-@dataclass(slots=True)
-class ReplayReport:
+class ReplayReport(Struct):
     """One topic of a replay. ``action``: rebuilt, caught up, current, verified, not verified, differs, skipped; digests
     as 32 hex digits where they were compared; ``moved`` is where a damaged or replaced file went."""
 
@@ -164,8 +155,7 @@ class ReplayReport:
         return cls(topic.name, topic.message_type, action, path=path, **facts)  # type: ignore[arg-type]
 
 
-@dataclass(slots=True)
-class TopicInfo:
+class TopicInfo(Struct):
     """What ``info`` knows of a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in entries not applied."""
 
     topic: str
@@ -192,8 +182,7 @@ class TopicInfo:
     note: str | None = None
 
 
-@dataclass(slots=True)
-class CheckReport:
+class CheckReport(Struct):
     """How much a check has read, of stores and of the journal, and in words what it could not verify."""
 
     stores: int = 0
@@ -206,8 +195,7 @@ class CheckReport:
     not_verified: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class ReindexReport:
+class ReindexReport(Struct):
     """What ``reindex`` did for one topic: ``paths`` with an index of so many ``records``, their ``bytes`` in all, or
     how many bytes were ``removed``."""
 
@@ -219,8 +207,7 @@ class ReindexReport:
     removed: int = 0
 
 
-@dataclass(slots=True)
-class CommitReport:
+class CommitReport(Struct):
     """What one staged run wrote, as one group. ``messages`` were read; ``published`` entries were written: to new keys
     (``inserted``), over others (``updated``), with the bytes that were there (``unchanged``), or as deletions
     (``deleted``); ``missing`` are deletions of keys without a record, which are not written. ``duplicates``: the whole

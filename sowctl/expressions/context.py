@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
 
 
-class Rules(NamedTuple):
+class Rules(Struct, frozen=True):
     """What a context allows. ``words`` name it in messages."""
 
     words: str

@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Callable
 
-from sowctl.plain import dataclass
+from msgspec import Struct
+
 from sowctl.values.times import Micros
 
 
@@ -15,8 +16,7 @@ def local_offset(seconds: int) -> int:
     return time.localtime(seconds).tm_gmtoff
 
 
-@dataclass(slots=True)
-class Environment:
+class Environment(Struct):
     """One evaluation run. ``now`` is read at most once; ``random`` gives n random bytes (only UUID7 asks); ``offset``
     gives the seconds that local time is ahead of UTC at an instant in seconds (only functions of modules ask)."""
 
@@ -34,8 +34,7 @@ class Environment:
         return self._reading
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """What message functions ask of a record; times in microseconds since 1970 UTC, None where not kept."""
 
     topic: str | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sowctl.errors import UsageError
 
@@ -11,8 +12,7 @@ _ENTRY = re.compile(r"(\d{1,20})\|(\d{1,20})\|?")
 U64 = 1 << 64
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Bookmark:
+class Bookmark(Struct, frozen=True, order=True):
     """One place in a log as its publisher counts: publisher id (hash of the client name) and its sequence number."""
 
     publisher: int

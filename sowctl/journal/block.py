@@ -11,16 +11,17 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BlockHeader, BlockMap
 from sowctl.journal.format import NO_PUBLISHER, PACKED, Topic, block_place
-from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.journal.columns import Columns, NumpyColumns
 
 
-class Position(NamedTuple):
+class Position(Struct, frozen=True):
     """A place between two groups: byte ``offset`` in file ``number``; ``txid`` is the last one before it."""
 
     number: int
@@ -28,7 +29,7 @@ class Position(NamedTuple):
     txid: int
 
 
-class TopicState(NamedTuple):
+class TopicState(Struct, frozen=True):
     """The last entry of a topic: its txid, its time (microseconds UTC), and the position before the group it is in.
 
     A topic without entries has txid 0, time 0 and position None.
@@ -39,7 +40,7 @@ class TopicState(NamedTuple):
     position: Position | None
 
 
-class FileInfo(NamedTuple):
+class FileInfo(Struct, frozen=True):
     """One journal file. ``last_txid`` is None for the file that still grows, ``size`` in bytes, as stored."""
 
     path: Path
@@ -55,7 +56,7 @@ class FileInfo(NamedTuple):
         return self.path.suffix in PACKED
 
 
-class TailReport(NamedTuple):
+class TailReport(Struct, frozen=True):
     """What a reader skipped at the end of the last file.
 
     ``size`` bytes from ``offset`` on belong to no block (0: nothing torn); ``open_group`` is the first txid of a group
@@ -98,7 +99,7 @@ class TailReport(NamedTuple):
         return f"{block_place(self.path, self.offset)}: {self.text}{done}"
 
 
-class Damage(NamedTuple):
+class Damage(Struct, frozen=True):
     """A damaged stretch that a resyncing reader passed over; txids are those that are missing (last None: unknown)."""
 
     path: Path
@@ -109,7 +110,7 @@ class Damage(NamedTuple):
     error: DamageError
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """One entry.
 
     ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` the hash of the client name, or None.

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import struct
 
+from msgspec import Struct
+
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.journal.format import CRC, VERSION, Topic, newer, number_of, pack_rows, text_of, unpack_rows
-from sowctl.tuples import NamedTuple
 
 # A byte above 127, a word and both line ends: a transfer that changes text damages the magic, and text hardly contains
 # it.
@@ -38,12 +39,12 @@ MAX_MAP = 16 << 20
 MAX_RAW = 256 << 20
 
 
-class BlockHeader(NamedTuple):
+class BlockHeader(Struct, frozen=True):
     """Facts of one block. Times in microseconds since 1970 UTC, sizes in bytes."""
 
     codec: int
     flags: int
-    count: int  # type: ignore[assignment]  # hides the method tuple.count, which is not called on headers
+    count: int
     group: int
     first_txid: int
     last_txid: int
@@ -76,7 +77,7 @@ class BlockHeader(NamedTuple):
         return bool(self.flags & ABORT)
 
 
-class MapTopic(NamedTuple):
+class MapTopic(Struct, frozen=True):
     """One topic of a block: its last txid and the time of that entry."""
 
     topic: Topic
@@ -84,7 +85,7 @@ class MapTopic(NamedTuple):
     last_time: int
 
 
-class MapPublisher(NamedTuple):
+class MapPublisher(Struct, frozen=True):
     """One publisher of a block: hash of the client name, the name, highest sequence."""
 
     hash: int
@@ -92,7 +93,7 @@ class MapPublisher(NamedTuple):
     sequence: int
 
 
-class BlockMap(NamedTuple):
+class BlockMap(Struct, frozen=True):
     """The topics and publishers of a block. With it a reader of one topic passes over blocks unread."""
 
     topics: tuple[MapTopic, ...]

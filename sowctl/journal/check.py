@@ -7,8 +7,10 @@ every column against header and map, times per topic, and the topics file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, VersionError
 from sowctl.findings import Finding, Level, Place
@@ -20,8 +22,7 @@ from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
 
 
-@dataclass(slots=True)
-class JournalCoverage:
+class JournalCoverage(Struct):
     """How much a check has looked at; filled while its findings are consumed."""
 
     files: int = 0
@@ -229,7 +230,7 @@ class _Check:
         if tail is not None and tail.size:
             yield _problem("SOW-JRN-040", file, tail.offset, tail.text, Level.WARNING, hint)
         if tail is not None and tail.open_group:
-            unfinished = tail._replace(size=0).text
+            unfinished = replace(tail, size=0).text
             yield _problem("SOW-JRN-041", file, walker.offset, unfinished, Level.WARNING, hint)
         path = topics_path(self.directory, self.instance)
         if self.told is None and path.exists():

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD, CORRELATION_IDS, LOGICAL_TOPICS, MAX_RAW, USER_KEYS
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
-from sowctl.plain import dataclass
 
 if TYPE_CHECKING:
     import numpy
@@ -47,8 +48,7 @@ assert array("I").itemsize == 4
 assert array("H").itemsize == 2
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """The columns of one block, one value per entry.
 
     ``keys`` and ``checks`` are 8 bytes each, back to back; the others are indexable sequences of numbers. ``topics``
@@ -71,8 +71,7 @@ class Columns:
     logical_topics: list[bytes | None] | None
 
 
-@dataclass(frozen=True, slots=True)
-class NumpyColumns:
+class NumpyColumns(Struct, frozen=True):
     """As :class:`Columns`, as numpy arrays on the same memory (read-only); ``keys`` and ``checks`` are ``>u8``."""
 
     keys: numpy.ndarray[Any, Any]

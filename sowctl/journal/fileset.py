@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.block import FileInfo, Position
 from sowctl.journal.files import JournalFile, find_files, refuse_gap, refuse_other, searched
@@ -133,7 +135,7 @@ class FileSet:
             file = self.open(number)
             header = file.header
             if infos:
-                infos[-1] = infos[-1]._replace(last_txid=header.first_txid - 1)
+                infos[-1] = replace(infos[-1], last_txid=header.first_txid - 1)
             infos.append(FileInfo(file.path, number, file.stored, header.first_txid, None, header.created))
             self.release(file)
         return infos

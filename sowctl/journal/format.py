@@ -12,9 +12,10 @@ import struct
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, UsageError, VersionError
-from sowctl.tuples import NamedTuple
 
 VERSION = 1
 # Built like PNG's: a byte above 127 and both line ends, which show a transfer that changed either of them.
@@ -50,7 +51,7 @@ Topic: TypeAlias = tuple[str, str]
 """Topic name, message type."""
 
 
-class FileHeader(NamedTuple):
+class FileHeader(Struct, frozen=True):
     """Facts at the start of a file; ``created`` in microseconds since 1970 UTC; ``checkpoint_size`` in bytes."""
 
     lineage: bytes

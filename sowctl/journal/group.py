@@ -9,6 +9,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from sowctl.checksum import crc32
 from sowctl.errors import LimitError
 from sowctl.journal import columns as codec
@@ -28,7 +30,6 @@ from sowctl.journal.blockcodec import (
     pack_map,
 )
 from sowctl.journal.format import NO_PUBLISHER, Topic
-from sowctl.plain import dataclass
 
 # Small enough that a reader of one topic passes over most blocks by their maps, large enough that header and map are a
 # small part of the bytes and that zstd finds repetition.
@@ -39,8 +40,7 @@ PLAIN_BELOW = 1024
 """Blocks with fewer bytes are not compressed: it would save little and cost the import of the library."""
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """Entries to append, in order, by columns; n entries.
 
     ``operations`` n bytes (1 publish, 2 delete); ``topic`` and ``publisher`` indexes into ``topics`` and ``publishers``
@@ -71,8 +71,7 @@ class Group:
         return len(self.operations)
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBlock:
+class EncodedBlock(Struct, frozen=True):
     """One block without its place: header (CRC not computed yet), map, body parts."""
 
     header: BlockHeader

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.journal.appender import Appender, cut_tail, write_error
 from sowctl.journal.block import Position, TailReport, TopicState
@@ -93,7 +95,7 @@ class LogEnd:
                 # Order: the tail is copied and the copy synced before anything is cut, so no crash can lose bytes that
                 # may still be needed.
                 copy = cut_tail(self.file.fd, report.path, report.offset, self._seam)
-                self.tail_report = report._replace(copy=copy)
+                self.tail_report = replace(report, copy=copy)
                 self.cut.append(self.tail_report)
                 # Read again: cutting may leave an open group that now ends the file.
                 self.state = self.journal.state()

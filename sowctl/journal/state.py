@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from sowctl.checksum import crc32
 from sowctl.errors import StorageError
 from sowctl.journal.block import Position, TopicState
@@ -27,7 +29,6 @@ from sowctl.journal.format import (
     text_of,
     unpack_rows,
 )
-from sowctl.plain import dataclass, field
 from sowctl.seam import Seam
 
 MARK_DISTANCE = 1 << 20
@@ -35,8 +36,7 @@ MARK_DISTANCE = 1 << 20
 NO_TOPIC = TopicState(0, 0, None)
 
 
-@dataclass(slots=True)
-class JournalState:
+class JournalState(Struct):
     """Everything up to ``end`` is counted in. ``last_block``: offset and header CRC of the last block of that file."""
 
     end: Position

@@ -12,15 +12,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
 from sowctl.seam import SEAM, Seam
-from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
 
 
-class Stretch(NamedTuple):
+class Stretch(Struct, frozen=True):
     """Blocks from ``offset`` to ``end`` of file ``number``; ``entries`` and ``payload_bytes`` (unpacked) in all."""
 
     path: Path
@@ -78,7 +80,8 @@ def _grown(stretch: Stretch, ref: BlockRef) -> Stretch | None:
     header = ref.header
     if (ref.file.number, ref.offset, header.first_txid) != (stretch.number, stretch.end, stretch.last_txid + 1):
         return None
-    return stretch._replace(
+    return replace(
+        stretch,
         end=ref.end,
         last_txid=header.last_txid,
         entries=stretch.entries + header.count,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from sowctl.plain import dataclass
+from msgspec import Struct
+
 from sowctl.values.fields import SlotValue
 
 Matches: TypeAlias = Callable[[Sequence[SlotValue]], Sequence[int]]
 """The indexes of the values for which the condition is TRUE: the row evaluator over the one slot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """Numbers between two bounds, None for no bound; an open bound is not included."""
 
     low: int | float | None = None
@@ -22,8 +22,7 @@ class Interval:
     open_high: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """``matches`` decides. Where they are given: ``interval`` says which numbers it holds for, NULL aside, and
     ``strings`` for which Strings, in a column of numbers or of Strings alone."""
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from struct import Struct, error
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from sowctl.checksum import crc32
-from sowctl.plain import dataclass
 
 MAGIC = b"SOWMEMO\0"
 VERSION = 1
-_HEAD = Struct("<8sHBBIQ16sQI")
+_HEAD = struct.Struct("<8sHBBIQ16sQI")
 """Magic, version, kind, width of a code, sections, records, digest, count that depends on the kind, flags."""
-_SECTION = Struct("<QQI")
-_CRC = Struct("<I")
+_SECTION = struct.Struct("<QQI")
+_CRC = struct.Struct("<I")
 # Sections begin at multiples of 8, so that numbers in them are read in place.
 _ALIGN = 8
 KEPT = 64
@@ -42,8 +43,7 @@ class BadMemo(Exception):
     """A file that is of no use: damaged, cut, of another version or another machine's byte order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """``digest`` is that of the store's state; ``count`` is the number of NULLs of NUMBERS, of distinct values else."""
 
     kind: MemoKind
@@ -130,7 +130,7 @@ class MemoFile:
         self._known: dict[int, memoryview] = {}
         try:
             self.head, self._table = self._read()
-        except (error, ValueError) as problem:
+        except (struct.error, ValueError) as problem:
             raise BadMemo(str(problem)) from None
 
     def _read(self) -> tuple[Head, list[tuple[int, int, int]]]:

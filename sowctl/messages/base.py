@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 from sowctl.errors import ConfigError, InputError, UsageError
-from sowctl.plain import dataclass
 from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
@@ -81,8 +80,7 @@ class PayloadRefused(ValueError):
         self.offset = offset
 
 
-@dataclass(frozen=True, slots=True)
-class HalfPair(Refusal):
+class HalfPair(Refusal, frozen=True):
     """The refusal of key ``fields`` that hold half a surrogate pair; ``texts`` are those of all fields.
 
     Such a half is no character and has no bytes. Every one reads as U+FFFD, so that different keys would be one key.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
 
 
-class TypeDefinition(NamedTuple):
+class TypeDefinition(Struct, frozen=True):
     """A message type by the name that a configuration gives it; ``kind`` is a name of the table of types.
 
     ``field_separator``: of fix and nvfix; ``first_wins``: of duplicate json members; ``parts``: of composite types;

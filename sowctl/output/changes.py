@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from sowctl.output.display import display, width
-from sowctl.tuples import NamedTuple
 
 _MARKS = {"changed": "~", "removed": "-", "added": "+", "moved": ">"}
 

@@ -11,17 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from msgspec import Struct
+
 from sowctl.output.display import escaped
 from sowctl.output.members import as_text, at, members
 from sowctl.output.options import NAMES, Column, OutputOptions
 from sowctl.output.records import Batch, metadata
-from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path, Step
 
 SAMPLE = 1_000
 
 
-class Row(NamedTuple):
+class Row(Struct, frozen=True):
     """One record: its payload's members, its metadata (empty unless a column asks for it) and the payload."""
 
     members: dict[str, Any]

@@ -6,13 +6,14 @@ import importlib
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Protocol
 
+from msgspec import Struct
+
 from sowctl.errors import UsageError
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
-from sowctl.tuples import NamedTuple
 
 
-class Rendered(NamedTuple):
+class Rendered(Struct, frozen=True):
     """What was written: how many records, and what somebody should know about it."""
 
     records: int
@@ -29,7 +30,7 @@ class Renderer(Protocol):
         ...
 
 
-class Format(NamedTuple):
+class Format(Struct, frozen=True):
     """One line: its name, module and class in ``sowctl.output``, what it is, and whether it is no text at all.
 
     ``takes``: the options that shape it, of those that do not shape every format.

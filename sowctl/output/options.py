@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from sowctl.errors import UsageError
 from sowctl.output.records import METADATA, MORE_METADATA
-from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path, parse_path
 
 Column: TypeAlias = Path | str
@@ -17,7 +18,7 @@ NAMES = (*METADATA, *MORE_METADATA, "data", "length")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
 
 
-class Terminal(NamedTuple):
+class Terminal(Struct, frozen=True):
     """The terminal behind standard output: its width, what it can show, whether colours are wanted."""
 
     columns: int = 80
@@ -30,7 +31,7 @@ class Terminal(NamedTuple):
         return self.encoding.lower().replace("-", "") == "utf8"
 
 
-class OutputOptions(NamedTuple):
+class OutputOptions(Struct, frozen=True):
     """What a renderer is made with.
 
     ``front`` are the columns of metadata. ``facts``: rows that are no records, so that no column is metadata.

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
 from sowctl.output.display import clip, display, width
-from sowctl.tuples import NamedTuple
 
 _GAP = "  "
 _READABLE = 12
 """Values are not cut below this width to make room for origins."""
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """A line: how deep it stands, its name, its value (None for a heading), and its origin."""
 
     depth: int

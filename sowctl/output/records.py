@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
+
 from sowctl.values.times import Micros, format_end, format_time
 
 View: TypeAlias = Callable[[bytes], bytes]
@@ -62,7 +63,7 @@ def payloads_of(batch: Batch) -> Sequence[bytes]:
     return [record.payload for record in batch.records] if known is None else known
 
 
-class OutputRecord(NamedTuple):
+class OutputRecord(Struct, frozen=True):
     """A :class:`Record` as a plain class."""
 
     payload: bytes
@@ -75,7 +76,7 @@ class OutputRecord(NamedTuple):
     extra: Mapping[str, Any] | None = None
 
 
-class OutputBatch(NamedTuple):
+class OutputBatch(Struct, frozen=True):
     """A :class:`Batch` as a plain class."""
 
     topic: str

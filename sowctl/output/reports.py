@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from msgspec import Struct
+
 from sowctl.output.display import display
 from sowctl.values.times import format_time
 
@@ -30,10 +32,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def as_dict(report: Any) -> dict[str, Any]:
-    """A report (dataclass or named tuple) as plain values, tuples as lists, paths as texts; parts of it likewise."""
+    """A report (a struct) as plain values, tuples as lists, paths as texts; parts of it likewise."""
     if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
-    row = {name: _plain(getattr(report, name)) for name in report.__match_args__}
+    row = {name: _plain(getattr(report, name)) for name in report.__struct_fields__}
     return row | {name: format_time(row[name]) for name in _TIMES if row.get(name) is not None}
 
 
@@ -135,8 +137,7 @@ def _position(row: Mapping[str, Any]) -> str:
 
 
 def _is_report(value: Any) -> bool:
-    # The field names of both kinds of classes; asking dataclasses would import it.
-    return hasattr(type(value), "__match_args__")
+    return isinstance(value, Struct)
 
 
 def _plain(value: Any) -> Any:

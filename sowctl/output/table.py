@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain, islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from sowctl.output.columns import cell_text, open_columns
 from sowctl.output.display import clip, display, width
@@ -20,7 +20,6 @@ from sowctl.output.formats import Rendered
 from sowctl.output.members import NumberText
 from sowctl.output.options import Column, OutputOptions, Terminal
 from sowctl.output.records import Batch
-from sowctl.tuples import NamedTuple
 
 FEW = 200
 _GAP = "  "

@@ -7,10 +7,11 @@ environment variables in it need to exist where they run. Stores and journals mu
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 _JOURNAL = re.compile(r"(.+)\.\d{10}\.journal(?:\.gz|\.zst)?")
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where data comes from or goes to. ``now`` is one instant, microseconds UTC, for everything in one query;
     ``archive`` a second directory of the journal files in ``path``."""
 

@@ -5,9 +5,9 @@ Spark makes these objects in its Python processes, from the options of one read 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource
 
 from sowctl.engine.topics.logplaces import read_moment

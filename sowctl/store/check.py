@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from sowctl.errors import SowError, StorageError
 from sowctl.findings import Finding, Level, Place
@@ -27,8 +28,7 @@ from sowctl.store.opening.unlocked import Watch
 _CHILD = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(*sys.argv[2:])"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreCoverage:
+class StoreCoverage(Struct, frozen=True):
     """How much a check has read: entries, bytes of keys and values, and in words what it could not verify.
 
     ``status``: where something else than damage kept it from reading, the exit status of that, else 0. ``unlocked``:

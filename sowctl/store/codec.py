@@ -11,17 +11,17 @@ are verified by :mod:`sowctl.store.integrity`.
 
 from __future__ import annotations
 
+import struct
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import add, itemgetter
-from struct import Struct, error
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
-from sowctl.plain import dataclass
-from sowctl.tuples import NamedTuple
 
 USER_KEY = 1
 CORRELATION = 2
@@ -33,7 +33,7 @@ ALL_FLAGS = OPTIONAL_PARTS | TOMBSTONE | LOSSY
 
 RESIDUE = 0x2144DF1C
 """CRC-32 over anything followed by its own little-endian CRC-32."""
-HEADER = Struct("<HHQqq8s")
+HEADER = struct.Struct("<HHQqq8s")
 HEADER_SIZE = HEADER.size
 CRC_SIZE = 4
 CHECK = slice(HEADER_SIZE - 8, HEADER_SIZE)
@@ -46,20 +46,19 @@ KEY_SIZE, HISTORY_KEY_SIZE, EXPIRY_KEY_SIZE = 8, 24, 16
 MAX_PART = 0xFFFF
 
 # The header with flags and size of the optional parts as one number, which is 0 for a plain record.
-_PLAIN = Struct("<IQqq8s")
-_CRC = Struct("<I")
+_PLAIN = struct.Struct("<IQqq8s")
+_CRC = struct.Struct("<I")
 _FLAGS = itemgetter(0)
 _PLAIN_PAYLOAD = itemgetter(slice(HEADER_SIZE, -CRC_SIZE))
-_LENGTH = Struct("<H")
-_STAMPS = Struct("<Qq")
+_LENGTH = struct.Struct("<H")
+_STAMPS = struct.Struct("<Qq")
 _RAW_STAMPS = itemgetter(slice(4, 20))
 TIME_OFFSET = 1 << 63
 """Added to a time in a sort key, so that bytes sort as signed numbers do."""
-_HISTORY = Struct(">8sQQ")
+_HISTORY = struct.Struct(">8sQQ")
 
 
-@dataclass(slots=True)
-class Record:
+class Record(Struct):
     """One stored record or version. Times are microseconds since 1970 UTC; expiration 0 is none.
 
     ``value`` is the stored value as it is; a tombstone has the flag and an empty payload.
@@ -175,7 +174,7 @@ def _parts(key: bytes, value: bytes, flags: int, stop: int) -> tuple[bytes | Non
             end = at + 2 + _LENGTH.unpack_from(value, at)[0]
             found.append(value[at + 2 : end])
             at = end
-    except error:
+    except struct.error:
         raise _misfit(key) from None
     # The parts must use up exactly the size that the header states.
     if at != stop:

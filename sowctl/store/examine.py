@@ -10,7 +10,6 @@ import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from operator import itemgetter, lt
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+from msgspec.structs import asdict, replace
 from xxhash import xxh3_64_intdigest
 
 from sowctl.errors import DamageError, LockedError, SowError, VersionError

@@ -6,24 +6,26 @@ that counts, digest, journal position and records always belong together. Only t
 
 from __future__ import annotations
 
-from struct import Struct, error
+import struct
 from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, VersionError
-from sowctl.plain import dataclass, field, replace
 
 MAGIC = b"SOWSTORE"
 FORMAT_VERSION = 1
 META_KEY = b"meta"
 KEY_MODES = ("fields", "user", "module")
 NO_LINEAGE = bytes(16)
-_PREFIX = Struct("<8sHHI")
-_FIXED = Struct("<16sQQQQQ16sqqqQIBB")
-_CRC = Struct("<I")
-_LENGTH = Struct("<H")
-_SEQUENCE = Struct("<Q")
-_BLOCK = Struct("<QQI")
+_PREFIX = struct.Struct("<8sHHI")
+_FIXED = struct.Struct("<16sQQQQQ16sqqqQIBB")
+_CRC = struct.Struct("<I")
+_LENGTH = struct.Struct("<H")
+_SEQUENCE = struct.Struct("<Q")
+_BLOCK = struct.Struct("<QQI")
 SEQUENCE_PREFIX = b"seq:"
 
 AppliedBlock: TypeAlias = tuple[int, int, int]
@@ -32,8 +34,7 @@ AppliedBlock: TypeAlias = tuple[int, int, int]
 Two copies of an instance that both went on have one lineage and the same txids; their blocks tell them apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """Whose records a store holds. Two definitions that differ in anything never share a file.
 
     ``key_mode`` is ``fields``, ``user`` or ``module``; ``key_fields`` the key paths in configuration order (empty for
@@ -62,8 +63,7 @@ class Definition:
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreMeta:
+class StoreMeta(Struct, frozen=True):
     """Definition and state of a store as of one transaction. Times are microseconds since 1970 UTC, 0 is none.
 
     ``lineage`` (16 bytes, zero: no journal) and ``applied`` say up to which txid of which log the records are
@@ -84,7 +84,7 @@ class StoreMeta:
     removal_mark: int = 0
     created: int = 0
     sequences: int = 0
-    transaction: int = field(default=0, compare=False)
+    transaction: int = 0
     block: AppliedBlock | None = None
     format_version: int = FORMAT_VERSION
 
@@ -157,7 +157,7 @@ def decode_meta(data: bytes, place: str) -> StoreMeta:
         # A right checksum over fields that do not fit one another is reported as damage: no such record was ever
         # written.
         return _decode_body(data[_PREFIX.size : end], version)
-    except (error, UnicodeDecodeError, IndexError, ValueError):
+    except (struct.error, UnicodeDecodeError, IndexError, ValueError):
         raise _damaged(place) from None
 
 

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 from typing import TypeAlias, final
 
-from sowctl.plain import dataclass
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
+
 from sowctl.values.paths import Path
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One wanted field. ``text``: numbers keep their original text. ``listed``: answer always :class:`Values`."""
 
     path: Path
@@ -81,8 +80,7 @@ SlotValue: TypeAlias = Scalar | Values
 Row: TypeAlias = tuple[SlotValue, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why one payload of a batch could not be read: its index there, a code, words, and the byte offset in it."""
 
     index: int
@@ -91,7 +89,7 @@ class Refusal:
     offset: int | None = None
 
 
-class Write(NamedTuple):
+class Write(Struct, frozen=True):
     """What is done to one message at one destination: ``value`` is written there, or the field is removed."""
 
     destination: Path

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.errors import UsageError
 from sowctl.patterns import pattern
-from sowctl.plain import dataclass
 
 # The classes name what no step holds: letters, digits, _ and all beyond ASCII start one, - . : go on. Naming all of
 # Unicode instead would cost milliseconds at every start.
@@ -17,16 +18,14 @@ _LONGEST_INDEX = 18
 """Digits of a position; no list has so many items."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One step: a member name and the zero-based position touching it, if any."""
 
     name: str
     index: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(Struct, frozen=True):
     """A field identifier without qualifier. ``str()`` gives its canonical text; equal paths have equal texts."""
 
     steps: tuple[Step, ...]

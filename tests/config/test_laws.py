@@ -7,6 +7,7 @@ from random import Random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sowctl.config import show
 from sowctl.config.difference import differences
@@ -83,7 +84,7 @@ def shuffled(item: Item, random: Random) -> Item:
         random.shuffle(places)
         queues = {tag: iter([child for child in children if child.tag == tag]) for tag in places}
         children = [next(queues[tag]) for tag in places]
-    return item._replace(children=tuple(children))
+    return replace(item, children=tuple(children))
 
 
 def reread(item: Item, path: Path) -> Item:

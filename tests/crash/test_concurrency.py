@@ -13,10 +13,10 @@ import random
 import signal
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions

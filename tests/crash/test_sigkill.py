@@ -12,10 +12,10 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.verbs.check import check

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import sowctl.journal.group as group_module
 from sowctl.errors import DamageError, LimitError, VersionError
@@ -72,7 +73,7 @@ def decode(encoded, offset: int = 999) -> Block:
     header = blockcodec.unpack_block_header(blockcodec.pack_block_header(encoded.header, 5, SEED), SEED, "here")
     assert header is not None
     assert header.synced_txid == 5
-    assert encoded.header == header._replace(synced_txid=0, crc=0)
+    assert encoded.header == replace(header, synced_txid=0, crc=0)
     names, columns, payloads = encoded.body
     assert blockcodec.unpack_map(names, "here") == encoded.names
     return Block(Path("f"), 3, offset, header, encoded.names, memoryview(columns), memoryview(payloads))
@@ -189,7 +190,7 @@ def test_a_block_is_valid_in_its_own_place_only() -> None:
 )
 def test_a_header_that_makes_no_sense_is_none(change: dict) -> None:
     (encoded,) = encode(group([b"a"]), blockcodec.CODEC_NONE, 5, 5, True)
-    header = encoded.header._replace(**change)
+    header = replace(encoded.header, **change)
     assert blockcodec.unpack_block_header(blockcodec.pack_block_header(header, 0, SEED), SEED, "here") is None
 
 
@@ -199,7 +200,7 @@ def forge(encoded, **parts: object) -> Block:
     columns = parts.pop("columns", encoded.body[1])
     payloads = parts.pop("payloads", encoded.body[2])
     names = parts.pop("names", block.map)
-    header = block.header._replace(**parts)
+    header = replace(block.header, **parts)
     return Block(block.path, 3, 999, header, names, memoryview(columns), memoryview(payloads))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from array import array
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import sowctl.journal.group as group_module
 from sowctl.errors import MissingError
@@ -128,7 +128,7 @@ def test_topics_files(directory: Path) -> None:
     path.write_bytes(right)
     told = load(directory, INSTANCE, LINEAGE)
     assert told is not None
-    told.topics[ORDERS] = told.topics[ORDERS]._replace(last_time=7)
+    told.topics[ORDERS] = replace(told.topics[ORDERS], last_time=7)
     save(directory, INSTANCE, told.pack(LINEAGE), SEAM)
     (finding,) = findings(directory)
     assert (finding.id, finding.level) == ("SOW-JRN-044", Level.ERROR)
@@ -169,7 +169,7 @@ def test_time_that_goes_back_in_a_topic(tmp_path: Path) -> None:
 )
 def test_headers_that_contradict_their_block(tmp_path: Path, change: dict, words: str) -> None:
     one = block()
-    forge(tmp_path, dataclasses.replace(one, header=one.header._replace(**change)))
+    forge(tmp_path, replace(one, header=replace(one.header, **change)))
     (finding,) = findings(tmp_path)
     assert finding.id == "SOW-JRN-014"
     assert words in finding.message
@@ -179,7 +179,7 @@ def remapped(one: EncodedBlock, names: blockcodec.BlockMap) -> EncodedBlock:
     import zlib
 
     raw = blockcodec.pack_map(names)
-    header = one.header._replace(map_size=len(raw), map_crc=zlib.crc32(raw))
+    header = replace(one.header, map_size=len(raw), map_crc=zlib.crc32(raw))
     return EncodedBlock(header, names, (raw, one.body[1], one.body[2]))
 
 
@@ -187,10 +187,10 @@ def test_maps_that_contradict_their_block(tmp_path: Path) -> None:
     one = block(publishers=[(5, "me")], publisher=0, sequences=array("Q", [3, 4]))
     topic, publisher = one.names.topics[0], one.names.publishers[0]
     for names in (
-        blockcodec.BlockMap((topic._replace(last_txid=1),), (publisher,)),
-        blockcodec.BlockMap((topic._replace(last_time=1),), (publisher,)),
+        blockcodec.BlockMap((replace(topic, last_txid=1),), (publisher,)),
+        blockcodec.BlockMap((replace(topic, last_time=1),), (publisher,)),
         blockcodec.BlockMap((topic, blockcodec.MapTopic(TRADES, 1, 1)), (publisher,)),
-        blockcodec.BlockMap((topic,), (publisher._replace(sequence=3),)),
+        blockcodec.BlockMap((topic,), (replace(publisher, sequence=3),)),
         blockcodec.BlockMap((topic,), (publisher, blockcodec.MapPublisher(6, "x", 1))),
         blockcodec.BlockMap((), (publisher,)),
         blockcodec.BlockMap((topic,), ()),

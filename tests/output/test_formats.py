@@ -11,6 +11,7 @@ import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sowctl.cli.words.options import FORMATS as OFFERED
 from sowctl.errors import UsageError
@@ -69,21 +70,21 @@ def test_exact_bytes(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_do_not_show(name: str) -> None:
-    parts = [SMALL._replace(records=[record]) for record in SMALL.records]
+    parts = [replace(SMALL, records=[record]) for record in SMALL.records]
     assert rendered(name, *parts) == rendered(name, SMALL)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_records(name: str) -> None:
     assert rendered(name) == (b"[]\n" if name == "json" else b"")
-    assert rendered(name, SMALL._replace(records=[])) == rendered(name)
+    assert rendered(name, replace(SMALL, records=[])) == rendered(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("payload", [b"", b"\xff\xfe", b"12", b"[1]", b"null", b'{"a":1', b"{}", b'{"a":1e999,"a":2}'])
 @pytest.mark.parametrize("meta", [False, True])
 def test_any_payload_can_be_printed(name: str, payload: bytes, meta: bool) -> None:
-    assert rendered(name, batch(payload), options=OPTIONS._replace(meta=meta)) is not None
+    assert rendered(name, batch(payload), options=replace(OPTIONS, meta=meta)) is not None
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "msgpack"])
@@ -98,7 +99,7 @@ def test_any_payload_can_be_printed(name: str, payload: bytes, meta: bool) -> No
     columns=st.integers(1, 60),
 )
 def test_nothing_on_a_terminal_can_steer_it(name: str, payload: bytes, colored: bool, columns: int) -> None:
-    options = OPTIONS._replace(terminal=Terminal(columns, "utf-8", False), template="{data}")
+    options = replace(OPTIONS, terminal=Terminal(columns, "utf-8", False), template="{data}")
     text = rendered(name, batch(payload, b"{}"), options=options).decode()
     allowed = {"\n", "\t"} if name in ("tsv", "ndjson", "json") else {"\n"}
     assert {c for c in text if c < " " or "\x7f" <= c < "\xa0" or c in "\u202e\u2028\u2029"} <= allowed
@@ -146,8 +147,8 @@ def test_no_option_is_without_effect() -> None:
     }
     for name in NAMES:
         for option, changes in shaping.items():
-            plain = OPTIONS._replace(columns=(), template="{data}")
-            changed = rendered(name, batch(b'{"a":1,"b":2}'), options=plain._replace(**changes)) != rendered(
+            plain = replace(OPTIONS, columns=(), template="{data}")
+            changed = rendered(name, batch(b'{"a":1,"b":2}'), options=replace(plain, **changes)) != rendered(
                 name, batch(b'{"a":1,"b":2}'), options=plain
             )
             try:
@@ -160,7 +161,7 @@ def test_no_option_is_without_effect() -> None:
 
 
 def test_a_delimiter_on_a_terminal_is_shown() -> None:
-    options = OPTIONS._replace(terminal=Terminal(80, "utf-8", False), delimiter=b"\0")
+    options = replace(OPTIONS, terminal=Terminal(80, "utf-8", False), delimiter=b"\0")
     assert "\0" not in rendered("ndjson", batch(b'{"a":1}'), options=options).decode()
 
 

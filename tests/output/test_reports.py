@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from msgspec import Struct
 
 from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, TopicCounts
 from sowctl.output.reports import as_dict, as_json, as_text, size, texts, total
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True):
     topic: str
     inserted: int = 812
     updated: int = 0
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(Struct, frozen=True):
     topics: tuple[Share, ...] = (Share("orders"),)
     published: int = 812
     rejected: int = 3
@@ -34,8 +31,7 @@ class Published:
     dry_run: bool = False
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(Struct, frozen=True):
     parts: tuple[Published, ...]
     path: Path
     digest: bytes
@@ -58,8 +54,7 @@ def test_shares_of_several_topics_have_their_lines() -> None:
     assert text == "819 published; txid 5, durable\n  a: 812 inserted, 0 updated\n  b: 3 inserted, 4 updated"
 
 
-@dataclass(frozen=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     topic: str
     action: str
     entries: int = 0
@@ -86,7 +81,7 @@ def test_json_is_one_ascii_line() -> None:
     assert as_dict(whole)["path"] == "x.sow"
 
 
-class File(NamedTuple):
+class File(Struct, frozen=True):
     path: Path
     size: int
 

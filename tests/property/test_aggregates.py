@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
+from msgspec.structs import replace
 
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.search import indexed, memos

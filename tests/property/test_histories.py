@@ -15,11 +15,12 @@ import os
 import random
 import shutil
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sowctl.engine.options import PublishOptions, ReplayOptions
 from sowctl.engine.topics.retention import Retention

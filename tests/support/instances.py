@@ -6,8 +6,10 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions

@@ -11,8 +11,10 @@ import io
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec.structs import asdict
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
 
@@ -34,7 +36,7 @@ def run(
     if format == "json":
         import json
 
-        text = json.dumps({"ok": healthy, "checks": [check._asdict() for check in checks]})
+        text = json.dumps({"ok": healthy, "checks": [asdict(check) for check in checks]})
     else:
         from sowctl.output.display import display
 

@@ -57,10 +57,11 @@ def run(
     hold; a record that expired was current until its stamp. --meta adds what envelopes of records have. Ends with
     status 1 where nothing is known of a key.
     """
+    from msgspec.structs import replace
+
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.lookup import one
     from sowctl.engine.verbs.history import SHORT, versions
-    from sowctl.plain import replace
 
     choice = Choice(format, True, columns, delimiter, null, length_prefix, template, output, force)
     sink = Sink(invocation, choice, front=None if meta else SHORT)

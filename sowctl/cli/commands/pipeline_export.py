@@ -65,11 +65,11 @@ def run(
     where = pipeline.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
     first, last = position(invocation, begin), position(invocation, end)
     with invocation.open_instance() as instance:
-        (low, since, _), (high, until, _) = first.found(instance), last.found(instance)
+        first, last = first.found(instance), last.found(instance)
         chosen = [pipeline.topic_of(instance, name, logged=journal) for name in topics or ()]
         with pipeline.session(invocation, master, conf) as spark:
             if journal:
-                entries = ExportedEntries((), low or 1, high, since, until).of(chosen)
+                entries = ExportedEntries((), first.txid or 1, last.txid, first.time, last.time).of(chosen)
                 report = export_journal(spark, instance, entries, where)
             else:
                 records = chosen or list(instance.topics)

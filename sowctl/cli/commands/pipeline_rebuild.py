@@ -52,8 +52,8 @@ def run(
 
     end = position(invocation, until)
     with invocation.open_instance() as instance:
-        txid, time, _ = end.found(instance, journal)
-        options = ReplayOptions(txid, time, into, journal, force=force)
+        end = end.found(instance, journal)
+        options = ReplayOptions(end.txid, end.time, into, journal, force=force)
         wanted = topics_of(instance, topics or [])
         with session(invocation, master, conf) as spark:
             report = rebuild(spark, instance, wanted, options, staging_directory=directory(staging))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.words import queryoptions as asking
 from sowctl.cli.words.declare import Argument
@@ -97,7 +100,6 @@ def run(
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import resolve
     from sowctl.engine.verbs.query import query
-    from sowctl.plain import replace
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
@@ -165,14 +167,13 @@ def _show_plans(
 ) -> int:
     """Print the plan of each topic: text, or an object a line with the formats json and ndjson."""
     import json
-    from dataclasses import asdict
 
     from sowctl.engine.verbs.explain import explain, plan_lines
     from sowctl.output.display import display_lines
 
     for plan in explain(instance, targets, options, analyze=analyze):
         if format in ("json", "ndjson"):
-            line = json.dumps(asdict(plan), ensure_ascii=False)
+            line = json.dumps(to_builtins(plan), ensure_ascii=False)
         else:
             line = display_lines("\n".join(plan_lines(plan)))
         invocation.streams.stdout.write(line.encode() + b"\n")

@@ -72,8 +72,8 @@ def run(
 
     end = position(invocation, until)
     with invocation.open_instance() as instance:
-        txid, time, _ = end.found(instance, journal)
-        options = ReplayOptions(txid, time, into, journal, verify, rebuild, force, dry_run, rekey)
+        end = end.found(instance, journal)
+        options = ReplayOptions(end.txid, end.time, into, journal, verify, rebuild, force, dry_run, rekey)
         reports = replay(instance, topics_of(instance, topics or []), options)
     for report in reports:
         show_report(invocation, report, summary)

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.outfile import refuse_existing, whole_file
 from sowctl.cli.streams import is_terminal
@@ -14,10 +17,9 @@ from sowctl.output import formats
 from sowctl.output.display import escaped
 from sowctl.output.options import OutputOptions, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
-from sowctl.tuples import NamedTuple
 
 
-class Choice(NamedTuple):
+class Choice(Struct, frozen=True):
     """The output options of a command as given."""
 
     format: str | None = None
@@ -60,7 +62,7 @@ class Sink:
             terminal=terminal,
         )
         if front is not None:
-            self.options = self.options._replace(front=front)
+            self.options = replace(self.options, front=front)
         self.renderer = formats.make(self.format, self.options)
 
     def write(self, batches: Iterable[Batch]) -> int:
@@ -76,7 +78,7 @@ class Sink:
 
     def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> int:
         """Write facts about the instance - not records of it - in the same formats; returns their number."""
-        self.renderer = formats.make(self.format, self.options._replace(facts=True))
+        self.renderer = formats.make(self.format, replace(self.options, facts=True))
         return self.write(_row_batches(rows))
 
 

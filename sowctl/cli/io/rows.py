@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from sowctl.output.reports import as_dict, size
-from sowctl.plain import replace
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:

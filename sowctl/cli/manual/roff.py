@@ -7,33 +7,30 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+
+class Paragraph(Struct, frozen=True):
     """Running text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(Struct, frozen=True):
     """Tagged paragraphs: what is described, and what it is; a line feed begins a new line of the same paragraph."""
 
     items: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Struct, frozen=True):
     """Lines that stay as they are."""
 
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Subheading:
+class Subheading(Struct, frozen=True):
     """A heading within a section."""
 
     text: str
@@ -46,16 +43,14 @@ _ESCAPES = {"\\": "\\e", "-": "\\-", "^": "\\(ha", "~": "\\(ti", "'": "\\(aq", "
 Block: TypeAlias = Paragraph | Items | Literal | Subheading
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A section and what stands in it."""
 
     title: str
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A page; ``date`` and ``source`` are fixed texts for its foot, ``made_from`` is what to change instead of it."""
 
     name: str

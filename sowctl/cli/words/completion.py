@@ -6,11 +6,12 @@ a table belong. It starts no program while completing.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.words.declare import Argument, Completion, Option, Parameter
 from sowctl.cli.words.loaded import load
 from sowctl.cli.words.options import GLOBALS
 from sowctl.cli.words.table import COMMANDS, PAGES, PREFIXES, members
-from sowctl.tuples import NamedTuple
 
 _PATHS = frozenset({"file", "directory", "store"})
 _ZSH_PATHS = {"file": "_files", "directory": "_files -/", "store": '_files -g "*.sow"'}
@@ -23,7 +24,7 @@ _FISH_PATHS = {
 """What completes a path, in the words of each shell; bash has a function for each, in the script itself."""
 
 
-class Word(NamedTuple):
+class Word(Struct, frozen=True):
     """One option: spellings, help, whether a value follows, and what completes it: words, or ``file``, ``directory``,
     ``store``."""
 
@@ -34,7 +35,7 @@ class Word(NamedTuple):
     complete: str
 
 
-class Spec(NamedTuple):
+class Spec(Struct, frozen=True):
     """What completes behind one command: its options, and its operands' words or ``files`` (as ``Word.complete``)."""
 
     name: str

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from types import FunctionType, UnionType
 from typing import Any, Literal, TypeAlias, get_args, get_origin
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
 Completion: TypeAlias = Literal["file", "directory", "store", "page", "function", "message type", "code", ""]
@@ -26,7 +26,7 @@ _REQUIRED: Any = object()
 """The default of a parameter that has none."""
 
 
-class Option(NamedTuple):
+class Option(Struct, frozen=True):
     """One option: its spellings, what it does, what stands for its value, and which values it takes."""
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class Option(NamedTuple):
     panel: str = "Options"
 
 
-class Argument(NamedTuple):
+class Argument(Struct, frozen=True):
     """One operand."""
 
     metavar: str
@@ -58,7 +58,7 @@ def option(*names: str, help: str, **more: Any) -> Option:
     return Option(names, help, **more)
 
 
-class Parameter(NamedTuple):
+class Parameter(Struct, frozen=True):
     """One declared parameter of a command: the Python name, its declaration, shape and default."""
 
     name: str

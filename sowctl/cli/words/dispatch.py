@@ -6,15 +6,16 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation, Settings
 from sowctl.cli.words import arguments, declare, table
 from sowctl.cli.words.loaded import Loaded, load
 from sowctl.cli.words.options import GLOBALS, LEADING_VALUES, VARIABLES, from_environment
 from sowctl.errors import UsageError
-from sowctl.tuples import NamedTuple
 
 
-class Split(NamedTuple):
+class Split(Struct, frozen=True):
     """argv taken apart: the global options before the command's word, that word and what follows it."""
 
     leading: list[str]
@@ -24,7 +25,8 @@ class Split(NamedTuple):
 
 def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     """Run the command that ``argv`` names and return its exit status."""
-    leading, word, rest = split(argv)
+    parts = split(argv)
+    leading, word, rest = parts.leading, parts.word, parts.rest
     if word is None or word == "help":
         return _overview(invocation, leading, rest, asked=word == "help")
     if word in table.PREFIXES and rest[:1] in (["--help"], ["-h"]):

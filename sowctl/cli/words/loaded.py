@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from sowctl.cli.words import declare, table
 from sowctl.cli.words.options import GLOBALS
-from sowctl.tuples import NamedTuple
 
 
-class Loaded(NamedTuple):
+class Loaded(Struct, frozen=True):
     """A command with its function, its examples and its declared parameters, the global ones last."""
 
     command: table.Command

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
+from msgspec.structs import replace
+
 from sowctl.cli.words.declare import Argument, Option, Parameter, Shape, option
 from sowctl.errors import UsageError
 
@@ -182,7 +184,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
         if value is not None and choices and value not in choices:
             words = f"{VARIABLES[parameter.name]} is '{value}'; it takes {', '.join(choices)}"
             raise UsageError("SOW-CLI-091", words, hint=f"unset {VARIABLES[parameter.name]}, or give it one of these")
-        found.append(parameter if value is None else parameter._replace(default=value))
+        found.append(parameter if value is None else replace(parameter, default=value))
     return tuple(found)
 
 

@@ -6,10 +6,10 @@ a command's module to learn its name. Importing this module costs next to nothin
 
 from __future__ import annotations
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
 
 
-class Command(NamedTuple):
+class Command(Struct, frozen=True):
     """One line: ``name`` is one or two words, ``module`` lies in ``sowctl.cli.commands`` and defines ``run``."""
 
     name: str

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
-from sowctl.tuples import NamedTuple
 from sowctl.values.times import Micros, parse_time
 from sowctl.values.units import parse_seconds, parse_size
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Position(NamedTuple):
+class Position(Struct, frozen=True):
     """A place in the log: a txid or an instant; the other is None, or both are. ``bookmark`` is yet to be looked up."""
 
     txid: int | None = None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
 
 
-class Element(NamedTuple):
+class Element(Struct, frozen=True):
     """A row. ``times`` is ``1``, ``0..1``, ``1..n`` or ``0..n``; ``kind`` names a row of :mod:`sowctl.config.kinds`.
 
     Kinds without a value: ``section`` (only the listed children), ``open`` (listed children are checked, others may

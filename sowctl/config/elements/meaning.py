@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
 
 _LINES = """
 + Name: the instance, in file names, journals and messages
@@ -245,7 +245,7 @@ _LINES = """
 """
 
 
-class Meaning(NamedTuple):
+class Meaning(Struct, frozen=True):
     """``acted`` is whether sowctl acts on the element, rather than only checking it."""
 
     acted: bool

@@ -5,10 +5,10 @@ An option is written ``Name`` (optional) or ``Name!`` (required), with ``:kind``
 
 from __future__ import annotations
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
 
 
-class Module(NamedTuple):
+class Module(Struct, frozen=True):
     """An action module: options by name with their kinds (empty for free text), and the required ones."""
 
     options: dict[str, str]

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from itertools import islice
 from operator import attrgetter
 
+from msgspec import Struct
+
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.rules.measures import affordable, interval, size, switch, within
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 from sowctl.errors import ConfigError
-from sowctl.tuples import NamedTuple
 
 USUAL_FLUSH = 100_000_000
 EXAMPLES = 3
@@ -213,7 +214,7 @@ def removed_too_early(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(removal.node, message, f"keep journals {need[0].text} or longer")
 
 
-class _Span(NamedTuple):
+class _Span(Struct, frozen=True):
     """An interval of the file, as it is written, and its element."""
 
     nanoseconds: int

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
+
 from sowctl.values.units import parse_count, parse_size
 
 FORM = "write <!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->"
@@ -21,7 +22,7 @@ _READERS = {"largest-message": parse_size, "cores": parse_count, "memory": parse
 _MOST = 1 << 62
 
 
-class Facts(NamedTuple):
+class Facts(Struct, frozen=True):
     """Sizes in bytes; None for what nobody said."""
 
     largest_message: int | None = None

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from sowctl.config.document import Node
 from sowctl.config.problems import at_node
 from sowctl.config.rules.survey import Survey
 from sowctl.findings import Finding, Level
-from sowctl.tuples import NamedTuple
 
 RULE = "B039"
 
 
-class Peer(NamedTuple):
+class Peer(Struct, frozen=True):
     """An instance that was seen: its file, Name, and SOW entries as kind, name and message type."""
 
     file: str

@@ -37,15 +37,16 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sowctl.config.document import Node
 from sowctl.config.problems import at_node
 from sowctl.config.rules.survey import Survey
 from sowctl.findings import Finding, Level, Place
-from sowctl.plain import replace
-from sowctl.tuples import NamedTuple
 
 
-class Problem(NamedTuple):
+class Problem(Struct, frozen=True):
     """A rule broken at ``node``, or at a place inside its text; ``level`` where it is not the rule's own.
 
     With ``secret`` the line is not shown: what it holds must not go into a log.
@@ -62,7 +63,7 @@ class Problem(NamedTuple):
 RuleFunction: TypeAlias = Callable[[Node, Survey], Iterable[Problem]]
 
 
-class Rule(NamedTuple):
+class Rule(Struct, frozen=True):
     """A row of the table; the module says what its columns mean."""
 
     id: str

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import Entry, is_transient
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import nearest
-from sowctl.tuples import NamedTuple
 
 _SHOWN = 10
 """So many names of a cycle are shown."""
 
 
-class Source(NamedTuple):
+class Source(Struct, frozen=True):
     """A topic that a view reads: its message type where one is written, its name, and the element that names it."""
 
     type: str | None

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from sowctl.config.document import Node
 from sowctl.messages.types import DEFINED_TYPES, MESSAGE_TYPES
-from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.expressions.functions.signature import Function
@@ -44,7 +45,7 @@ MEMBERS = {
 """The sections whose members are a subject of rules, and the tag of those members."""
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """A SOW entry under its present kind, whatever spelling it has."""
 
     kind: str
@@ -58,7 +59,7 @@ class Entry(NamedTuple):
         return f"{self.kind} '{self.name}'"
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True):
     """One On, If or Do of an action that names a module, and the Options element, if there is one."""
 
     action: Node

@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from sowctl.engine.bulk import outcomes as fate
 from sowctl.engine.bulk.entries import Chunk, chunks, fold, group_of
 from sowctl.engine.bulk.merge import deletions_of_rest, in_order
@@ -28,7 +30,6 @@ from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError
 from sowctl.identity.hashes import client_hash
 from sowctl.store.meta import NO_LINEAGE
-from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.engine.bulk.staging import Area, Plan, Staged
@@ -39,7 +40,7 @@ BUCKET_BYTES = 128 << 20
 """Payload bytes of one bucket of a topic without a journal, which are held to be put into the store in key order."""
 
 
-class RefusalWords(NamedTuple):
+class RefusalWords(Struct, frozen=True):
     """How the error of a run that stops names a refused message: where it stood, an excerpt or None, and what to do."""
 
     place: Callable[[Rejected], str]

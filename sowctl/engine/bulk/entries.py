@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from sowctl.engine.bulk import outcomes as fate
 from sowctl.engine.bulk.segmentblock import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION, Columns
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from sowctl.journal.format import Topic
 
 
-@dataclass(slots=True)
-class Chunk:
+class Chunk(Struct):
     """A block's surviving messages, ready for the journal or the store."""
 
     keys: list[bytes]

@@ -10,13 +10,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.bulk.outcomes import BUCKET_ENTRIES
 from sowctl.engine.bulk.segmentblock import DELETE, Columns, Rows
 from sowctl.engine.bulk.segments import Order, SegmentInfo, SegmentReader, SegmentWriter
 from sowctl.identity.keyspace import parts_of
-from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import TopicWriter

@@ -8,8 +8,9 @@ whatever the run brings. The rules are those of :mod:`sowctl.engine.writing.outc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from sowctl.engine.bulk.segmentblock import DELETE, HAS_TIME, OPERATION, Columns
 from sowctl.engine.writing.outcome import too_old
@@ -32,8 +33,7 @@ Reader = Callable[[], Iterator[Columns]]
 """Gives the columns of all segments in the order of the input, once more each time."""
 
 
-@dataclass(slots=True)
-class Fates:
+class Fates(Struct):
     """One code per message in input order; for a deletion the check word of the record that it removes.
 
     ``reasons`` are code and words for the refused messages.

@@ -7,10 +7,11 @@ by :mod:`sowctl.engine.bulk.segments`, which has the files; what tasks stage and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import struct
 from itertools import accumulate, pairwise
-from struct import Struct
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from sowctl.checksum import crc32
 from sowctl.journal import columns as codec
@@ -27,7 +28,7 @@ HAS_TIME, HAS_LIFETIME, EXPIRES_AT = 16, 32, 64
 """A time of its own; a lifetime of its own in microseconds; an instant of expiry of its own."""
 
 MAGIC = b"\x89SEG1\r\n\x1a"
-HEADER = Struct("<8sIIIIIIII")
+HEADER = struct.Struct("<8sIIIIIIII")
 """Magic, entries, raw and stored bytes of the columns, of the payloads, CRC of both as stored, CRC of this header."""
 
 _FIXED = (
@@ -44,8 +45,7 @@ _FIXED = (
 ENTRY_SIZE = 58
 
 
-@dataclass(slots=True)
-class Columns:
+class Columns(Struct):
     """The columns of a block as numpy arrays; texts None where no entry has one. ``hashes`` are xxh3-64 of payloads."""
 
     keys: numpy.ndarray[Any, Any]
@@ -64,8 +64,7 @@ class Columns:
         return len(self.keys)
 
 
-@dataclass(slots=True)
-class Rows:
+class Rows(Struct):
     """Messages to write, by columns of plain values; ``keys`` and ``checks`` 8 bytes each."""
 
     files: list[int] = field(default_factory=list)
@@ -84,12 +83,12 @@ class Rows:
 
     def part(self, start: int, stop: int) -> Rows:
         """Some of them."""
-        return Rows(*(getattr(self, column.name)[start:stop] for column in fields(self)))
+        return Rows(*(getattr(self, name)[start:stop] for name in self.__struct_fields__))
 
     def extend(self, other: Rows) -> None:
         """Add those of another."""
-        for column in fields(self):
-            getattr(self, column.name).extend(getattr(other, column.name))
+        for name in self.__struct_fields__:
+            getattr(self, name).extend(getattr(other, name))
 
 
 def pack(rows: Rows) -> bytes:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import IO
+
+from msgspec import Struct
 
 from sowctl.checksum import crc32
 from sowctl.engine.bulk.segmentblock import HEADER, MAGIC, Columns, Rows, pack, unpack
@@ -30,8 +31,7 @@ Order = tuple[int, int]
 """File number and position in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class SegmentInfo(Struct, frozen=True):
     """A finished segment: file name, entries, payload bytes, and the orders of its first and last message."""
 
     name: str

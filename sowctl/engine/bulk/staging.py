@@ -13,9 +13,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from sowctl.directories import make_directories
 from sowctl.engine.bulk.segmentblock import DELETE, DELTA, PUBLISH
@@ -34,8 +35,7 @@ OPERATIONS: dict[str, int] = {"publish": PUBLISH, "delete": DELETE, "delta": DEL
 _GATE, _LOCK, _RUN = "gate", "lock", "run-"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What a task needs to stage messages of one topic; travels to the executors.
 
     ``directory`` is the run's, which they share with the driver. ``now`` microseconds UTC: one clock for all tasks.
@@ -53,8 +53,7 @@ class Plan:
     stop: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(Struct, frozen=True):
     """What one task attempt has staged. Of the refused messages the first few are in ``samples``.
 
     ``first`` is the order of its first message, refused or not.
@@ -81,8 +80,7 @@ def refuse_pattern(topic: TopicConfig) -> None:
         )
 
 
-@dataclass(slots=True)
-class Area:
+class Area(Struct):
     """A run's staging directory, held by the driver. Made by :func:`staging`."""
 
     directory: Path

@@ -8,10 +8,12 @@ is in the run's directory and in their :class:`Staged`, which goes back to the d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sowctl.engine.bulk.segmentblock import (
     DELETE,
@@ -41,8 +43,7 @@ SAMPLES = 20
 """Refused messages of one task that are handed to the driver whole."""
 
 
-@dataclass(slots=True)
-class _Refused:
+class _Refused(Struct):
     count: int = 0
     samples: list[Rejected] = field(default_factory=list)
 

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.errors import ConfigError, MissingError, SowError
 from sowctl.expressions.functions.signature import Function, function
 from sowctl.store.codec import payloads, stamps
-from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path, parse_path
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _SCAN = 1000
 Texts = tuple[bytes | None, ...]
 
 
-class Declared(NamedTuple):
+class Declared(Struct, frozen=True):
     """A table: the topic, the field that is given, the fields that are compared."""
 
     topic: TopicConfig

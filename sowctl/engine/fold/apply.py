@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
+from msgspec import Struct
+
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.topics.retention import Retention, Version, extend, prune, value_of, version_of
-from sowctl.plain import dataclass
 from sowctl.store.codec import history_key_of, stamps
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ BATCH = 1000
 """Versions read or dropped at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """What one transaction did: changes applied (newest per key), and expired records removed."""
 
     changes: int

@@ -9,12 +9,13 @@ use :func:`append_sorted` alone. Ruled by ``sow-journal(5)``, From a store's rec
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from sowctl.engine.fold.blocks import mask_of, taken, values_of
 from sowctl.engine.fold.spill import Buckets, Pairs
@@ -44,8 +45,7 @@ COMPACT_ENTRIES = 4_000_000
 """The first pass forgets superseded entries whenever it holds so many."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntrySpan:
+class EntrySpan(Struct, frozen=True):
     """The entries to fold: ``after < txid <= until``, and not later than ``at`` (microseconds) where that is given."""
 
     after: int

@@ -7,8 +7,9 @@ that find no store or need one of the past. Ruled by ``sow-store(5)``, Replacing
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.fold.apply import into_store
 from sowctl.engine.fold.folding import EntrySpan, RecordCheck, fold
@@ -32,8 +33,7 @@ CheckOf = Callable[["TopicConfig"], RecordCheck]
 """Makes the check of one topic's records."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
+class Rebuilt(Struct, frozen=True):
     """What one topic's rebuild did: journal entries folded, records and versions made, position reached."""
 
     topic: TopicConfig

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.plain import replace
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from struct import Struct
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.checksum import crc32
 from sowctl.directories import sync_directory
 from sowctl.errors import DamageError, StorageError
 from sowctl.seam import Seam
-from sowctl.tuples import NamedTuple
 
-_HEAD = Struct("<II")
+_HEAD = struct.Struct("<II")
 MODE = 0o640
 LOOSE = 1 << 16
 """A file is written anew when it is larger than this and holds less than half as much as it could."""
 
 
-class ChainBlock(NamedTuple):
+class ChainBlock(Struct, frozen=True):
     """What one writer learnt. ``identity`` says whose chains these are, ``applied`` up to which txid of ``lineage``."""
 
     identity: tuple[str, ...]
@@ -77,7 +79,7 @@ def append(
         try:
             size = os.fstat(fd).st_size
             if size > LOOSE:
-                content = _encoded(block._replace(links=list(whole)))
+                content = _encoded(replace(block, links=list(whole)))
                 if len(content) * 2 < size:
                     return _anew(path, content, seam)
             keep = _whole_until(path, seam) if shared and size > keep else keep

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.keys.chainfile import ChainBlock, append, read
 from sowctl.engine.keys.keymaker import MISSING, ChainKeeper, Keys, generator_error
@@ -23,7 +25,6 @@ from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.messages.base import KeyTexts
 from sowctl.store.codec import CHECK, TOMBSTONE, payloads
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path
@@ -41,7 +42,7 @@ NO_DIGEST = bytes(16)
 _SCAN = 1000
 
 
-class ChainOptions(NamedTuple):
+class ChainOptions(Struct, frozen=True):
     """``primary`` and the secondary fields as paths, the file (None: beside the store), whether to verify it."""
 
     primary: FieldPath

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sowctl.errors import ConfigError, UsageError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.messages.base import KeyTexts
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ A record matches where every conjunct is TRUE (``sowctl-expressions(7)``, logic)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.expressions.check import NO_FUNCTIONS
 from sowctl.expressions.compile import Filter
@@ -15,7 +15,6 @@ from sowctl.expressions.rewrites.intervals import alone, bounds_of, strings_of
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import walk
 from sowctl.memo.condition import Condition, Interval
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot, SlotValue
 
 if TYPE_CHECKING:

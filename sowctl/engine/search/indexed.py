@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.engine.search.memos import Memos, open_memos
 from sowctl.errors import SowError
 from sowctl.memo import rownumbers as p
 from sowctl.memo.format import BadMemo
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ MOST = 0.3
 """Where more of the records than this share are left, reading all of them in order is faster."""
 
 
-class Taken(NamedTuple):
+class Taken(Struct, frozen=True):
     """One condition, and how many records an index says satisfy it."""
 
     condition: str

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.sources.logical import domain_of, user_key_of
 from sowctl.engine.topics.targets import Target
@@ -82,7 +84,7 @@ def not_a_key(text: str) -> UsageError:
     )
 
 
-class _Naming(NamedTuple):
+class _Naming(Struct, frozen=True):
     """How the keys of a target are made: by which mode, under which domain (None: that of a logical topic which is
     not named), of how many fields."""
 

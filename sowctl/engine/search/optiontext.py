@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sowctl.engine.options import QueryOptions
 from sowctl.errors import UsageError
-from sowctl.plain import replace
-from sowctl.tuples import NamedTuple
 
 NUMBERS = {"top_n": "top_n", "skip_n": "skip_n", "batch_size": "batch_size"}
 LISTS = {"select": "select", "grouping": "grouping", "projection": "projection"}
@@ -27,7 +28,7 @@ IGNORED = {
 _SWITCH = {"true": True, "false": False}
 
 
-class Told(NamedTuple):
+class Told(Struct, frozen=True):
     """What an option text says: ``bookmark`` where the past is asked for; ``literal``: the topic is no pattern;
     ``notes`` on options without effect."""
 
@@ -105,7 +106,7 @@ def with_option_text(options: QueryOptions, text: str) -> Told:
     for field in changes:
         if getattr(options, field) not in (None, getattr(QueryOptions(), field)):
             raise _wrong(text, 0, f"{field} is given twice, by an option of its own and here")
-    return Told(replace(options, **changes), bookmark, literal, tuple(notes))  # type: ignore[arg-type]
+    return Told(replace(options, **changes), bookmark, literal, tuple(notes))
 
 
 def _switch(text: str, name: str, value: str) -> bool:

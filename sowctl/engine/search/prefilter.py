@@ -11,7 +11,8 @@ like a trace, too; then a record is decoded in vain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
 from sowctl.expressions.syntax.patterns import Regex
@@ -25,7 +26,7 @@ ENOUGH = 1000
 """Records after which a trace is judged."""
 
 
-class Trace(NamedTuple):
+class Trace(Struct, frozen=True):
     """Something to look for: a pattern, ``spelled``. ``texts``: what in it JSON may also spell with escapes."""
 
     texts: tuple[bytes, ...]

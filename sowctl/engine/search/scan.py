@@ -13,13 +13,14 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sowctl.engine.options import INDEXED
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.filtering import DECODED, READ, filtered
 from sowctl.engine.sources.opening import open_source
 from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
 from sowctl.engine.topics.targets import Target
-from sowctl.plain import replace
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance

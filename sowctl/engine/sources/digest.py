@@ -8,8 +8,9 @@ nothing is behind it and nothing hidden; else it is corrected, or, for a state o
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.sources.opening import open_now, open_source
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 SCAN_BATCH = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
+class Digest(Struct, frozen=True):
     """A digest of one topic. ``note`` says where it may differ from another store's though nothing is wrong."""
 
     topic: str

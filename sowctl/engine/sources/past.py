@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
 from sowctl.engine.sources.recovery import reaches, recovery_start
 from sowctl.engine.sources.source import Pairs, Source
@@ -20,7 +22,6 @@ from sowctl.engine.topics.expiration import expires, is_expired
 from sowctl.engine.topics.positions import open_log, refuse_unlogged_past
 from sowctl.errors import MissingError, RefusedError
 from sowctl.journal.format import INSERTED, UNKEYED
-from sowctl.plain import dataclass
 from sowctl.store.codec import expiration_of, stamps
 from sowctl.values.times import format_time
 
@@ -72,8 +73,7 @@ class Means(Enum):
     """Records that what is left of the journal does not touch, from the store; the others by a fold of what is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """How the state of a topic at the instant ``at`` is found.
 
     ``current`` is its present state, opened for this. ``log`` is the journal, for :attr:`Means.FOLD` and

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.fold.rebuild import CheckOf, rebuild

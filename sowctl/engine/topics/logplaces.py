@@ -10,8 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.errors import MissingError
-from sowctl.tuples import NamedTuple
 from sowctl.values.times import parse_time
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.values.times import Clock, Micros
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """An entry of the log: its txid, and its time in microseconds UTC."""
 
     txid: int
@@ -32,7 +33,7 @@ BEGINNING = Place(0, 0)
 """Before every entry: the bookmark EPOCH."""
 
 
-class Moment(NamedTuple):
+class Moment(Struct, frozen=True):
     """What ``at`` says: an instant, or an entry of the log whose time is yet to be looked up, or neither: now."""
 
     time: Micros | None = None

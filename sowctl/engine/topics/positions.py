@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
-from sowctl.plain import dataclass
 from sowctl.store.env import Store
 from sowctl.store.meta import Definition, StoreMeta
 
@@ -25,8 +26,7 @@ KEY_PARTS = frozenset(("key_mode", "key_fields", "key_domain"))
 """What of a definition decides which keys records get."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """A store's position: path, txid and lineage; ``applied`` 0 where there is no readable store."""
 
     path: Path

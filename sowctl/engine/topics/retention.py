@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sowctl.config.model import History
-from sowctl.plain import dataclass, replace
 from sowctl.store.codec import LOSSY, TOMBSTONE, stamps, with_flags
 from sowctl.values.times import Micros
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """Window and granularity of a topic's history, in microseconds."""
 
     window: Micros
     granularity: Micros
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """One published state of a key, or its deletion.
 
     ``lossy``: writes between this version and the next retained one were dropped.

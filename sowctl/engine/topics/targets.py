@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import Expiration, JournalTopic, Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.errors import ConfigError, MissingError, UsageError
 from sowctl.patterns import pattern
-from sowctl.plain import dataclass, replace
 
 if TYPE_CHECKING:
     from sowctl.config.document import Node
@@ -28,8 +30,7 @@ WITHOUT_SOW = "SOW-ENG-016"
 _TYPED = pattern(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What to read: a configured topic, or the bare path of a store."""
 
     topic: TopicConfig | None = None

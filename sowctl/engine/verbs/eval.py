@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from sowctl.errors import InputError, LimitError, SowError, UsageError
 from sowctl.messages.types import get_type
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal, Row
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _Once: TypeAlias = Callable[[Sequence[bytes], bytes], tuple[Iterable[Row], list[
 """An extractor that also takes the block which the payloads were cut out of, and whose rows can be read only once."""
 
 
-class Source(NamedTuple):
+class Source(Struct, frozen=True):
     """One input: its name, and its chunks."""
 
     name: str

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,16 +20,14 @@ if TYPE_CHECKING:
     from sowctl.engine.topics.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class PlanStep:
+class PlanStep(Struct, frozen=True):
     """One condition, and how many records an index says satisfy it."""
 
     condition: str
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """How one topic is read. ``access``: ``key lookup``, ``hash index``, ``memo index`` or ``scan``; ``records`` that
     it has; ``estimated``: how many are read; ``steps`` conditions that indexes answer, ``residual`` those asked of
     records; ``behind``: records that are in the journal only; ``processes`` that read; ``order``: how the result is

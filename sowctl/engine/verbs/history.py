@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.records import StoredRecord
@@ -88,8 +89,7 @@ class VersionRecord(StoredRecord):
         return facts
 
 
-@dataclass(frozen=True, slots=True)
-class VersionBatch:
+class VersionBatch(Struct, frozen=True):
     """Versions of one topic's records. ``shown``: the metadata that envelopes have, None for all."""
 
     topic: str

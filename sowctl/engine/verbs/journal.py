@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.engine.topics.positions import open_log, tell_tail
 from sowctl.engine.topics.targets import find_publishable
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 OPERATIONS = {PUBLISH: "publish", DELETE: "delete"}
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFilter:
+class EntryFilter(Struct, frozen=True):
     """Which entries to show; None passes everything. ``topic`` may be a logical one.
 
     Times in microseconds UTC, bounds inclusive.
@@ -114,8 +115,7 @@ class EntryRecord:
         return row
 
 
-@dataclass(frozen=True, slots=True)
-class EntryBatch:
+class EntryBatch(Struct, frozen=True):
     """Entries of one topic in a row."""
 
     topic: str
@@ -173,7 +173,7 @@ def list_files(instance: Instance, directory: Path | None = None) -> Iterator[Fi
         except DamageError:
             yield last
             raise
-        yield last._replace(last_txid=txid if txid >= last.first_txid else None)
+        yield replace(last, last_txid=txid if txid >= last.first_txid else None)
         tell_tail(instance, log)
 
 

@@ -7,8 +7,9 @@ the topic knows, and with the messages before in the input. A verb; nothing is l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.keys.keymaker import without_keys
 from sowctl.engine.writing.dryrun import Rehearsal
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
 
-@dataclass(frozen=True, slots=True)
-class MessageKey:
+class MessageKey(Struct, frozen=True):
     """The key of one message. ``sow_key`` is the number as clients see it, ``user_key`` what the publisher chose,
     ``texts`` what the number was made of under ``key_domain`` (None: NULL), ``check_word`` the other half of the digest
     as 16 hex digits."""

@@ -10,10 +10,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from sowctl.engine.fold.rebuild import CheckOf, Rebuilt, rebuild
 from sowctl.engine.keys.presentkeys import KeyCheck, PresentKeys

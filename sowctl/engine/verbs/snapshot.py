@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.sources.opening import open_source
 from sowctl.engine.topics.positions import definition_of
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 BATCH = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotReport:
+class SnapshotReport(Struct, frozen=True):
     """A snapshot file: records and bytes of payload in it, the instant (microseconds UTC), its digest."""
 
     topic: str

@@ -13,10 +13,11 @@ from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.engine.writing.outcome import Entries
 from sowctl.journal.format import NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
-from sowctl.plain import dataclass
 from sowctl.store.codec import encode, encode_plain
 from sowctl.store.meta import NO_LINEAGE
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.session import WriteSession
 
 
-@dataclass(slots=True)
-class Acknowledged:
+class Acknowledged(Struct):
     """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input.
 
     Not ``durable`` is one of a run that published to a topic which nothing keeps."""
@@ -45,8 +45,7 @@ class Acknowledged:
         return self.batch.end
 
 
-@dataclass(slots=True)
-class Flight:
+class Flight(Struct):
     """A batch that was appended and is being synced: the locks held for it, and what becomes true when it lands."""
 
     locks: ExitStack

@@ -8,15 +8,16 @@ alone: the first message of every key makes a round, then the second, and so on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.engine.topics.expiration import is_expired
 from sowctl.engine.writing.outcome import NO_RECORD
 from sowctl.engine.writing.statuses import collision
 from sowctl.errors import SowError
 from sowctl.store.codec import CHECK, CORRELATION, decode, payloads
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.environment import Header
 
 
-class Before(NamedTuple):
+class Before(Struct, frozen=True):
     """A record as the next message of its key finds it. ``gone``: it is there in name only, for it has expired."""
 
     check: bytes

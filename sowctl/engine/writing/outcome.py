@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from sowctl.engine.reports import TopicCounts
 from sowctl.engine.writing.statuses import STATUSES, classify
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED, UNKEYED
-from sowctl.plain import dataclass, field, replace
 from sowctl.values.fields import Refusal
 from sowctl.values.times import SECOND
 
@@ -26,8 +28,7 @@ NO_RECORD = "SOW-PUB-018", "there is no record that it could update"
 """Code and words for a delta that may only update."""
 
 
-@dataclass(slots=True)
-class Entries:
+class Entries(Struct):
     """The entries of one topic in a batch, by columns; filled by :func:`settle`."""
 
     writer: TopicWriter

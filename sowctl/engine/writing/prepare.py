@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from sowctl.engine.keys.keymaker import KeyMaker, logical_keys
 from sowctl.engine.keys.modes import key_maker
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.expiration import stamp, usual
 from sowctl.errors import InputError, SowError
 from sowctl.messages.base import REPLACED, KeyTexts, MessageType
-from sowctl.plain import dataclass
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
 from sowctl.values.times import Micros, parse_time
@@ -35,8 +36,7 @@ RECORD_OVERHEAD = 64
 """Bytes that a record needs in a slab besides its payload (``semantics`` 1.9)."""
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(Struct):
     """Good messages of one topic in input order, by columns. ``digests`` are key and check word, 16 bytes each.
 
     ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;

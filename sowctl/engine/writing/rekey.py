@@ -12,8 +12,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from sowctl.engine.fold.blocks import deletions
 from sowctl.engine.fold.rebuild import rebuild
@@ -43,8 +44,7 @@ NEVER_EXPIRED = 0
 """A clock at which nothing has expired: records that are hidden have keys, too."""
 
 
-@dataclass(slots=True)
-class Rekeyed:
+class Rekeyed(Struct):
     """What became of a topic's records: ``deleted`` keys, records ``published``; ``merged`` records gave way to a later
     one with the same key."""
 

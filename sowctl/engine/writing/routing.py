@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.targets import find_publishable
 from sowctl.engine.writing.prepare import Prepared, Preparer
 from sowctl.engine.writing.publishers import Publisher
 from sowctl.errors import SowError, UsageError
-from sowctl.plain import dataclass
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ Ref = tuple[str | None, str | None]
 """Topic and message type as a message names them."""
 
 
-@dataclass(slots=True)
-class Share:
+class Share(Struct):
     """The part of a batch that goes to one topic; ``places`` are indexes into the batch."""
 
     writer: TopicWriter
@@ -38,7 +38,7 @@ class Share:
 
     def keep(self, indexes: list[int]) -> None:
         """Forget all messages but these."""
-        for column in Prepared.__match_args__:
+        for column in Prepared.__struct_fields__:
             values = getattr(self.ready, column)
             if values is not None:
                 setattr(self.ready, column, [values[index] for index in indexes])

@@ -11,11 +11,12 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sowctl.engine.reports import TornTail
 from sowctl.engine.writing.dryrun import Rehearsal
 from sowctl.engine.writing.topicwriter import TopicWriter, nothing_keeps, open_writer
 from sowctl.errors import ConfigError, MissingError
-from sowctl.plain import replace
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig

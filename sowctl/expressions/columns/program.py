@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from sowctl.errors import LimitError
 from sowctl.expressions.check import NO_FUNCTIONS
@@ -21,14 +22,13 @@ from sowctl.expressions.rows.comparing import COMPARISONS
 from sowctl.expressions.rows.program import Compiled, Value
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import walk_up
-from sowctl.tuples import NamedTuple
 from sowctl.values.compare import is_null
 from sowctl.values.fields import Slot
 
 _SHOWN = 60
 
 
-class _Slot(NamedTuple):
+class _Slot(Struct, frozen=True):
     """A step that takes the column of a field."""
 
     place: int

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
 
 UNLIMITED = 1 << 30
 
 
-class Function(NamedTuple):
+class Function(Struct, frozen=True):
     """One function of the language.
 
     ``parameters`` are kinds: ``text`` (bytes), ``number`` (Integer or Double), ``double``, ``integer`` (truncated;

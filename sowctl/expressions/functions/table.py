@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
 from sowctl.expressions.functions.groups import GROUPS
 from sowctl.expressions.functions.signature import UNLIMITED, Function
-from sowctl.tuples import NamedTuple
 
 NULL_IN = "any NULL argument gives NULL"
 NULL_GIVEN = "NULL is an argument like any other"
@@ -21,7 +23,7 @@ SKIPPED = "NULL inputs are skipped; NULL if none is left"
 _RESULTS = {"text": "String", "number": "number", "scalar": "value", "truth": "Boolean"}
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """One line of the table. ``most`` is None where there is no limit."""
 
     name: str
@@ -41,7 +43,7 @@ class Entry(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         """The entry as plain values."""
-        return {**self._asdict(), "call": self.call, "notes": list(self.notes)}
+        return {**asdict(self), "call": self.call, "notes": list(self.notes)}
 
 
 _ARGUMENTS: dict[str, str] = {

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+from msgspec import Struct, field
+
 from sowctl.expressions.rewrites.rewrite import rewrite
 from sowctl.expressions.rewrites.truths import constant_truth, constant_value, is_constant
 from sowctl.expressions.syntax import nodes as n
-from sowctl.plain import dataclass, field
 from sowctl.values.compare import numeric_reading
 from sowctl.values.fields import SlotValue
 from sowctl.values.paths import Path
@@ -27,8 +28,7 @@ MOST = 10_000
 """Candidates that are worth looking up one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """Candidates of a filter: ``nothing`` can match; else those with one of ``keys`` (texts of the key fields in their
     order) and one of ``sow_keys``, where None leaves it open. All open: any record may match."""
 
@@ -42,8 +42,7 @@ class Bound:
         return not self.nothing and self.keys is None and self.sow_keys is None
 
 
-@dataclass(slots=True)
-class _Box:
+class _Box(Struct):
     """What texts the key paths (by position) and the SOW key (under -1) must have; absent: any."""
 
     texts: dict[int, frozenset[bytes]] = field(default_factory=dict)

@@ -7,10 +7,11 @@ very same bytes. Everywhere else the condition itself has to be asked.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sowctl.expressions.rewrites.truths import constant_value, is_constant
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import walk
-from sowctl.tuples import NamedTuple
 from sowctl.values.compare import numeric_reading
 
 EXACT = 1 << 53

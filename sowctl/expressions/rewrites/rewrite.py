@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from sowctl.expressions.rewrites.chains import cut_chain, flatten, merge_equalities, negate_disjunction
 from sowctl.expressions.rewrites.constants import fold, fold_prefix
 from sowctl.expressions.rewrites.predicates import (
@@ -22,7 +24,6 @@ from sowctl.expressions.rewrites.predicates import (
 )
 from sowctl.expressions.syntax.nodes import Logic, Node
 from sowctl.expressions.syntax.trees import replace_children
-from sowctl.tuples import NamedTuple
 
 Change: TypeAlias = Callable[[Node], Node | None]
 
@@ -43,7 +44,7 @@ REWRITES: tuple[Change, ...] = (
 MOST_PASSES = 8
 
 
-class AppliedRewrite(NamedTuple):
+class AppliedRewrite(Struct, frozen=True):
     """One rewrite that was made: its name, and the text before and after."""
 
     name: str

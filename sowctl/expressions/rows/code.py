@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from sowctl.expressions.rows.runtime import NAMES
 from sowctl.expressions.syntax.nodes import Field
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot
 
 DEEPEST = 30
 """Indentation at which a block moves into its own function; CPython refuses 100."""
 
 
-class Operand(NamedTuple):
+class Operand(Struct, frozen=True):
     """A piece of Python that gives a value.
 
     ``kind``: ``slot`` (as it came from the message), ``scalar``, ``number`` (or None), ``text`` (bytes or None),

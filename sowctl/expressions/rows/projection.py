@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import AGGREGATES, Function
@@ -21,7 +23,6 @@ from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.actions import FieldDefinition
 from sowctl.expressions.syntax.parse import destination_of
 from sowctl.expressions.syntax.trees import transform
-from sowctl.tuples import NamedTuple
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Row, Scalar, Slot, SlotValue
 from sowctl.values.paths import Path, Step
@@ -39,7 +40,7 @@ class Part(NamedTuple):
     text: str
 
 
-class Aggregated(NamedTuple):
+class Aggregated(Struct, frozen=True):
     """One aggregate call of the projection."""
 
     name: str

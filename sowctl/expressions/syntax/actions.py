@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import expression_error
 from sowctl.expressions.syntax.lexer import Token, field_parts, pattern_text, string_bytes
-from sowctl.tuples import NamedTuple
 from sowctl.values.compare import NAN, integer_or_double
 from sowctl.values.paths import MOST_STEPS, Path, Step, position_of
 
@@ -19,7 +20,7 @@ _CONSTANTS: dict[str, bool | float | None] = {"TRUE": True, "FALSE": False, "NUL
 _COMPARE = {"==": "=", "!=": "<>"}
 
 
-class OrderKey(NamedTuple):
+class OrderKey(Struct, frozen=True):
     """One key of an order: path, whether the greatest comes first, whether texts are compared as bytes."""
 
     path: Path
@@ -27,7 +28,7 @@ class OrderKey(NamedTuple):
     text: bool = False
 
 
-class FieldDefinition(NamedTuple):
+class FieldDefinition(Struct, frozen=True):
     """``expr AS /dest HINT ...``. ``destination`` is None where an identifier stands alone."""
 
     expression: n.Node

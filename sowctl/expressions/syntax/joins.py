@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sowctl.expressions.syntax.actions import path_steps
 from sowctl.expressions.syntax.errors import expression_error
 from sowctl.expressions.syntax.lexer import BRACKETED, PATH, check_text
 from sowctl.patterns import pattern
-from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path
 
 _SPACE = pattern("[ \\t\\r\\n]*")

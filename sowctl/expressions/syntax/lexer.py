@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from sowctl.expressions.syntax.errors import ExpressionError, expression_error
 from sowctl.patterns import pattern
-from sowctl.tuples import NamedTuple
 
 Token: TypeAlias = tuple[str, int, int]
 """Kind (a terminal of the grammar), first character, one past the last."""
@@ -68,7 +69,7 @@ _FOREIGN = {
 """What other languages write, and what to write here."""
 
 
-class Fault(NamedTuple):
+class Fault(Struct, frozen=True):
     """A lexical fault: code, words, place."""
 
     code: str

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from msgspec import Struct
+
 from sowctl.expressions.syntax.actions import path_steps
 from sowctl.expressions.syntax.errors import expression_error
 from sowctl.expressions.syntax.lexer import BRACKETED, PATH, check_text
 from sowctl.patterns import pattern
-from sowctl.tuples import NamedTuple
 from sowctl.values.paths import Path
 
 _DIRECTIVE = pattern(f"[ \\t\\r\\n]*([+-])[ \\t\\r\\n]*({PATH}|{BRACKETED}|/)[ \\t\\r\\n]*")
@@ -20,7 +23,7 @@ class Directive(NamedTuple):
     path: Path | None
 
 
-class SelectList(NamedTuple):
+class SelectList(Struct, frozen=True):
     """The directives of a select list as written."""
 
     directives: tuple[Directive, ...]

@@ -10,7 +10,8 @@ import re
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sowctl.errors import ConfigError, UsageError
 from sowctl.messages.base import BAD_DEFINITION
@@ -28,8 +29,7 @@ _LARGEST = 64 << 20
 HINT = "fields look like '/price = d', '/symbol = 8S' or '/pad = 3x'"
 
 
-@dataclass(frozen=True, slots=True)
-class StructField:
+class StructField(Struct, frozen=True):
     """One field: its path and what reads it. ``read`` takes the payload and gives its values."""
 
     path: Path

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sowctl.messages.base import (
     MAX_DEPTH,
     MAX_MESSAGE,
@@ -27,7 +29,6 @@ from sowctl.messages.base import (
 )
 from sowctl.messages.json.exact import Json, JsonRefused, Spanned, parse, parse_spans, without_halves
 from sowctl.messages.json.shape import key_text, resolve, slot_value
-from sowctl.plain import replace
 from sowctl.values.fields import Refusal, Row, Slot, Write
 from sowctl.values.paths import Path
 

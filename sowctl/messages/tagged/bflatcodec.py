@@ -10,8 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection
 
+from msgspec import Struct
+
 from sowctl.messages.base import MALFORMED, MAX_FIELDS, PayloadRefused, too_many_fields
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Scalar
 from sowctl.values.times import format_milliseconds
 
@@ -32,7 +33,7 @@ _LOWEST = -(1 << 63)
 _BEYOND = 1 << 64
 
 
-class Scanned(NamedTuple):
+class Scanned(Struct, frozen=True):
     """One field: its tag, where it begins and ends, and its values, where they were asked for."""
 
     tag: bytes

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from sowctl.errors import UsageError
 from sowctl.messages.base import NO_SUCH_FIELD, SelectList
-from sowctl.tuples import NamedTuple
 
 
-class Field(NamedTuple):
+class Field(Struct, frozen=True):
     """One field: its tag, its bytes in the message, and whether its value is NULL."""
 
     tag: bytes | None

@@ -8,9 +8,10 @@ files hold the records in key order, file after file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.records import batch_of
@@ -38,8 +39,7 @@ COLUMNS = (
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 
 
-@dataclass(frozen=True, slots=True)
-class DataShape:
+class DataShape(Struct, frozen=True):
     """What a task makes of records: of which topic, as which columns."""
 
     topic: str

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.engine.bulk.staging import staging
 from sowctl.engine.verbs.journal import OPERATIONS, EntryBatch, EntryRecord
@@ -38,8 +40,7 @@ if TYPE_CHECKING:
 STRETCH_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedEntries:
+class ExportedEntries(Struct, frozen=True):
     """Which journal entries to export: of some topics (none: all), txids and times inclusive (microseconds UTC)."""
 
     topics: tuple[tuple[str, str], ...] = ()

@@ -9,9 +9,11 @@ jobs that rebuild stores and that answer for an instant; the runs themselves are
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from sowctl.engine.topics.retention import Retention, extend, retention, value_of
 from sowctl.identity.keyspace import last_of_each, shares
@@ -19,7 +21,6 @@ from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import in_parts, write_pairs
 from sowctl.spark.jobs.runs import Run, RunFacts, entries_of, sorted_latest, stream, timelines
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
-from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,8 +47,7 @@ class Folded(NamedTuple):
     payload_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FoldPlan:
+class FoldPlan(Struct, frozen=True):
     """What to fold: topics in order, entries behind a txid, up to another and not later than ``at``; ``buckets`` per
     topic."""
 
@@ -60,8 +60,7 @@ class FoldPlan:
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class FoldResult:
+class FoldResult(Struct, frozen=True):
     """The files by topic, in key order; per topic entries folded, time and txid of the last one; tasks that ran."""
 
     files: tuple[tuple[Folded, ...], ...]
@@ -160,7 +159,7 @@ class _Reducer:
         plan = self.plan
         if not runs:
             return
-        runs.sort()
+        runs.sort(key=attrgetter("first_txid"))
         facts = RunFacts(
             sum(run.facts.entries for run in runs),
             max(run.facts.latest for run in runs),

@@ -8,11 +8,12 @@ the group's key, so that what the tasks leave is in key order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
@@ -27,7 +28,6 @@ from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.spark.jobs.viewprogram import Maker, Program, Query, ViewRecord
 from sowctl.store.codec import encode, payloads, stamps
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import SlotValue
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ class GroupItem(NamedTuple):
     values: tuple[SlotValue, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FilePart:
+class FilePart(Struct, frozen=True):
     """Groups in a file that a task left; ``read`` rows went into them."""
 
     path: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sowctl.engine.reports import Rejected
 from sowctl.errors import MissingError
@@ -36,8 +37,7 @@ def expanded(paths: Sequence[str]) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class InputSplit:
+class InputSplit(Struct, frozen=True):
     """Bytes ``start`` to ``stop`` of a file: the lines that begin there."""
 
     path: str

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from sowctl.engine.bulk.commit import commit
 from sowctl.engine.bulk.staging import Plan, Staged, staging
@@ -46,8 +48,7 @@ PAYLOAD = "payload"
 _FILE, _BLOCK = "__file", "__block"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
+class LoadOptions(Struct, frozen=True):
     """What to load and how. ``format`` None: told by the files' endings. ``reader`` are options of Spark's reader for
     CSV, Parquet and ORC. ``rejects``: a file for refused messages. ``publish`` says what becomes of bad messages, and
     times, keys and publisher; with ``client``, ``sequence`` is the number of the whole load: a repeat is a no-op."""
@@ -102,7 +103,7 @@ def _told(report: JobReport, made: CommitReport, partitions: int, seconds: float
     report.rejected, report.partitions, report.seconds = made.rejected, partitions, seconds
     report.already_expired = made.already_expired
     row = asdict(made)
-    row["samples"] = [{k: v for k, v in sample.items() if k != "payload"} for sample in row["samples"]]
+    row["samples"] = [{k: v for k, v in asdict(sample).items() if k != "payload"} for sample in made.samples]
     report.details["commit"] = row
     return report
 

@@ -8,13 +8,13 @@ OUTPUT.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct, field
+
 from sowctl.errors import RefusedError, UsageError
 from sowctl.spark.paths import is_remote, local_path
-from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
@@ -30,8 +30,7 @@ class Part(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """Where to write and how. ``format`` None: told by the ending, ``.sow`` a store, else Parquet.
 
     ``partition_by`` are paths of fields whose values make directories. ``fields`` is the DDL of the message's fields as
@@ -72,7 +71,7 @@ class Output:
         return None if is_remote(self.path) else local_path(self.path)
 
 
-class Written(NamedTuple):
+class Written(Struct, frozen=True):
     """Records and bytes of payload written, tasks that wrote them."""
 
     records: int

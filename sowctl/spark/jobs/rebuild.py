@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict, replace
 
 from sowctl.engine.bulk.staging import staging
 from sowctl.engine.fold.folding import EntrySpan, RecordCheck, append_sorted

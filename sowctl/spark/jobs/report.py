@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from sowctl.errors import StorageError
 
@@ -17,8 +18,7 @@ EVERY = 0.3
 """Seconds between two looks."""
 
 
-@dataclass(slots=True)
-class JobReport:
+class JobReport(Struct):
     """One run of a job: ``records`` and ``bytes`` (of payload) that it wrote, ``partitions`` worked on, seconds.
 
     ``read`` are the records or entries that it was given, ``rejected`` those it refused, ``already_expired`` those that

@@ -13,12 +13,13 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.engine.fold.blocks import mask_of, stored
 from sowctl.engine.fold.spill import Pairs
 from sowctl.identity.keyspace import last_of_each, words
 from sowctl.journal.format import DELETE
 from sowctl.spark.jobs.pairfiles import PART
-from sowctl.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow
@@ -39,7 +40,7 @@ _NAMES = [
 ]
 
 
-class RunFacts(NamedTuple):
+class RunFacts(Struct, frozen=True):
     """Entries of a run before folding, time and txid of the last one."""
 
     entries: int
@@ -47,7 +48,7 @@ class RunFacts(NamedTuple):
     last_txid: int
 
 
-class Run(NamedTuple):
+class Run(Struct, frozen=True):
     """Entries of one stretch in one bucket, those of a key in txid order: an Arrow stream of :func:`entries_of`."""
 
     first_txid: int

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.sources.logical import chosen
 from sowctl.engine.sources.past import Means, way_at
@@ -33,8 +34,7 @@ RECORDS_PER_PART = 100_000
 READ = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class RangePart:
+class RangePart(Struct, frozen=True):
     """The records of a key range, read from the store (and the journal behind it)."""
 
     origin: Origin
@@ -49,8 +49,7 @@ class RangePart:
             yield from ranged(source, self.origin, READ, self.low, self.high)
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedPart:
+class FoldedPart(Struct, frozen=True):
     """The records of a key range in a file that a fold has left; without those that had expired by ``at``.
 
     ``logical`` says which logical topics of a Pattern topic are meant.

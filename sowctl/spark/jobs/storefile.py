@@ -7,9 +7,10 @@ written; sow-store(5) what stands in the file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.fold.folding import append_sorted
 from sowctl.engine.instance import Instance
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     """A sorted file that a task left, and what stands in it."""
 
     path: str

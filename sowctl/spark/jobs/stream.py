@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from sowctl.errors import ConfigError, UsageError
 from sowctl.spark.errors import translated
@@ -38,8 +39,7 @@ SEEN = "sowctl"
 COLUMNS = "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_logical_topic,_user_key,_correlation_id"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
+class StreamOptions(Struct, frozen=True):
     """What to follow and how. Exactly one of ``output`` (a directory of Parquet files), ``into`` and ``show``.
 
     ``checkpoint`` is where the stream remembers how far it has come; needed but for ``show``. ``client`` names the

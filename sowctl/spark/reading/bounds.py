@@ -8,11 +8,12 @@ bounds of another scan and miss rows, and no data source is told. Spark applies 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True)
-class NumberRange:
+class NumberRange(Struct, frozen=True):
     """Whole numbers from ``low`` to ``high``, both inclusive; None is no bound."""
 
     low: int | None = None
@@ -30,8 +31,7 @@ class NumberRange:
         return self.low is not None and self.high is not None and self.low > self.high
 
 
-@dataclass(frozen=True)
-class ReadBounds:
+class ReadBounds(Struct, frozen=True):
     """What a reading may be limited to. Times in microseconds UTC; names None: any."""
 
     txids: NumberRange = field(default_factory=NumberRange)

@@ -7,8 +7,9 @@ go from the decompressed blocks into Arrow without being looked at one by one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.blocks import mask_of, values_of
@@ -38,8 +39,7 @@ _TEXTS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correl
 _OPERATIONS = {"publish": PUBLISH, "delete": DELETE}
 
 
-@dataclass(frozen=True)
-class JournalQuery:
+class JournalQuery(Struct, frozen=True):
     """Which entries are to be read. ``topic`` and ``message_type`` None: any; ``operation`` may be ``all``."""
 
     origin: Origin

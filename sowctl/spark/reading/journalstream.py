@@ -6,9 +6,9 @@ The offset names the journal's lineage too, so that a checkpoint is never contin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -33,8 +33,7 @@ journal comes to its end, and little is read again after a failure. Measured wit
 seconds as one batch, 12.4 as 30. So a batch costs 0.3 seconds, and this bound about 4 % of the reading."""
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """Where a new query begins (``latest``: behind what is there), and how many entries a batch may have."""
 
     latest: bool = False

@@ -8,10 +8,11 @@ of it that is newer has reached the store. sowctl-spark(7), CONSISTENCY.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.fold.blocks import places_of
 from sowctl.engine.sources.current import open_current, open_file
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from sowctl.spark.origin import Origin
 
 
-@dataclass(frozen=True)
-class PlannedState:
+class PlannedState(Struct, frozen=True):
     """What the plan saw: lineage and txid of the store, and how far the journal is to be read.
 
     ``until`` is None where no journal is behind the store: then the store must be exactly as it was. ``records`` is

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sowctl.engine.extensions.functions import functions_of
@@ -39,8 +40,7 @@ BATCH = 4096
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 
 
-@dataclass(frozen=True)
-class StoreQuery:
+class StoreQuery(Struct, frozen=True):
     """What is to be read: the state ``at`` an instant (None: now), the filter's text, into how many partitions."""
 
     origin: Origin

@@ -12,10 +12,11 @@ import shutil
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.engine.bulk.staging import place_of
 from sowctl.errors import StorageError
@@ -29,8 +30,7 @@ _FORGOTTEN = 7 * 86400
 """Seconds after which a directory goes whose owner cannot be asked."""
 
 
-@dataclass(frozen=True)
-class Staging:
+class Staging(Struct, frozen=True):
     """One write's directory; ``owner`` says whose it is. Travels to the tasks."""
 
     directory: Path

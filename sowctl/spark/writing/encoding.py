@@ -13,10 +13,11 @@ from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
 from sowctl.errors import UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.schema import PAYLOAD
-from sowctl.tuples import NamedTuple
 from sowctl.values.compare import plain
 from sowctl.values.fields import Number
 from sowctl.values.times import EPOCH, format_time
@@ -33,7 +34,7 @@ OWN = ("_sow_key", "_user_key", "_timestamp", "_expiration", "_correlation_id", 
 """Columns of a row besides its message that a writer looks at; others with an underscore are passed over."""
 
 
-class EncodedRows(NamedTuple):
+class EncodedRows(Struct, frozen=True):
     """Messages of one batch; the three lists run in parallel. ``operations`` is None where rows have none."""
 
     payloads: list[bytes]
@@ -200,7 +201,7 @@ def _wrapping(names: Sequence[str], root: str | None) -> str | None:
 Cell: TypeAlias = "Callable[[Any], Any]"
 
 
-class _Form(NamedTuple):
+class _Form(Struct, frozen=True):
     """What depends on the format: how it has bytes, and how decimals."""
 
     binary: Cell

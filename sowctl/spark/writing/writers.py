@@ -8,10 +8,11 @@ and not written again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from sowctl.spark.writing.attempts import Staging
 
 
-@dataclass(frozen=True)
-class WriteRequest:
+class WriteRequest(Struct, frozen=True):
     """What a write was asked for. ``operation`` None: rows say so in ``_operation``, else they are published.
 
     ``client`` is a stream's publisher. ``overwrite``: what has no row is deleted.
@@ -111,11 +111,11 @@ class WriteRequest:
             return attempt.finish()
 
 
-@dataclass
 class StagedMessage(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task tells the driver; its base is Spark's, which no class of values can have."""
 
-    staged: tuple[Staged, ...]
+    def __init__(self, staged: tuple[Staged, ...]) -> None:
+        self.staged = staged
 
 
 EXCERPT = 200
@@ -263,9 +263,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _without_key(envelope: Envelope) -> Envelope:
-    from msgspec.structs import replace as changed
-
-    return envelope if envelope.sow_key is None else changed(envelope, sow_key=None)
+    return envelope if envelope.sow_key is None else replace(envelope, sow_key=None)
 
 
 def _says_something(envelope: Envelope) -> bool:

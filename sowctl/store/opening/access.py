@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from sowctl.errors import RefusedError
-from sowctl.plain import dataclass
 
 DAMAGED, REPLACED = ".damaged-", ".replaced-"
 """What the name of a file that a rebuild put aside has after that of its store, before a number: the second where
@@ -20,8 +21,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 _BOTH = os.R_OK | os.W_OK
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFiles:
+class StoreFiles(Struct, frozen=True):
     """The names that belong to one store. Links are followed first: two names of one store must share its locks."""
 
     path: Path

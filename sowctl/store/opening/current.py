@@ -9,8 +9,9 @@ from __future__ import annotations
 from _thread import RLock  # threading's own; that module takes 0.5 ms of a start
 from typing import Any
 
+from msgspec.structs import replace
+
 from sowctl.errors import LockedError, RefusedError
-from sowctl.plain import replace
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import missing
 from sowctl.store.opening.environment import Mode, open_handle, refuse_other_names

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+from msgspec import Struct
 
 from sowctl.errors import DamageError, RefusedError, StorageError
-from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained, missing, translate
 from sowctl.store.opening.access import DAMAGED, REPLACED, StoreFiles, may_lock, may_settle
@@ -39,8 +39,7 @@ _OPEN_ATTEMPTS = 5
 _OPEN_PAUSE = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(Struct, frozen=True):
     """How a store is opened."""
 
     write: bool

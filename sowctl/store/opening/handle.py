@@ -12,9 +12,9 @@ from _thread import RLock
 from typing import TYPE_CHECKING, Any
 
 import lmdb
+from msgspec import Struct
 
 from sowctl.errors import RefusedError, SowError
-from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained
 from sowctl.store.opening.locks import StoreFiles
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 MAP_UNIT = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Databases:
+class Databases(Struct, frozen=True):
     """LMDB's handles of the sub-databases."""
 
     meta: Any
@@ -37,8 +36,7 @@ class Databases:
     changes: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The inodes behind a handle; when the path shows others, the store was replaced."""
 
     data: int

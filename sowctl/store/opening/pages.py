@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from struct import Struct, error
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.errors import DamageError
-from sowctl.plain import dataclass
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import REBUILD, explained
 
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 LMDB_MAGIC = 0xBEEFC0DE
 LMDB_VERSION = 1
-PAGE = Struct("=QHHHH")
-_META = Struct("=IIQQ")
-TREE = Struct("=IHHQQQQQ")
-_TAIL = Struct("=QQ")
-NODE = Struct("=HHHH")
+PAGE = struct.Struct("=QHHHH")
+_META = struct.Struct("=IIQQ")
+TREE = struct.Struct("=IHHQQQQQ")
+_TAIL = struct.Struct("=QQ")
+NODE = struct.Struct("=HHHH")
 # Behind the page header: magic, version, address, map size; the roots of free list and main tree; last page and
 # transaction number.
 _META_AT = PAGE.size
@@ -54,8 +55,7 @@ PAGE_SIZES = tuple(1 << bits for bits in range(9, 17))
 _ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class MetaPage:
+class MetaPage(Struct, frozen=True):
     """What one of LMDB's two meta pages says; ``fault`` in words where it cannot be the one in use."""
 
     number: int
@@ -180,7 +180,7 @@ def spare_page(path: Path, seam: Seam) -> tuple[MetaPage, bytes | None] | None:
                     raise _damaged(path, pages)
                 value = None
                 if not pages[1].fault:
-                    with suppress(ValueError, error):
+                    with suppress(ValueError, struct.error):
                         value = _first_of(fd, pages[1], b"meta")
                 # Only if the meta pages did not change meanwhile is what was read of one state.
                 if _both(partial(_read, fd)) == pages:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import DeleteOptions

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from sowctl.engine.options import DeleteOptions
 from sowctl.engine.topics.targets import Target

@@ -13,8 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
+
 from sowctl.errors import SowError
-from sowctl.tuples import NamedTuple
 from sowctl.version import VERSION
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _SCARCE = 256 << 20
 State = Literal["ok", "absent", "problem"]
 
 
-class Check(NamedTuple):
+class Check(Struct, frozen=True):
     """One thing looked at. ``absent`` is no fault: it may not be wanted here. ``hint`` is the next step."""
 
     name: str

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
+from typing import NamedTuple
 
 from sowctl.config.problems import code_of
 from sowctl.config.rules.rule import Rule
 from sowctl.findings import Level
-from sowctl.tuples import NamedTuple
 
 _MODULES = ("loading", "structure", "values", "expressions", "spellings")
 _HEADING = re.compile(r"^\s*(What|Why|Example|Instead): ", re.MULTILINE)
