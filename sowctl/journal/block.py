@@ -77,6 +77,7 @@ class TailReport(Struct, frozen=True):
     @property
     def text(self) -> str:
         """What is torn or unfinished, in one clause; used by findings and notes."""
+        # Nothing torn, but the last group has no end.
         if not self.size:
             return f"the group that starts with txid {self.open_group} was not finished; readers skip it"
         what = (
@@ -168,6 +169,7 @@ class Block:
         self.start = Position(number, offset, header.first_txid - 1)
         # Both positions follow from header and place: no caller adds offsets by hand.
         self.end = Position(number, offset + header.size, header.last_txid)
+        # Held as stored: a block that is kept in memory takes its compressed size until it is used.
         self._stored_columns = columns
         self._stored_payloads = payloads
         self._columns: Columns | None = None

@@ -18,6 +18,7 @@ from sowctl.journal.format import CRC, VERSION, Topic, newer, number_of, pack_ro
 # A byte above 127, a word and both line ends: a transfer that changes text damages the magic, and text hardly contains
 # it.
 BLOCK_MAGIC = b"\x89block\r\n"
+# The fields in the order of sow-journal(5), "Blocks"; 4x are four bytes of padding, and the CRC is the last field.
 BLOCK_HEADER = struct.Struct("<8sBBHIQQQQqqIIIIIIII4xI")
 _PLACE = struct.Struct("<16sQQ")
 BLOCK_HEADER_SIZE = 104
@@ -26,6 +27,7 @@ assert BLOCK_HEADER.size == BLOCK_HEADER_SIZE
 CODEC_NONE = 0
 CODEC_ZSTD = 1
 
+# Bits of a block's flags: two about its group, three that say which text columns it has.
 LAST = 1
 ABORT = 2
 USER_KEYS = 4
@@ -159,6 +161,7 @@ def _is_sane(header: BlockHeader) -> bool:
         return False
     # A marker has no entries of its own: its txids are those of the group that it ends.
     if header.is_abort:
+        # A marker repeats the txids that its group has used, so that its last txid continues the row of txids.
         return header.count == 0 and header.is_last and header.group == header.first_txid <= header.last_txid
     # Txids within a block have no gaps: the last one follows from the first one and the count.
     return header.count > 0 and header.group <= header.first_txid == header.last_txid - header.count + 1
@@ -182,6 +185,7 @@ def pack_map(map: BlockMap) -> bytes:
 def unpack_map(raw: bytes | memoryview, place: str) -> BlockMap:
     """Read a map whose CRC was right. Raises DamageError ``SOW-JRN-014``."""
     try:
+        # The CRC was right, so wrong types are a writer's error or a forgery and not a disk's.
         topics, publishers = unpack_rows(raw, 2)
         return BlockMap(
             tuple(

@@ -118,6 +118,7 @@ class _Check:
             self.told = unpack(self.topics_file, self.lineage)
         elif header.lineage != self.lineage:
             yield _problem("SOW-JRN-005", file, 0, "the journal file belongs to another journal than those before it")
+        # None behind a file that could not be read: the join is not known then, and is not reported a second time.
         if self.last_txid is not None and header.first_txid != self.last_txid + 1:
             self.broken = True
             text = f"the file should start with txid {self.last_txid + 1}, but starts with {header.first_txid}"
@@ -125,6 +126,7 @@ class _Check:
         begin = Position(file.number, header.blocks_offset, header.first_txid - 1)
         yield from self._checkpoint(file, begin)
         if is_last and self.told is not None:
+            # The topics file is written after a sync only, so up to its end nothing can be torn.
             self.acknowledged = max(self.acknowledged, self.told.end.txid)
         # Every file is walked from its own start, not from where the file before ended: damage in one does not hide
         # what is wrong in the next.
@@ -142,6 +144,7 @@ class _Check:
 
     def _checkpoint(self, file: JournalFile, begin: Position) -> Iterator[Finding]:
         try:
+            # Each checkpoint must repeat what the files before it add up to; the first one is the beginning of the sum.
             noted = from_checkpoint(file.checkpoint(), begin)
         except DamageError as error:
             yield _finding(error, str(file.path), None)
@@ -164,6 +167,7 @@ class _Check:
         self.coverage.groups += happened
         for ref in group:
             try:
+                # The walk has checked headers and, at the end, bodies of the last group; the check reads every body.
                 block = ref.load()
                 self.coverage.blocks += 1
                 if not ref.header.is_abort:
@@ -187,6 +191,7 @@ class _Check:
         wrong: list[str] = []
         if len(sizes) != sum(columns.lengths):
             wrong.append("the payload lengths do not add up")
+        # Readers by time pass over blocks by these two bounds: wrong ones would hide entries.
         if (min(columns.times), max(columns.times)) != (block.header.earliest, block.header.latest):
             wrong.append("its times are not those of its header")
         if not set(columns.operations) <= {PUBLISH, DELETE}:
@@ -194,6 +199,7 @@ class _Check:
         last = {topic: index for index, topic in enumerate(columns.topics)}
         # A topic that is listed and has no entry gets the txid before the first, which its row cannot name.
         rows = [(block.first_txid + last.get(index, -1), row) for index, row in enumerate(block.map.topics)]
+        # Readers of one topic pass over blocks by this list: a topic that is missing in it would hide entries.
         if len(last) != len(rows) or any(
             row.last_txid != txid or row.last_time != columns.times[txid - block.first_txid] for txid, row in rows
         ):
@@ -222,6 +228,8 @@ class _Check:
             self.times[topic] = at
 
     def _end(self, file: JournalFile, walker: Walker) -> Iterator[Finding]:
+        # A tail that a crash left is a warning, because the next writer puts it right; entries that were acknowledged
+        # and are gone are an error.
         tail = walker.tail
         if tail is None and self.acknowledged > walker.last_txid:
             error = lost_end(file, walker.offset, walker.last_txid, self.acknowledged)

@@ -146,6 +146,7 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
     # topics, publishers and lengths are known to be in range.
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
+    # Views of one piece of memory: on a little-endian machine no column is copied.
     parts = {
         name: numbers(raw[start * count : (start + array(code).itemsize) * count], code)
         for name, (start, code) in _COLUMNS.items()
@@ -170,6 +171,7 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
     if end != len(raw):
         raise ValueError("bytes behind the columns")
     return Columns(
+        # Keys and check words stay bytes: they are compared and looked up, and never calculated with.
         raw[: 8 * count],
         raw[8 * count : 16 * count],
         parts["times"],
@@ -188,6 +190,7 @@ def as_numpy(columns: Columns) -> NumpyColumns:
     """The same columns as numpy arrays."""
     import numpy
 
+    # frombuffer shares the memory of the block; as the memory is read-only, so are the arrays.
     def view(name: str) -> numpy.ndarray[Any, Any]:
         return numpy.frombuffer(getattr(columns, name), dtype=_COLUMNS[name][1])
 
@@ -243,6 +246,7 @@ def decompress(codec: int, stored: memoryview, raw_size: int) -> memoryview:
     if _decompressor is None:
         _decompressor = zstandard.ZstdDecompressor()
     try:
+        # Before anything is allocated: a few bytes of zstd may claim to unpack to gigabytes.
         if zstandard.frame_content_size(stored) != raw_size:
             raise ValueError("the compressed part states another size")
         raw = _decompressor.decompress(stored, max_output_size=raw_size, allow_extra_data=False)

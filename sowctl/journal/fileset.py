@@ -99,6 +99,7 @@ class FileSet:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
             # It was moved to the archive, or compressed, since the directories were looked at.
+            # Listed again once: a file moves in one direction only, so the second look finds it.
             self._list()
             file = JournalFile(self.path(number), number, self._seam)
         # While a file is moved to the archive or compressed there are two of it for a moment. Two that differ are a
@@ -135,6 +136,7 @@ class FileSet:
             file = self.open(number)
             header = file.header
             if infos:
+                # A file ends where its successor begins, which costs no walk; the last one has no known end.
                 infos[-1] = replace(infos[-1], last_txid=header.first_txid - 1)
             infos.append(FileInfo(file.path, number, file.stored, header.first_txid, None, header.created))
             self.release(file)

@@ -43,6 +43,7 @@ INSERTED = 32
 UNKEYED = 64
 """An entry of a topic without a SOW: key and check word are zeros and mean nothing."""
 
+# The highest number of the two-byte column: a block lists at most 65,535 publishers.
 NO_PUBLISHER = 0xFFFF
 
 FILE_MODE = 0o640
@@ -69,6 +70,8 @@ class FileHeader(Struct, frozen=True):
 
 def check_instance(instance: str) -> str:
     """``instance`` if it can start a file name. Raises UsageError ``SOW-JRN-015``."""
+    # A dot at the beginning would hide the files, and is kept for temporary names; 200 bytes leave room for number and
+    # suffix in a name of 255.
     if not instance or instance[0] == "." or "/" in instance or "\0" in instance or len(instance.encode()) > 200:
         raise UsageError(
             "SOW-JRN-015",
@@ -80,6 +83,7 @@ def check_instance(instance: str) -> str:
 
 def file_name(instance: str, number: int) -> str:
     """Name of the journal file with this number."""
+    # Ten digits: names sort as numbers do.
     return f"{instance}.{number:010d}.journal"
 
 
@@ -95,6 +99,7 @@ def own_files(instance: str) -> re.Pattern[str]:
 
 def pack_file_header(lineage: bytes, first_txid: int, number: int, created: int, checkpoint: bytes) -> bytes:
     """Header and checkpoint of a new file."""
+    # The header's CRC covers that of the checkpoint, so one check of 80 bytes vouches for both.
     crc = crc32(checkpoint)
     raw = FILE_HEADER.pack(
         FILE_MAGIC, VERSION, FILE_HEADER_SIZE, len(checkpoint), lineage, first_txid, number, created, crc, 0
@@ -123,6 +128,7 @@ def unpack_file_header(raw: bytes, place: str) -> FileHeader:
         )
     if version > VERSION:
         raise newer(version, place)
+    # The CRC was right: such a header was never written by this program.
     if size != FILE_HEADER_SIZE or version < 1 or first < 1:
         raise DamageError("SOW-JRN-004", "the header of the journal file makes no sense", place=place, offset=0)
     return FileHeader(lineage, first, number, created, checkpoint, checkpoint_crc)

@@ -101,6 +101,7 @@ def abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
 
 
 def _check_lengths(group: Group) -> None:
+    # Compared once for the whole group: behind this all columns can be cut by the same bounds.
     count = len(group.operations)
     columns = (group.topic, group.times, group.expirations, group.publisher, group.flags)
     texts = (group.sequences, group.user_keys, group.correlation_ids, group.logical_topics)
@@ -202,6 +203,7 @@ def _encode_block(
     group: Group, start: int, stop: int, codec_id: int, first_txid: int, group_txid: int, last: bool
 ) -> EncodedBlock:
     times = _spread(group.times, "q", start, stop)
+    # Without sequences: zeros, which mean that the publisher gave none.
     sequences = array("Q", bytes(8 * len(times))) if group.sequences is None else group.sequences[start:stop]
     topics, topic_column = _topics(group, start, times, first_txid)
     publishers, publisher_column = _publishers(group, start, len(times), sequences)
@@ -243,6 +245,7 @@ def _pack(
     # A reader refuses larger blocks, so none is written.
     if max(len(columns), len(payloads)) > MAX_RAW or len(packed_map) > MAX_MAP:
         raise _too_large()
+    # The codec is stated per block, so that a single small message costs no import of zstandard.
     if len(columns) + len(payloads) < PLAIN_BELOW:
         codec_id = CODEC_NONE
     stored_columns = codec.compress(codec_id, columns)
@@ -254,6 +257,7 @@ def _pack(
         group=group_txid,
         first_txid=first_txid,
         last_txid=first_txid + len(times) - 1,
+        # Filled in with the CRC when the block gets its place: only then is known what has been synced.
         synced_txid=0,
         earliest=min(times),
         latest=max(times),

@@ -41,6 +41,7 @@ class JournalLock:
         self._seam = seam
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = seam.call("file.open", os.open, self.path, flags, FILE_MODE)
+        # One fact a line, so that any program can read it; a line break inside of a name would shift the rest.
         lines = (str(os.getpid()), os.uname().nodename, holder, format_time(started), "")
         self._me = "\n".join(line.replace("\n", " ") for line in lines).rstrip(" ").encode()
 

@@ -42,6 +42,8 @@ class Journal:
     @classmethod
     def exists(cls, directory: Path, instance: str, archive: Path | None = None) -> bool:
         """Whether there is at least one journal file. Raises DamageError ``SOW-JRN-006`` where one is missing."""
+        # A missing file between others is an error even for this question: a new journal must never begin beside the
+        # rest of one.
         numbers = list(find_files(directory, instance, archive))
         refuse_gap(numbers, directory, instance, archive)
         return bool(numbers)
@@ -130,6 +132,7 @@ class Journal:
 
         Raises DamageError ``SOW-JRN-004``.
         """
+        # The first checkpoint knows all topics that had entries before the oldest file.
         return self.before(topic).last_txid == 0
 
     def before(self, topic: Topic) -> TopicState:
@@ -222,6 +225,7 @@ class Journal:
             header = item.header
             if until is not None and header.group > until:
                 return
+            # A group is known by its first block; a reader may begin before it and nowhere within.
             if header.first_txid == header.group and header.last_txid > after:
                 yield Position(item.file.number, item.offset, header.group - 1)
 

@@ -121,8 +121,11 @@ def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
         return None
     try:
         owner, number, offset, txid, block, block_crc, topics, publishers, marks = unpack_rows(body, 9)
+        # Files of another journal may lie here after a restore: their offsets mean nothing in this one.
         if owner != lineage:
             return None
+        # Every field is proven to be of its type: the CRC shows that the bytes are as written, not that this program
+        # wrote them.
         end = Position(number_of(number), number_of(offset), number_of(txid))
         pairs = [(number_of(before), number_of(at)) for before, at in marks]
         return JournalState(
@@ -158,6 +161,8 @@ def read_topics(directory: Path, instance: str) -> bytes:
     """
     path = topics_path(directory, instance)
     try:
+        # A missing or unreadable file only means more to read. One that exists and may not be read is refused: it might
+        # prove that entries are missing.
         return path.read_bytes() if path.is_file() else b""
     except PermissionError:
         raise StorageError(
@@ -182,6 +187,7 @@ def last_told(directory: Path, instance: str) -> int:
         told = unpack(raw, unpack_rows(memoryview(raw)[TOPICS_HEADER.size :], 9)[0])
     except ValueError:
         return 0
+    # Whatever its lineage: a txid that was once given must never be given again in this directory.
     return told.end.txid if told is not None else 0
 
 
@@ -212,6 +218,7 @@ def save(directory: Path, instance: str, content: bytes, seam: Seam) -> None:
     try:
         write_all(seam, fd, content)
         if path.exists():
+            # A reader that may not read this file is refused, so the mode that an administrator gave it is kept.
             os.fchmod(fd, path.stat().st_mode & 0o777)
     finally:
         os.close(fd)
@@ -222,6 +229,7 @@ def write_all(seam: Seam, fd: int, content: bytes, write: Callable[[int, memoryv
     """Write every byte: a short count is gone on with. Raises OSError."""
     rest = memoryview(content)
     while rest:
+        # A full disk or a signal may cut a write short without an error; the next attempt reports it.
         written = seam.call("file.write", write, fd, rest)
         if written <= 0:
             raise OSError("nothing was written")

@@ -127,6 +127,8 @@ class Numbers(_Column):
         if descending:
             stop = self.records
             while stop > self.nulls:
+                # Equal values together and in key order also when descending: the group of the highest value comes
+                # first, and its rows ascend.
                 start = bisect_left(ranks, data[ranks[stop - 1]], self.nulls, stop, key=data.__getitem__)
                 yield ranks[start:stop].tolist()
                 stop = start
@@ -142,6 +144,7 @@ class Numbers(_Column):
     def values(self) -> list[SlotValue]:
         """See :class:`MemoColumn`."""
         found: list[Any] = self.data.tolist()
+        # Of one kind and without NULL the section is the answer; otherwise marks tell what each number stands for.
         if self.nulls or not self.kinds:
             for place, mark in enumerate(bytes(self.marks)):
                 if mark & NULL:
@@ -166,6 +169,7 @@ class _NumberHits:
         # NULLs lie outside of the interval: both parts are needed, and looking at each row is no shorter.
         if self._nulls:
             return p.intersection(places, self.places())
+        # The section has some number for a NULL as well; the marks take those rows out first.
         if column.nulls:
             places = p.flagged(places, column.marks, bytes(not code & NULL for code in range(256)))
         return p.within(places, column.data, interval)
@@ -232,6 +236,7 @@ class _CodeHits:
         return p.stretch(self._places, self._spans)
 
     def among(self, places: p.Places) -> p.Places:
+        # One byte for each code: looking a row up is an index and no search, however many codes are chosen.
         flags = bytearray(self._column.words + 1)
         for code in self._codes:
             flags[code] = 1
@@ -254,6 +259,7 @@ class Strings(_Coded):
             return super()._chosen(condition)
         starts, text = self._file.section(4).cast("Q"), self._file.section(5)
         found = []
+        # Equality with given Strings: only those are looked for, and no other value is decoded.
         for wanted in condition.strings:
             # Codes ascend with the bytes of the Strings: a binary search in the section, without decoding all of it.
             code = bisect_left(range(self.words), wanted, key=lambda at: bytes(text[starts[at] : starts[at + 1]]))

@@ -52,6 +52,7 @@ class MemoDirectory:
             if file.head.kind is not MemoKind.SPOTS or file.head.digest != digest:
                 return None
             found = file.unchecked(1).cast("Q"), file.section(2).cast("I"), file.unchecked(3).cast("I")
+            # All three have an entry for each record, or no row number may be used with them.
             return found if {len(part) for part in found} == {file.head.records} else None
         except (OSError, BadMemo, TypeError):
             return None
@@ -62,6 +63,7 @@ class MemoDirectory:
         A column that cannot be is a tuple of None.
         """
         try:
+            # The name in the file is compared as well: the file's name is a hash, and two paths may share one.
             file = open_memo(self._file(name))
             if file.head.digest != digest or bytes(file.section(0)) != name.encode():
                 return None

@@ -67,6 +67,7 @@ def encode(head: Head, sections: Sequence[bytes | memoryview]) -> list[bytes | m
         head.count,
         head.flags,
     )
+    # The table's size follows from the number of sections, so all offsets are known before the first byte is written.
     at = _aligned(_HEAD.size + _SECTION.size * len(sections) + _CRC.size)
     parts: list[bytes | memoryview] = []
     for section in sections:
@@ -74,6 +75,7 @@ def encode(head: Head, sections: Sequence[bytes | memoryview]) -> list[bytes | m
         raw += _SECTION.pack(at, size, crc32(section))
         parts += [section, bytes(-size % _ALIGN)]
         at += size + -size % _ALIGN
+    # Covers header and table; each section has a checksum of its own in the table.
     raw += _CRC.pack(crc32(raw))
     return [raw, bytes(_aligned(len(raw)) - len(raw)), *parts]
 
@@ -124,6 +126,8 @@ class MemoFile:
             size = self.stamp[2]
             if size < _HEAD.size:
                 raise BadMemo("too short")
+            # Mapped and not read: a query touches the pages that it needs. The file is never cut, only replaced, so no
+            # page goes away under the map.
             self._map = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
         self.size = size
         self._view = memoryview(self._map)
@@ -164,6 +168,7 @@ class MemoFile:
         """The bytes of a section whose entries lead to what has checksums of its own. Raises BadMemo."""
         if number >= len(self._table):
             raise BadMemo(f"section {number} is missing")
+        # Without reading the section for its checksum: a query for ten records would pay for all of them.
         at, size, _ = self._table[number]
         return self._view[at : at + size]
 

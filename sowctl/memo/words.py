@@ -14,6 +14,7 @@ def encode_words(words: Sequence[SlotValue]) -> bytes:
     """The bytes of some values. Raises OverflowError for an Integer of more than 64 bits."""
     import msgpack
 
+    # strict_types: a subclass must not pass for its base, or it would come back as another type.
     packed: bytes = msgpack.packb(list(words), default=_extended, strict_types=True)
     return packed
 

@@ -47,10 +47,12 @@ class StoreBuilder:
         self._pending = 0
         self._handle: Handle | None = None
         self._meta = meta
+        # Asked before anything is made: a directory or a device at this place would only be noticed by the rename.
         refuse_irregular(files.path)
         with explained(files.path, "build a store"):
             make_directories(files.directory, seam)
             _remove_stale(files)
+            # The descriptor stays open and locked until the end: it shows other builders that this one lives.
             self.path, self._guard = _temporary_file(files, seam)
             try:
                 self._handle = self._open(meta)
@@ -103,6 +105,7 @@ class StoreBuilder:
 
     def flush(self) -> None:
         """Move what was gathered into the file."""
+        # Taken out first: if the transaction raises, nothing of it is written a second time.
         keys, values, versions = self._keys, self._values, self._versions
         pending, self._pending = self._pending, 0
         self._keys, self._values, self._versions = [], [], []
@@ -130,6 +133,7 @@ class StoreBuilder:
             try:
                 self._transact(handle, fn)
                 return
+            # The transaction was undone as a whole, so it can run again in a map twice as large.
             except lmdb.MapFullError:
                 target = 2 * handle.map_size()
 
@@ -196,6 +200,7 @@ class StoreBuilder:
             self._handle.close()
             self._handle = None
         if self._guard >= 0:
+            # After put_in_place the file has its real name: nothing is left under the temporary one.
             if os.fstat(self._guard).st_nlink and self.path.exists():
                 self.path.unlink()
             self._let_go()
@@ -286,5 +291,6 @@ def create_store(
 
     Raises RefusedError SOW-STO-025 when it exists, LockedError, StorageError.
     """
+    # Built aside like any other store: an empty store is complete or is not there.
     with build(path, definition, seam=seam, now=now, lineage=lineage, applied=applied, command=command) as builder:
         builder.put_in_place(lock=lock, wait=lock_wait, new=True)

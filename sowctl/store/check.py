@@ -57,6 +57,7 @@ class StoreCheck(Iterator[Finding]):
         self._path = path
         self._seam = seam
         self._no_lock = no_lock
+        # A generator: nothing starts before the first finding is asked for.
         self._findings = self._run()
 
     def __iter__(self) -> StoreCheck:
@@ -93,6 +94,7 @@ class StoreCheck(Iterator[Finding]):
                 where, ended = "", False
                 assert child.stdout is not None
                 for line in child.stdout:
+                    # The child writes one object a line: how far it is, a finding, or at the very end the coverage.
                     row = json.loads(line)
                     where = row.get("at", where)
                     if "finding" in row:
@@ -140,6 +142,7 @@ class StoreCheck(Iterator[Finding]):
         return Finding(id, Level(level), Place(str(self._path), element=element), message, hint)
 
     def _died(self, status: int, where: str, said: str) -> Finding:
+        # Signals mean that LMDB ran into damage: SIGBUS behind the end of the file, SIGSEGV or SIGABRT in a page.
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         self.coverage = StoreCoverage(not_verified=(f"everything from here on: {where}",))
         words = f" ({said})" if said else ""

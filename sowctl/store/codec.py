@@ -31,6 +31,8 @@ LOSSY = 16
 OPTIONAL_PARTS = USER_KEY | CORRELATION | LOGICAL_TOPIC
 ALL_FLAGS = OPTIONAL_PARTS | TOMBSTONE | LOSSY
 
+# A CRC over data and its own CRC has a value that depends on nothing but the polynomial: verifying needs no slicing and
+# no comparison with a stored number.
 RESIDUE = 0x2144DF1C
 """CRC-32 over anything followed by its own little-endian CRC-32."""
 HEADER = struct.Struct("<HHQqq8s")
@@ -40,6 +42,7 @@ CHECK = slice(HEADER_SIZE - 8, HEADER_SIZE)
 """Where a value has its check word, a second digest of the key fields that tells colliding keys apart."""
 OVERHEAD = HEADER_SIZE + CRC_SIZE
 """Bytes of a value that are neither optional parts nor payload."""
+# Flags and size of the optional parts, both zero.
 PLAIN = bytes(4)
 """The beginning of a value without flags and optional parts: its payload stands right behind the header."""
 KEY_SIZE, HISTORY_KEY_SIZE, EXPIRY_KEY_SIZE = 8, 24, 16
@@ -106,6 +109,8 @@ def encode(
     extra = b""
     # A flag and its part can never disagree: the flags of parts are set only where a part is written.
     flags &= TOMBSTONE | LOSSY
+    # Parts stand in the order of their flags, each behind two bytes of its length; an empty part is there, a missing
+    # one is not.
     for flag, part in ((USER_KEY, user_key), (CORRELATION, correlation_id), (LOGICAL_TOPIC, logical_topic)):
         if part is not None:
             flags |= flag
@@ -171,6 +176,7 @@ def _parts(key: bytes, value: bytes, flags: int, stop: int) -> tuple[bytes | Non
             if not flags & flag:
                 found.append(None)
                 continue
+            # A length may lead behind the value: slices end there silently, so the sum is compared below.
             end = at + 2 + _LENGTH.unpack_from(value, at)[0]
             found.append(value[at + 2 : end])
             at = end
@@ -185,6 +191,7 @@ def _parts(key: bytes, value: bytes, flags: int, stop: int) -> tuple[bytes | Non
 def logical_topic(value: bytes) -> bytes | None:
     """The logical topic of a verified value, without taking the rest apart; None where it has none."""
     flags = value[0]
+    # The value is verified, so its lengths can be followed without asking.
     if not flags & LOGICAL_TOPIC:
         return None
     at = HEADER_SIZE
@@ -256,6 +263,7 @@ def payloads(values: Iterable[bytes]) -> list[bytes]:
 
 def has_payload(value: bytes, payload: bytes) -> bool:
     """Whether ``payload`` is the payload of a value, without copying it."""
+    # Compared in place: unchanged payloads are frequent, and copying each to compare it would double the cost.
     start = HEADER_SIZE + extra_length(value)
     return len(value) == start + len(payload) + CRC_SIZE and value.startswith(payload, start)
 
@@ -288,6 +296,7 @@ def expiration_of(value: bytes) -> int:
 def history_key_of(key: bytes, value: bytes) -> bytes:
     """The history key of a version whose value is ``value``."""
     txid, time = stamps(value)
+    # Big-endian and offset: bytes then sort as (key, time, txid) does, which is the order in which versions are read.
     return _HISTORY.pack(key, time + TIME_OFFSET, txid)
 
 
@@ -304,6 +313,8 @@ def expiry_key(expiration: int, key: bytes) -> bytes:
 
 def expiry_value(entry: bytes) -> bytes:
     """The value of an entry of the expiry index: CRC-32 of its key, so that :data:`RESIDUE` verifies it too."""
+    # An index entry has no content of its own; the checksum is there so that a page of another sub-database is told
+    # from one of this.
     return crc32(entry).to_bytes(4, "little")
 
 

@@ -192,6 +192,8 @@ class Store:
         if handle is not before:
             with self.snapshot() as snapshot:
                 found = snapshot.meta.definition
+            # The file was replaced meanwhile: if the topic's definition changed with it, this writer must not add to
+            # it.
             expected, self._definition = self._definition, found
             self._check_definition(expected)
         return handle
@@ -260,6 +262,7 @@ class Store:
 
         Raises StorageError; the store writes no more then.
         """
+        # Lock order: the writer lock first, then the mutex of the handle, as in write().
         with self.writer_lock(), self._current.mutex:
             if self._failure is not None:
                 raise self._failure

@@ -100,6 +100,7 @@ class StoreExamination:
         Its roots are then those of a transaction that never was, and lead to a meta record which names that one: the
         next for which it was this page's turn.
         """
+        # Read with plain reads: LMDB shows the page in use alone.
         found = spare_page(Path(self.path), SEAM)
         if found is None:
             return
@@ -107,6 +108,8 @@ class StoreExamination:
         fault = page.fault
         if value is not None and page.txnid > COMPACTED:
             with suppress(SowError):
+                # Pages take turns, so this page's next transaction is two further on; its meta record betrays that its
+                # write had begun.
                 if (leads_to := decode_meta(value, self.path).transaction) == page.txnid + 2:
                     fault = f"its meta page {page.number} is of transaction {page.txnid} and leads to {leads_to}"
         if fault:
@@ -119,6 +122,7 @@ class StoreExamination:
             self.meta = decode_meta(self.txn.get(META_KEY, b"", db=self.databases.meta), self.path)
         except SowError as problem:
             yield self._finding(problem.code, problem.message, "meta")
+            # Without a meta record there is nothing to compare totals with; everything else is still read.
             self.skipped.append("counts and digest: the meta record cannot be read")
         except lmdb.Error as problem:
             yield self._finding("SOW-STO-023", damaged_page(problem, Path(self.path)).message, "meta")
@@ -131,6 +135,7 @@ class StoreExamination:
         last, batches = b"", 0
         self.note(f"{name}, its beginning")
         try:
+            # One cursor over the leaves: it meets every entry that is linked from its neighbours.
             pairs = self.txn.cursor(database).iternext()
             while chunk := self._chunk(pairs):
                 keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
@@ -182,6 +187,7 @@ class StoreExamination:
                     continue
                 if record.tombstone and (record.payload or what == "record"):
                     yield self._finding("SOW-STO-053", "a tombstone where none may be", f"{what} {_shown(key)}")
+        # The digest is a sum, so records and versions are added in whatever order they come.
         self.digest += integrity.digest_sum(keys, values)
         txids = (codec.stamps(value)[0] for value in values if len(value) >= codec.OVERHEAD)
         self.highest_txid = max(self.highest_txid, max(txids, default=0))
@@ -210,6 +216,7 @@ class StoreExamination:
 
     def _currents(self, newest: dict[bytes, bytes]) -> Iterator[Finding]:
         """No version may be newer than the current record of its key."""
+        # The current record is the newest version; `newest` holds the last version of each key of this batch.
         for key, value in self.txn.cursor(self.databases.records).getmulti(sorted(newest)):
             if newest[key] > history_key_of(key, value):
                 message = "a version is newer than the current record"
@@ -253,6 +260,7 @@ class StoreExamination:
                 yield self._finding("SOW-STO-051", f"{found} {what} were found, the file says {stated}", "meta")
         if self.digest % integrity.DIGEST_MODULUS != meta.digest:
             yield self._finding("SOW-STO-051", "the digest of what was read is not the one in the file", "meta")
+        # A meta record of another transaction: its page is older than the roots that lead to it.
         if meta.transaction != self.txn.id() and self.txn.id() > COMPACTED:
             yield self._finding("SOW-STO-054", lost_write(meta.transaction, self.txn.id()), "meta")
         # A record above the applied position would be applied a second time by the next catch-up.
@@ -269,6 +277,7 @@ def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[F
     """Findings of the store at ``path``, at last the coverage. ``note`` is told how far the reading has come."""
     note("the beginning of the file")
     try:
+        # Opened like any reader does: what keeps a reader out is a finding, in the reader's words.
         handle = open_handle(StoreFiles.of(path), Mode(False, True, no_lock, 0.0), SEAM)
         examination = StoreExamination(handle, handle.begin(write=False), note)
     except SowError as problem:
@@ -288,6 +297,8 @@ def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[F
 def _unread(path: str, problem: SowError, what: str) -> Iterator[Finding | StoreCoverage]:
     """Why a store was not read: because it is damaged, or for another reason, which says nothing of what is in it."""
     yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
+    # Damage is a result of the check; a lock or a missing permission is a failure to check, with an exit status of its
+    # own.
     status = 0 if isinstance(problem, (DamageError, VersionError)) else problem.exit_status
     yield StoreCoverage(not_verified=(what,), status=status)
 

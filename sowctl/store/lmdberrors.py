@@ -46,6 +46,7 @@ def missing(path: Path) -> MissingError:
 
 def translate(problem: Exception, path: Path, action: str) -> SowError:
     """The error to raise for ``problem``, met while doing ``action`` (an infinitive) on the store ``path``."""
+    # Already ours: an error of a deeper layer keeps its code.
     if isinstance(problem, SowError):
         return problem
     if isinstance(problem, lmdb.ReadersFullError):
@@ -105,6 +106,7 @@ def given_up(cause: SowError, path: Path, state: str, stored: bool | None) -> tu
 
     ``state`` are words for what the file holds now; ``stored``: whether that includes the transaction, None unknown.
     """
+    # A commit may fail because a page is damaged or because the disk is: the code says which, as exit statuses differ.
     damaged = isinstance(cause, DamageError)
     kind: type[SowError] = DamageError if damaged else StorageError
     error = kind(
@@ -154,6 +156,7 @@ def explained(path: Path, action: str) -> Iterator[None]:
     """Turn every LMDB and operating system error inside into ours. MapFull and MapResized pass: they are answered."""
     try:
         yield
+    # Not failures but questions, which the callers answer with a larger map.
     except (lmdb.MapFullError, lmdb.MapResizedError):
         raise
     except (lmdb.Error, OSError, MemoryError) as problem:

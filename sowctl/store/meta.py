@@ -106,6 +106,7 @@ def _text(text: str) -> bytes:
 def encode_meta(meta: StoreMeta) -> bytes:
     """The bytes of the meta record. Raises struct.error when a name is longer than 65,535 bytes."""
     definition = meta.definition
+    # Fixed fields first: they are read without knowing the texts behind them.
     fixed = _FIXED.pack(
         meta.lineage,
         meta.applied,
@@ -150,6 +151,7 @@ def decode_meta(data: bytes, place: str) -> StoreMeta:
             place=place,
             hint="use a newer sowctl",
         )
+    # The length must account for every byte: a record that was cut or has a tail is damaged even if some checksum fits.
     end = _PREFIX.size + length
     if len(data) != end + _CRC.size or crc32(data[:end]) != _CRC.unpack_from(data, end)[0]:
         raise _damaged(place)
@@ -175,6 +177,7 @@ def _decode_body(body: bytes, version: int) -> StoreMeta:
         _FIXED.unpack_from(body)
     )
     sequences, mode, domain = rest
+    # Lengths may lead anywhere in a forged record: unpacking raises at the end of the body, which counts as damage.
     texts, at = _texts(body, _FIXED.size, 4)
     (count,) = _LENGTH.unpack_from(body, at)
     fields, at = _texts(body, at + 2, count)

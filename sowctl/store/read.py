@@ -75,6 +75,8 @@ class Reader:
         return self.meta.records
 
     def _load_meta(self) -> StoreMeta:
+        # Three proofs before anything is read: the record decodes, it is of this transaction, and its counts are those
+        # of LMDB.
         databases = self._handle.databases
         meta = decode_meta(self._txn.get(META_KEY, b"", db=databases.meta), str(self._path))
         # The meta record is written in every transaction, with its number. Another number shows that its page is an
@@ -127,6 +129,7 @@ class Reader:
 
         None where that cannot be told, or looking up one after the other is as fast. Loads no numpy for it.
         """
+        # A process without numpy never loads it for a search: the import would take longer than the lookups.
         if len(keys) < MANY or "numpy" not in sys.modules:
             return None
         from sowctl.store.raw.offsets import search

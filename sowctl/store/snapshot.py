@@ -58,6 +58,7 @@ class Snapshot(Reader):
 
     def close(self) -> None:
         """End the transaction and free its reader slot; iterators of this snapshot end with it."""
+        # Once only: the handle counts its transactions, and a second release would close it under others.
         if self._open:
             self._open = False
             self._txn.abort()
@@ -85,6 +86,7 @@ class Snapshot(Reader):
         return iter(lambda: self._steady(next, steps, _END), _END)
 
     def _step(self, batch: int) -> int:
+        # Small steps keep the time between two looks short, in which LMDB could follow a page that was overwritten.
         return batch if self._handle.watch is None else min(batch, STEP)
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:

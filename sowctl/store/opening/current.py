@@ -54,6 +54,7 @@ class Current:
                 # readers of this process have to end first.
                 if handle.users:
                     raise self._blocked()
+            # The file was replaced: snapshots of the old one go on, and the last of them closes it.
             self.drop(handle)
         handle = self.handle = self._open_again(writing)
         return handle
@@ -62,6 +63,7 @@ class Current:
         """Readers of a replaced store do not wait for its writer: they open it read-only, a write opens it anew."""
         if not writing and self._mode.write:
             try:
+                # No waiting: a reader in a writing program must not stand in line behind another writer.
                 return self._open_handle(0.0)
             except LockedError:
                 close_idle(self._files.path)

@@ -58,6 +58,8 @@ def open_handle(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
     with explained(files.path, "open the store"):
         if not files.path.exists():
             raise missing(files.path)
+    # A reader that may not write to the lock table cannot protect its pages; it reads with proof afterwards instead
+    # (unlocked).
     if mode.no_lock or not (mode.write or may_lock(files)):
         return _open(files, mode, seam, locks=False)
     gate = Gate(files, seam, mode.lock_wait)
@@ -134,6 +136,7 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
         except (lmdb.Error, OSError) as problem:
             if watch is not None:
                 watch.close()
+            # py-lmdb has no class for this error.
             if "already open in this process" in str(problem):
                 raise RefusedError(
                     "SOW-STO-027",
@@ -149,6 +152,7 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
         raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
     try:
         databases = open_databases(env, files.path, write=mode.write)
+        # Slots of readers that died keep old pages from being used again: a writer clears them.
         if mode.write:
             env.reader_check()
     except BaseException:

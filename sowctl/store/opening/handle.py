@@ -60,6 +60,7 @@ class Handle:
         self.users = 0
         self.sharers = 1
         self.retired = False
+        # Guards `users`, `retired` and closing: the last reader of any thread closes, and none begins in between.
         self._mutex = RLock()
         self.pid = os.getpid()
 
@@ -84,6 +85,7 @@ class Handle:
     def begin_reading(self) -> Any:
         """Begin a read transaction, which counts until :meth:`release`. Raises as :meth:`begin`."""
         with self._mutex:
+            # Begun before it is counted: if beginning raises, nothing has to be taken back.
             txn = self.begin(write=False)
             self.users += 1
             return txn
@@ -165,4 +167,5 @@ def current_identity(files: StoreFiles, no_lock: bool) -> Identity | None:
     try:
         return Identity(data, files.lock.stat().st_ino)
     except FileNotFoundError:
+        # No lock file: it was removed with a replacement, or the store is read without locks.
         return Identity(data, 0)

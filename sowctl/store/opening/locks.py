@@ -111,6 +111,7 @@ class Gate:
         """Hold the gate. Raises :class:`LockedError` SOW-STO-031, :class:`StorageError`."""
         lock = FileLock(self.files.gate, self.seam)
         with explained(self.files.path, "lock the gate"):
+            # Many openers share the gate; a replacement has it alone for the length of a rename.
             taken = lock.acquire(exclusive=exclusive, wait=self.wait)
         if not taken:
             raise LockedError(
@@ -127,6 +128,7 @@ class Gate:
 
 def recorded_inode(lock: FileLock) -> int | None:
     """The inode to which the LMDB lock file belongs, as the gate says; None when it says nothing sensible."""
+    # 16 bytes: inode (8), zero (4), CRC-32 of both (4).
     data = os.pread(lock.fd, _GATE.size, 0)
     if len(data) != _GATE.size:
         return None
@@ -195,6 +197,7 @@ class WriterLock:
     def _sign(self) -> None:
         import json  # here, because readers, who never sign, start without it
 
+        # Written after the lock is taken: a waiting process reads who holds it now.
         line = json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "command": self.command}) + "\n"
         try:
             os.ftruncate(self._lock.fd, 0)

@@ -79,6 +79,7 @@ def inspect(path: Path, seam: Seam) -> MetaPage:
     Raises :class:`DamageError` SOW-STO-021 (beginning) or SOW-STO-022 (cut end), MissingError, StorageError.
     """
     with explained(path, "read the store"):
+        # O_NONBLOCK: a pipe of this name must not keep the program waiting.
         fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -209,6 +210,8 @@ def _leaf_value(fd: int, meta: MetaPage, page: int, name: bytes | None) -> bytes
             raise ValueError(page)
         for index in range((lower - PAGE.size) // 2):
             at = int.from_bytes(data[PAGE.size + 2 * index : PAGE.size + 2 * index + 2], sys.byteorder)
+            # In a branch node three of the four fields are the number of the child page, in a leaf two are the size of
+            # the value.
             low, high, more, key_size = NODE.unpack_from(data, at)
             start = at + NODE.size
             if flags & BRANCH:
@@ -231,6 +234,7 @@ def _meta_page(data: bytes, number: int) -> MetaPage | str:
         return "it ends within its meta pages"
     page, _, flags, _, _ = PAGE.unpack_from(data)
     magic, version, _, _ = _META.unpack_from(data, _META_AT)
+    # From the most general to the particular, so that the words fit what the file is.
     if magic != LMDB_MAGIC:
         return "its beginning is not that of an LMDB file"
     if version != LMDB_VERSION:
@@ -267,6 +271,7 @@ def _free_root_is_sound(fd: int, meta: MetaPage) -> bool:
         data = _read_pages(fd, meta, meta.free_root, 1)
     except ValueError:
         return True  # the end of the file is missing: an error of its own
+    # `lower` is where the list of node offsets ends, two bytes for each node: so it tells how many there are.
     number, _, flags, lower, _ = PAGE.unpack_from(data)
     if number != meta.free_root or flags & (BRANCH | LEAF) not in (BRANCH, LEAF):
         return False
@@ -317,6 +322,7 @@ def _collect_free(fd: int, meta: MetaPage, page: int, free: set[int], depth: int
         numbers = data[start : start + length]
         if node_flags & BIG_DATA:
             first = int.from_bytes(data[start : start + 8], sys.byteorder)
+            # A large list has pages of its own in a row, with one page header in front.
             count = (PAGE.size + length + meta.page_size - 1) // meta.page_size
             numbers = _read_pages(fd, meta, first, count)[PAGE.size : PAGE.size + length]
         _add_numbers(numbers, free)

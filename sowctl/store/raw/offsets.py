@@ -59,6 +59,8 @@ class DataFile:
     def values(self, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
         """The bytes at some places; fewer where the file ends before. Raises OSError, OverflowError."""
         if not self._maps(len(starts)):
+            # Plain reads: the kernel brings one page per record, while a map of a large file would be set up for few of
+            # them.
             read, file = os.pread, self._fd
             return [read(file, size, start) for start, size in zip(starts, sizes, strict=True)]
         whole = self._reaching(max(starts, default=0))
@@ -115,6 +117,7 @@ def data_file(path: Path, inode: int, seam: Seam) -> DataFile | None:
         if known is not None:
             known.close()
         return None
+    # Each kept file is a descriptor and perhaps a map: a process with many topics must not run out of either.
     while len(_kept) >= KEPT:
         _kept.pop(next(iter(_kept))).close()
     _kept[path] = file
@@ -173,6 +176,7 @@ def read_at(file: DataFile | None, keys: Sequence[bytes], offsets: Offsets, look
     # The usual case: nothing moved, and neither list is copied.
     if not wrong:
         return list(keys), values
+    # Only what did not prove sound is asked of LMDB; a key that it does not know either has no record any more.
     found = dict(zip(keys, values, strict=True))
     moved = [keys[place] for place in wrong]
     for key in moved:

@@ -1,0 +1,110 @@
+"""Columns of a block: bytes and arrays, on machines of either byte order; what does not fit is refused, not guessed."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from sowctl.journal import columns as codec
+from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD, CORRELATION_IDS, LOGICAL_TOPICS, MAX_RAW, USER_KEYS
+from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
+
+COUNT = 3
+FLAGS = array("H", [HAS_USER_KEY | HAS_LOGICAL_TOPIC, HAS_CORRELATION_ID, HAS_USER_KEY])
+TEXTS = (
+    [b"one", None, b""],
+    [None, b"correlation", None],
+    [b"/topic", None, None],
+)
+ALL = USER_KEYS | CORRELATION_IDS | LOGICAL_TOPICS
+
+
+def packed(**changed: array[int]) -> bytes:
+    """The columns of three entries, with all texts; some columns may be others."""
+    parts = {
+        "times": array("q", [5, -6, 7]),
+        "expirations": array("q", [0, 1 << 62, 0]),
+        "sequences": array("Q", [1, (1 << 64) - 1, 3]),
+        "lengths": array("I", [2, 0, 4]),
+        "topics": array("H", [0, 1, 0]),
+        "publishers": array("H", [NO_PUBLISHER, 0, 0]),
+        "flags": FLAGS,
+    } | changed
+    raw = b"k" * 8 * COUNT + b"c" * 8 * COUNT + b"".join(map(codec.little, parts.values())) + bytes([1, 2, 1])
+    for texts in TEXTS:
+        raw += codec.pack_texts(texts, len(raw))
+    return raw
+
+
+def unpacked(raw: bytes, flags: int = ALL, payloads: int = 6, topics: int = 2, publishers: int = 1) -> codec.Columns:
+    return codec.unpack(memoryview(raw), COUNT, flags, payloads, topics, publishers)
+
+
+def check(found: codec.Columns) -> None:
+    assert bytes(found.keys) == b"k" * 24 and bytes(found.checks) == b"c" * 24
+    assert list(found.times) == [5, -6, 7] and list(found.expirations) == [0, 1 << 62, 0]
+    assert list(found.sequences) == [1, (1 << 64) - 1, 3] and list(found.lengths) == [2, 0, 4]
+    assert list(found.topics) == [0, 1, 0] and list(found.publishers) == [NO_PUBLISHER, 0, 0]
+    assert list(found.flags) == list(FLAGS) and list(found.operations) == [1, 2, 1]
+    assert [found.user_keys, found.correlation_ids, found.logical_topics] == list(TEXTS)
+
+
+def test_columns_come_back_as_they_went_in() -> None:
+    check(unpacked(packed()))
+
+
+def test_a_machine_of_the_other_byte_order_turns_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code for big-endian machines turns on a little-endian one what it would leave there: twice is as before."""
+    straight = packed()
+    monkeypatch.setattr(codec, "_LITTLE", False)
+    turned = packed()
+    assert turned != straight and len(turned) == len(straight)
+    check(unpacked(turned))
+
+
+@pytest.mark.parametrize(
+    ("raw", "given", "words"),
+    [
+        (packed()[: codec.ENTRY_SIZE * COUNT - 1], {}, "cut short"),
+        (packed(), {"payloads": 7}, "do not add up"),
+        (packed(), {"topics": 1}, "topic that the block does not list"),
+        (packed(), {"publishers": 0}, "publisher that the block does not list"),
+        (packed(publishers=array("H", [NO_PUBLISHER, 1, 0])), {}, "publisher that the block does not list"),
+        (packed(flags=array("H", [HAS_LOGICAL_TOPIC, HAS_CORRELATION_ID, HAS_USER_KEY])), {}, "without its flag"),
+        (packed() + b"\0", {}, "bytes behind"),
+        (packed(), {"flags": USER_KEYS}, "bytes behind"),
+        (packed()[:-8], {}, "text column is cut short"),
+        (packed()[: codec.ENTRY_SIZE * COUNT + 8], {}, "text column is cut short"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(raw: bytes, given: dict[str, int], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        unpacked(raw, **given)
+
+
+def test_what_is_not_stated_is_not_unpacked() -> None:
+    raw = b"text " * 1000
+    stored = memoryview(codec.compress(CODEC_ZSTD, raw))
+    assert bytes(codec.decompress(CODEC_ZSTD, stored, len(raw))) == raw
+    assert codec.compress(CODEC_NONE, raw) is raw
+    for kind, content, size in (
+        (CODEC_NONE, memoryview(raw), 1),
+        (CODEC_ZSTD, stored, len(raw) - 1),
+        (CODEC_ZSTD, stored, MAX_RAW + 1),
+        (CODEC_ZSTD, memoryview(b"no frame"), 8),
+        (CODEC_ZSTD, stored[:-3], len(raw)),
+        (7, stored, len(raw)),
+    ):
+        with pytest.raises(ValueError):
+            codec.decompress(kind, content, size)
+
+
+def test_numpy_sees_the_same_numbers() -> None:
+    pytest.importorskip("numpy")
+    plain = unpacked(packed())
+    arrays = codec.as_numpy(plain)
+    for name in ("times", "expirations", "sequences", "lengths", "topics", "publishers", "flags", "operations"):
+        assert getattr(arrays, name).tolist() == list(getattr(plain, name)), name
+    assert arrays.keys.tolist() == [int.from_bytes(b"k" * 8, "big")] * COUNT
+    assert (arrays.user_keys, arrays.correlation_ids, arrays.logical_topics) == TEXTS
