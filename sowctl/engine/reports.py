@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sowctl.config.model import TopicConfig
 
 
-class TopicCounts(Struct):
+class _Counted(Struct):
+    """Fields that count messages by what became of them."""
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Count the messages of a batch; ``counts`` are by the names of these fields."""
+        for name, count in counts.items():
+            setattr(self, name, getattr(self, name) + count)
+
+
+class TopicCounts(_Counted):
     """Messages of one topic by what became of them."""
 
     topic: str
@@ -54,7 +65,7 @@ class TornTail(Struct):
     copy: str
 
 
-class PublishReport(Struct):
+class PublishReport(_Counted):
     """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
     (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
     (``journalled``); ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:

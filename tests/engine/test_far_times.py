@@ -12,8 +12,8 @@ import pytest
 from sowctl.engine.bulk.commit import commit
 from sowctl.engine.bulk.staging import staging
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.topics import expiration
 from sowctl.engine.verbs.publish import publish
+from sowctl.engine.writing import outcome
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.messages.framing.frames import FrameReader
@@ -98,7 +98,7 @@ def poisoned(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab
     """Journal and store with an end and with times that were taken before there was a bound."""
     lab = make_lab(config_xml(topic_xml("t", "<Expiration>enabled</Expiration>"), ("t",)))
     with monkeypatch.context() as patched:
-        patched.setattr(expiration, "ending", lambda at, length: at + length)
+        patched.setattr(outcome, "ending", lambda at, length: at + length)
         patched.setattr(times, "LATEST", 1 << 62)
         lab.publish("t", message(id=1), expiration=FAR)
         lab.publish("t", message(id=2), timestamp="253402300900s")

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.bulk import commit as staged
-from sowctl.engine.bulk import finish
-from sowctl.engine.bulk import outcomes as fates
+from sowctl.engine.bulk import finish, outcomes
 from sowctl.engine.bulk.commit import commit
 from sowctl.engine.bulk.segments import SegmentReader
 from sowctl.engine.bulk.staging import staging
@@ -108,7 +107,7 @@ def test_any_operations_in_any_split(
         if small:
             patch.setattr(staged, "BUCKET_BYTES", 40)
             patch.setattr(finish, "BUCKET_BYTES", 40)
-            patch.setattr(fates, "decide", lambda *args: DECIDE(*args, bucket=4))
+            patch.setattr(outcomes, "decide", lambda *args: DECIDE(*args, bucket=4))
         plan = area.plan(SKIP)
         done = []
         for number in range(tasks):
@@ -132,7 +131,7 @@ def test_any_operations_in_any_split(
     assert not [finding for finding in lab.findings() if finding.level.name == "ERROR"]
 
 
-DECIDE = fates.decide
+DECIDE = outcomes.decide
 
 
 def test_overwrite_deletes_the_rest(tmp_path: Path) -> None:

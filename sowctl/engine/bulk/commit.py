@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.engine.bulk import outcomes as fate
-from sowctl.engine.bulk.entries import Chunk, chunks, fold, group_of
+from sowctl.engine.bulk import outcomes
+from sowctl.engine.bulk.entries import StagedEntries, entries_of, fold, group_of
 from sowctl.engine.bulk.merge import deletions_of_rest, in_order
 from sowctl.engine.bulk.segmentblock import Columns
 from sowctl.engine.bulk.segments import SegmentInfo, SegmentReader
@@ -24,7 +24,7 @@ from sowctl.engine.fold.apply import into_store, remove_expired
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.topics.expiration import count_expired
-from sowctl.engine.writing.outcome import ahead, is_ahead
+from sowctl.engine.writing.outcome import ahead, is_ahead, is_duplicate
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError
@@ -109,7 +109,7 @@ class _Commit:
         self.preparer = Preparer(area.instance, area.topic, plan.options)
         self.segments: list[SegmentInfo] = []
         self.deltas = False
-        self.fates = fate.none()
+        self.outcomes = outcomes.none()
         self.now = area.instance.now
 
     @property
@@ -133,7 +133,7 @@ class _Commit:
             session = held.enter_context(WriteSession(self.instance, volatile=self.plan.options.allow_volatile))
             writer = session.topic(self.area.topic)
             held.enter_context(session.batch([writer]))
-            if self.identity and session.highest_sequence(self.identity[0], [writer]) >= self.sequence:
+            if self.identity and is_duplicate(self.sequence, session.highest_sequence(self.identity[0], [writer])):
                 report.duplicates = sum(info.entries for info in self.segments)
                 return
             self._decide(writer)
@@ -157,8 +157,9 @@ class _Commit:
         if self.overwrite:
             rest = deletions_of_rest(self.directory, self.segments, writer, self.now)
             self.segments += [rest] if rest is not None else []
-        self.fates = fate.decide(self._columns, sum(info.entries for info in self.segments), writer, self.now)
-        if self.fates.reasons:
+        count = sum(info.entries for info in self.segments)
+        self.outcomes = outcomes.decide(self._columns, self._blocks, count, writer, self.now)
+        if self.outcomes.reasons:
             for rejected in self._late():
                 self._refused(rejected)
         self._judge_refused()
@@ -194,8 +195,8 @@ class _Commit:
         """The messages that were refused only now, because of what the topic holds."""
         at = 0
         for columns, texts in self._blocks():
-            for place in (self.fates.codes[at : at + len(columns)] == fate.REFUSED).nonzero()[0].tolist():
-                code, message = self.fates.reasons[at + place]
+            for place in (self.outcomes.codes[at : at + len(columns)] == outcomes.REFUSED).nonzero()[0].tolist():
+                code, message = self.outcomes.reasons[at + place]
                 source = self._source(int(columns.files[place]))
                 yield Rejected(source, 0, int(columns.positions[place]), code, message, texts[place])
             at += len(columns)
@@ -213,23 +214,23 @@ class _Commit:
             with SegmentReader(self.directory, info) as reader:
                 yield from reader.blocks()
 
-    def _chunks(self, last_time: int) -> Iterator[Chunk]:
+    def _entries(self, last_time: int) -> Iterator[StagedEntries]:
         """What is to be written, block by block; each pass counts anew what is expired and looks how far time got."""
         report, rule = self.report, self.area.topic.expiration
         report.already_expired = 0
-        for chunk in chunks(self._blocks(), self.fates, self.preparer, self.now, last_time):
-            report.already_expired += count_expired(rule, chunk.expirations, self.now)
-            if is_ahead(chunk.times[-1], self.now):
-                report.ahead = chunk.times[-1]
-            yield chunk
+        for entries in entries_of(self._blocks(), self.outcomes, self.preparer, self.now, last_time):
+            report.already_expired += count_expired(rule, entries.expirations, self.now)
+            if is_ahead(entries.times[-1], self.now):
+                report.ahead = entries.times[-1]
+            yield entries
 
     def _count(self, codes: Any, size: int) -> None:
         import numpy as np
 
         found = np.bincount(codes, minlength=8)
-        for code, name in fate.NAMES.items():
+        for code, name in outcomes.NAMES.items():
             setattr(self.report, name, int(found[code]))
-        self.report.published = int(found[: fate.MISSING].sum())
+        self.report.published = int(found[: outcomes.MISSING].sum())
         self.report.bytes = size
 
     def _into_journal(self, session: WriteSession, writer: TopicWriter) -> None:
@@ -237,12 +238,12 @@ class _Commit:
         session.apply(force=True)
         journal, size, waiting = session.journal, 0, None
         first = journal.last_txid + 1
-        for chunk in self._chunks(writer.last_time):
+        for entries in self._entries(writer.last_time):
             if waiting is not None:
                 journal.append(waiting, self.now, last=False)
-            waiting = group_of(chunk, writer.ref, self.identity, self.sequence)
-            size += sum(map(len, chunk.payloads))
-        self._count(self.fates.codes, size)
+            waiting = group_of(entries, writer.ref, self.identity, self.sequence)
+            size += sum(map(len, entries.payloads))
+        self._count(self.outcomes.codes, size)
         if waiting is None:
             return
         with session.noting():
@@ -265,7 +266,7 @@ class _Commit:
             last, written, latest = base, 0, last_time
             for number in range(buckets):
                 overlay = Overlay(history=writer.rule is not None)
-                last, written = fold(overlay, self._chunks(last_time), base, number, buckets)
+                last, written = fold(overlay, self._entries(last_time), base, number, buckets)
                 if len(overlay):
                     into_store(txn, overlay, txn.meta.applied, writer.rule)
                     latest = max(latest, overlay.last_time)
@@ -279,6 +280,6 @@ class _Commit:
 
         last, written = writer.store.write(run, pending=size)
         writer.remove_expired_at = None
-        self._count(self.fates.codes, written)
+        self._count(self.outcomes.codes, written)
         if last > base:
             self.report.first_txid, self.report.last_txid = base + 1, last

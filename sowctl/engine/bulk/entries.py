@@ -1,6 +1,6 @@
-"""What a commit of a staged run writes: the surviving messages of its blocks as journal entries or stored values.
+"""What a commit of a staged run writes: the messages of its blocks that are left, as journal entries or stored values.
 
-Called by :mod:`sowctl.engine.bulk.commit` only, once the fate of every message is known
+Called by :mod:`sowctl.engine.bulk.commit` only, once the outcome of every message is known
 (:mod:`sowctl.engine.bulk.outcomes`). Memory holds one block at a time. Ruled by ``sowctl-pipeline(1)``, STAGING,
 ``sow-journal(5)`` and ``sow-store(5)``.
 """
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.engine.bulk import outcomes as fate
+from sowctl.engine.bulk.outcomes import MISSING, NAMES, REFUSED, Outcomes, times_of
 from sowctl.engine.bulk.segmentblock import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION, Columns
 from sowctl.engine.fold.blocks import tombstone
 from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.topics import expiration
-from sowctl.identity.keyspace import words
+from sowctl.engine.topics.expiration import NEVER
+from sowctl.engine.writing.outcome import Lifetime, Until, expirations, flags_of
+from sowctl.identity.keyspace import part_of, words
 from sowctl.journal.format import DELETE as DELETED_ENTRY
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_USER_KEY, INSERTED, NO_PUBLISHER
+from sowctl.journal.format import NO_PUBLISHER
 from sowctl.journal.format import PUBLISH as PUBLISHED_ENTRY
 from sowctl.journal.group import Group
 from sowctl.store.codec import encode
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from sowctl.journal.format import Topic
 
 
-class Chunk(Struct):
-    """A block's surviving messages, ready for the journal or the store."""
+class StagedEntries(Struct):
+    """The messages of a block that are written, ready for the journal or the store."""
 
     keys: list[bytes]
     checks: list[bytes]
@@ -47,95 +48,113 @@ class Chunk(Struct):
         return len(self.keys)
 
 
-def chunks(
-    blocks: Iterable[tuple[Columns, list[bytes]]], fates: fate.Fates, preparer: Preparer, now: int, last_time: int
-) -> Iterator[Chunk]:
+def entries_of(
+    blocks: Iterable[tuple[Columns, list[bytes]]], outcomes: Outcomes, preparer: Preparer, now: int, last_time: int
+) -> Iterator[StagedEntries]:
     """What is to be written, block by block in input order; ``now`` and ``last_time``, the topic's, in microseconds."""
     at = 0
     for columns, texts in blocks:
-        codes = fates.codes[at : at + len(columns)]
-        times, _ = fate.times_of(columns, now, last_time)
-        places = ((codes != fate.REFUSED) & (codes != fate.MISSING)).nonzero()[0]
-        checks = columns.checks if fates.checks is None else fates.checks[at : at + len(columns)]
+        codes = outcomes.codes[at : at + len(columns)]
+        # All messages of the block count for the times, those that are refused too: as where they were decided.
+        times, _ = times_of(columns, now, last_time)
+        places = ((codes != REFUSED) & (codes != MISSING)).nonzero()[0]
+        owners = columns.checks if outcomes.checks is None else outcomes.checks[at : at + len(columns)]
         if len(places):
-            yield _chunk(columns, texts, places, codes, times, checks, preparer.usual)
-        at, last_time = at + len(columns), int(times[-1])
+            yield _written(columns, texts, places, codes, times, owners, preparer.usual)
+        at, last_time = at + len(columns), times[-1]
 
 
-def _chunk(
-    columns: Columns, texts: list[bytes], places: Any, codes: Any, times: Any, owners: Any, usual: int | None
-) -> Chunk:
+def _written(
+    columns: Columns, texts: list[bytes], places: Any, codes: Any, all_times: list[int], owners: Any, usual: int | None
+) -> StagedEntries:
+    """The messages at ``places`` of a block; ``owners`` has the check words of the records that deletions remove."""
     import numpy as np
 
-    flags, times = columns.flags[places], times[places]
-    deletes = (flags & OPERATION) == DELETE
-    checks = np.where(deletes, owners[places].astype(np.uint64), columns.checks[places].astype(np.uint64))
-    stamps = np.zeros(len(places), dtype=np.int64) if usual is None else expiration.stamps(times, usual)
-    own = columns.lifetimes[places]
-    stamps = np.where((flags & HAS_LIFETIME) != 0, np.where(own == 0, 0, expiration.stamps(times, own)), stamps)
-    stamps = np.where((flags & EXPIRES_AT) != 0, own, stamps)
-    stamps[deletes] = 0
-    chosen, gone = places.tolist(), deletes.tolist()
-    column_flags = np.where(codes[places] == fate.INSERTED, INSERTED, 0)
+    chosen = places.tolist()
+    flags = columns.flags[places]
+    gone = ((flags & OPERATION) == DELETE).tolist()
+    deletes = True in gone
+    checks = columns.checks[places].astype(np.uint64)
+    if deletes:
+        checks = np.where(gone, owners[places].astype(np.uint64), checks)
+    times = [all_times[place] for place in chosen]
+    stamps = expirations(times, _lifetimes(columns.lifetimes[places], flags), usual)
+    payloads = [texts[place] for place in chosen]
     users, correlations = (
-        None if c is None else [None if d else c[place] for place, d in zip(chosen, gone, strict=True)]
-        for c in (columns.user_keys, columns.correlation_ids)
+        None if column is None else [column[place] for place in chosen]
+        for column in (columns.user_keys, columns.correlation_ids)
     )
-    for column, bit in ((users, HAS_USER_KEY), (correlations, HAS_CORRELATION_ID)):
-        if column is not None:
-            column_flags |= np.array([0 if text is None else bit for text in column])
-    return Chunk(
+    if deletes:
+        # A deletion is a key and a time: whatever its message had besides is not part of the entry.
+        stamps = [NEVER if d else stamp for stamp, d in zip(stamps, gone, strict=True)]
+        payloads = [b"" if d else payload for payload, d in zip(payloads, gone, strict=True)]
+        users, correlations = (
+            None if column is None else [None if d else text for text, d in zip(column, gone, strict=True)]
+            for column in (users, correlations)
+        )
+    statuses = [NAMES[code] for code in codes[places].tolist()]
+    return StagedEntries(
         words(columns.keys[places]),
         words(checks.astype(">u8")),
-        times.tolist(),
-        stamps.tolist(),
+        times,
+        stamps,
         gone,
-        column_flags.tolist(),
-        [b"" if d else texts[place] for place, d in zip(chosen, gone, strict=True)],
+        flags_of(statuses, users, correlations, None),
+        payloads,
         users,
         correlations,
     )
 
 
-def group_of(chunk: Chunk, topic: Topic, publisher: tuple[int, str] | None, sequence: int) -> Group:
-    """A chunk as blocks of the run's group; the whole run has one ``sequence`` number of its ``publisher``."""
-    count = len(chunk)
+def _lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:
+    """The lifetimes of staged messages as they were before they were staged, None where none has its own."""
+    if not (flags & (HAS_LIFETIME | EXPIRES_AT)).any():
+        return None
+    return [
+        Until(value) if flag & EXPIRES_AT else value if flag & HAS_LIFETIME else None
+        for value, flag in zip(values.tolist(), flags.tolist(), strict=True)
+    ]
+
+
+def group_of(entries: StagedEntries, topic: Topic, publisher: tuple[int, str] | None, sequence: int) -> Group:
+    """Entries as a part of the run's group; the whole run has one ``sequence`` number of its ``publisher``."""
+    count = len(entries)
     return Group(
         topics=[topic],
         publishers=[publisher] if publisher is not None else [],
-        operations=bytes(DELETED_ENTRY if gone else PUBLISHED_ENTRY for gone in chunk.deletes),
+        operations=bytes(DELETED_ENTRY if gone else PUBLISHED_ENTRY for gone in entries.deletes),
         topic=0,
-        keys=b"".join(chunk.keys),
-        checks=b"".join(chunk.checks),
-        times=array("q", chunk.times),
-        expirations=array("q", chunk.expirations),
+        keys=b"".join(entries.keys),
+        checks=b"".join(entries.checks),
+        times=array("q", entries.times),
+        expirations=array("q", entries.expirations),
         publisher=0 if publisher is not None else NO_PUBLISHER,
         sequences=array("Q", (sequence,)) * count if publisher is not None else None,
-        flags=array("H", chunk.flags),
-        payloads=chunk.payloads,
-        user_keys=chunk.user_keys,
-        correlation_ids=chunk.correlation_ids,
+        flags=array("H", entries.flags),
+        payloads=entries.payloads,
+        user_keys=entries.user_keys,
+        correlation_ids=entries.correlation_ids,
     )
 
 
-def fold(overlay: Overlay, found: Iterable[Chunk], base: int, number: int, buckets: int) -> tuple[int, int]:
+def fold(overlay: Overlay, found: Iterable[StagedEntries], base: int, number: int, buckets: int) -> tuple[int, int]:
     """The messages of one bucket into ``overlay``; returns the last txid and the payload bytes of the whole run.
 
     ``found`` is all that is to be written; it gets the txids behind ``base``.
     """
     txid, size = base, 0
-    for chunk in found:
-        size += sum(map(len, chunk.payloads))
-        for place, key in enumerate(chunk.keys):
+    for entries in found:
+        size += sum(map(len, entries.payloads))
+        for place, key in enumerate(entries.keys):
             txid += 1
-            if (int.from_bytes(key[:4], "big") * buckets) >> 32 != number:
+            if part_of(key, buckets) != number:
                 continue
-            check, at = chunk.checks[place], chunk.times[place]
-            if chunk.deletes[place]:
+            check, at = entries.checks[place], entries.times[place]
+            if entries.deletes[place]:
                 overlay.delete(key, tombstone(key, check, txid, at))
                 continue
-            texts = [c[place] if c is not None else None for c in (chunk.user_keys, chunk.correlation_ids)]
-            payload = chunk.payloads[place]
-            value = encode(key, check, txid, at, chunk.expirations[place], 0, payload, *texts)
+            texts = [c[place] if c is not None else None for c in (entries.user_keys, entries.correlation_ids)]
+            payload = entries.payloads[place]
+            value = encode(key, check, txid, at, entries.expirations[place], 0, payload, *texts)
             overlay.put((key,), (value,))
     return txid, size

@@ -1,8 +1,8 @@
 """Messages of a staged run as they are to be recorded: enriched, deltas merged into what their keys hold by then.
 
 Called by :mod:`sowctl.engine.bulk.commit`, with the topic's locks held, for topics with Enrichment and runs with
-deltas. The rules are those of :mod:`sowctl.engine.writing.finish`; the result is a segment for each bucket of the key
-space, so that memory holds what is known of one bucket at a time. Ruled by ``semantics`` 1.3 and 1.7, and
+deltas. :mod:`sowctl.engine.writing.finish` decides what becomes of a message; the result is a segment for each bucket
+of the key space, so that memory holds what is known of one bucket at a time. Ruled by ``semantics`` 1.3 and 1.7, and
 ``sowctl-pipeline(1)``, STAGING.
 """
 
@@ -21,6 +21,7 @@ from sowctl.engine.bulk.segmentblock import (
     EXPIRES_AT,
     HAS_CORRELATION_ID,
     HAS_LIFETIME,
+    HAS_TIME,
     OPERATION,
     PUBLISH,
 )
@@ -28,6 +29,7 @@ from sowctl.engine.bulk.segments import SegmentInfo, SegmentReader
 from sowctl.engine.reports import Rejected
 from sowctl.engine.topics.expiration import is_expired
 from sowctl.engine.writing.finish import finish
+from sowctl.engine.writing.outcome import Lifetime, Reason, Until, expiration, too_old
 from sowctl.engine.writing.prepare import Prepared
 from sowctl.identity.keyspace import part_of
 from sowctl.store.codec import encode
@@ -40,10 +42,10 @@ BUCKET_BYTES = 64 << 20
 
 
 class Finishing:
-    """Messages as they are to be recorded: enriched, deltas merged into what their key holds by then.
+    """Finishes the messages of a run, bucket by bucket. ``refused`` are those that are too old or cannot be finished.
 
-    The rules are those of :mod:`sowctl.engine.writing.finish`. ``refused`` are messages that have no such form.
-    Messages that are older than the topic are passed on as they are, for the commit to refuse.
+    A finished message has its time, as one of its own: messages that are refused count for the times of those behind
+    them, and are not there any more when the commit decides about the rest.
     """
 
     def __init__(
@@ -70,11 +72,17 @@ class Finishing:
         for info in segments:
             with SegmentReader(self._directory, info) as reader:
                 for columns, payloads in reader.blocks():
-                    times, old = times_of(columns, self._now, last)
-                    last = int(times[-1])
-                    found = zip(block_rows(columns, payloads), times.tolist(), old.tolist(), strict=True)
-                    mine = [one for one in found if part_of(one[0].key, buckets) == number]
-                    self._look_up({row.key for row, _, _ in mine}.difference(self._known))
+                    times, older = times_of(columns, self._now, last)
+                    last, late = times[-1], set(older)
+                    mine: list[Row] = []
+                    for place, row in enumerate(block_rows(columns, payloads)):
+                        if part_of(row.key, buckets) != number:
+                            continue
+                        if place in late:
+                            self._refuse(row, too_old(times[place]))
+                        else:
+                            mine.append(row._replace(flags=row.flags | HAS_TIME, time=times[place]))
+                    self._look_up({row.key for row in mine}.difference(self._known))
                     for deletes, some in groupby(mine, key=_is_deletion):
                         rows = list(some)
                         yield from self._deleted(rows) if deletes else self._finished(rows)
@@ -83,44 +91,44 @@ class Finishing:
         stored = self._writer.stored(keys, self._now) if keys else {}
         self._known.update((key, stored.get(key)) for key in keys)
 
-    def _deleted(self, rows: Iterable[tuple[Row, int, bool]]) -> Iterator[Row]:
-        for row, _, _ in rows:
+    def _refuse(self, row: Row, reason: Reason) -> None:
+        name = self._names[row.file] if row.file < len(self._names) else "messages"
+        self.refused.append(Rejected(name, 0, row.position, *reason, row.payload))
+
+    def _deleted(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
             self._known[row.key] = None
             yield row
 
-    def _finished(self, found: list[tuple[Row, int, bool]]) -> Iterator[Row]:
+    def _finished(self, rows: list[Row]) -> Iterator[Row]:
         """Messages that follow one another without a deletion between them."""
-        rows = [row for row, _, _ in found]
         ready = _prepared(rows)
-        keep = [place for place, (_, _, old) in enumerate(found) if not old]
         stored = {key: value for row in rows if (value := self._known[key := row.key]) is not None}
-        times = [time for _, time, _ in found]
-        gone = finish(self._writer, self._preparer, ready, keep, times, stored, self._now)
+        times = [row.time for row in rows]
+        gone = finish(self._writer, self._preparer, ready, range(len(rows)), times, stored, self._now)
         for refusal in gone:
-            row = rows[refusal.index]
-            name = self._names[row.file] if row.file < len(self._names) else "messages"
-            self.refused.append(Rejected(name, 0, row.position, refusal.code, refusal.message, row.payload))
+            self._refuse(rows[refusal.index], (refusal.code, refusal.message))
         without = {refusal.index for refusal in gone}
         correlations = ready.correlation_ids or [None] * len(rows)
-        for place, (row, time, old) in enumerate(found):
+        for place, row in enumerate(rows):
             if place in without:
                 continue
             correlation = correlations[place]
             flags = row.flags & ~OPERATION | PUBLISH | (HAS_CORRELATION_ID if correlation is not None else 0)
             done = row._replace(flags=flags, payload=ready.payloads[place], correlation_id=correlation)
             yield done
-            if not old:
-                self._remember(done, time)
+            self._remember(done)
 
-    def _remember(self, row: Row, time: int) -> None:
-        stamp = self._preparer.stamp(time, _lifetime(row))
+    def _remember(self, row: Row) -> None:
+        """Make a finished message the record that the next one of its key meets."""
+        stamp = expiration(row.time, _lifetime(row), self._preparer.usual)
         expired = self._writer.expires and is_expired(self._writer.config.expiration, stamp, self._now)
-        value = encode(row.key, row.check, 0, time, stamp, 0, row.payload, row.user_key, row.correlation_id)
+        value = encode(row.key, row.check, 0, row.time, stamp, 0, row.payload, row.user_key, row.correlation_id)
         self._known[row.key] = None if expired else value
 
 
-def _is_deletion(found: tuple[Row, int, bool]) -> bool:
-    return found[0].flags & OPERATION == DELETE
+def _is_deletion(row: Row) -> bool:
+    return row.flags & OPERATION == DELETE
 
 
 def _prepared(rows: Sequence[Row]) -> Prepared:
@@ -137,7 +145,7 @@ def _prepared(rows: Sequence[Row]) -> Prepared:
     )
 
 
-def _lifetime(row: Row) -> float | tuple[str, int] | None:
+def _lifetime(row: Row) -> Lifetime:
     if row.flags & EXPIRES_AT:
-        return "at", row.lifetime
-    return row.lifetime / 1_000_000 if row.flags & HAS_LIFETIME else None
+        return Until(row.lifetime)
+    return row.lifetime if row.flags & HAS_LIFETIME else None

@@ -1,22 +1,24 @@
-"""What becomes of each message of a staged run: found out by buckets of the key space, before anything is written.
+"""The outcomes of the messages of a staged run, found part by part of the key space, before anything is written.
 
-The columns of all segments are read once per bucket, so memory holds one bucket's columns and one byte per message,
-whatever the run brings. The rules are those of :mod:`sowctl.engine.writing.outcome`; called by
-:mod:`sowctl.engine.bulk.commit` and what it starts.
+The columns of all segments are read once for each part, so memory holds one part's columns and one byte per message,
+however large the run is. What is decided here is only which messages are looked at together: the decisions themselves
+are those of :mod:`sowctl.engine.writing.outcome`, which publishing asks too. Called by :mod:`sowctl.engine.bulk.commit`
+and the modules that it starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from sowctl.engine.bulk.segmentblock import DELETE, HAS_TIME, OPERATION, Columns
-from sowctl.engine.writing.outcome import too_old
-from sowctl.engine.writing.statuses import collision
-from sowctl.identity.keyspace import parts_of
-from sowctl.store.codec import CHECK, payloads
+from sowctl.engine.writing import outcome
+from sowctl.engine.writing.outcome import Reason, collision, too_old
+from sowctl.identity.keyspace import parts_of, words
+from sowctl.store.codec import payloads
 
 if TYPE_CHECKING:
     import numpy
@@ -24,16 +26,28 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import TopicWriter
 
 INSERTED, UPDATED, UNCHANGED, DELETED, MISSING, REFUSED = 1, 2, 3, 4, 5, 6
-NAMES = {INSERTED: "inserted", UPDATED: "updated", UNCHANGED: "unchanged", DELETED: "deleted", MISSING: "missing"}
+CODES = {
+    "inserted": INSERTED,
+    "updated": UPDATED,
+    "unchanged": UNCHANGED,
+    "deleted": DELETED,
+    "missing": MISSING,
+    "collided": REFUSED,
+}
+"""One byte for each outcome: the commit keeps that of every message of the run."""
+NAMES: dict[int, str] = {code: name for name, code in CODES.items() if code != REFUSED}
 BUCKET_ENTRIES = 1 << 21
 """Messages whose columns are held at once: about 100 bytes each while they are sorted."""
-LOOKUP = 10_000
+KEYS_AT_ONCE = 10_000
+"""Keys whose messages are decided at once, with their stored records."""
 
-Reader = Callable[[], Iterator[Columns]]
+Columned = Callable[[], Iterator[Columns]]
 """Gives the columns of all segments in the order of the input, once more each time."""
+Blocks = Callable[[], Iterator[tuple[Columns, list[bytes]]]]
+"""The same with the payloads."""
 
 
-class Fates(Struct):
+class Outcomes(Struct):
     """One code per message in input order; for a deletion the check word of the record that it removes.
 
     ``reasons`` are code and words for the refused messages.
@@ -41,27 +55,31 @@ class Fates(Struct):
 
     codes: numpy.ndarray[Any, Any]
     checks: numpy.ndarray[Any, Any] | None
-    reasons: dict[int, tuple[str, str]] = field(default_factory=dict)
+    reasons: dict[int, Reason] = field(default_factory=dict)
 
 
-def none() -> Fates:
-    """The fates of no messages."""
+def none() -> Outcomes:
+    """The outcomes of no messages."""
     import numpy as np
 
-    return Fates(np.zeros(0, dtype=np.uint8), None)
+    return Outcomes(np.zeros(0, dtype=np.uint8), None)
 
 
-def decide(read: Reader, count: int, writer: TopicWriter, now: int, bucket: int = BUCKET_ENTRIES) -> Fates:
-    """The fates of ``count`` messages over what the topic holds at ``now``; the topic's locks are held."""
+def decide(
+    read: Columned, blocks: Blocks, count: int, writer: TopicWriter, now: int, bucket: int = BUCKET_ENTRIES
+) -> Outcomes:
+    """The outcomes of ``count`` messages over what the topic holds at ``now``; the topic's locks are held."""
     import numpy as np
 
-    fates = Fates(np.zeros(count, dtype=np.uint8), None)
-    if _refuse_older(read, writer, now, fates):
-        fates.checks = np.zeros(count, dtype=np.uint64)
-    buckets = max(1, -(-count // bucket))
+    found = Outcomes(np.zeros(count, dtype=np.uint8), None)
+    if _refuse_older(read, writer, now, found):
+        found.checks = np.zeros(count, dtype=np.uint64)
+    buckets = -(-count // bucket)
     for number in range(buckets):
-        _Bucket(read, number, buckets, fates).settle(writer, now)
-    return fates
+        messages = _bucket(read, number, buckets, found)
+        _decide(messages, writer, now, found, _fingerprint)
+        _confirm(messages, blocks, writer, now, found)
+    return found
 
 
 def in_bucket(keys: Any, number: int, buckets: int) -> Any:
@@ -69,129 +87,143 @@ def in_bucket(keys: Any, number: int, buckets: int) -> Any:
     return parts_of(keys, buckets) == number
 
 
-def times_of(columns: Columns, now: int, last: int) -> tuple[Any, Any]:
-    """The times of a block's messages, raised to ``last`` and to one another, and which are refused as too old."""
-    import numpy as np
+def times_of(columns: Columns, now: int, last: int) -> tuple[list[int], list[int]]:
+    """The times of a block's messages, and the indexes of those that are too old, behind the topic's time ``last``."""
+    own = None
+    if (columns.flags & HAS_TIME).any():
+        flagged = zip(columns.times.tolist(), columns.flags.tolist(), strict=True)
+        own = [time if flag & HAS_TIME else None for time, flag in flagged]
+    return outcome.times_of(own, len(columns), now, last)
 
-    own = (columns.flags & HAS_TIME) != 0
-    asked = np.where(own, columns.times, now)
-    running = np.maximum.accumulate(np.concatenate(([last], asked)))
-    return running[1:], own & (asked < running[:-1])
 
-
-def _refuse_older(read: Reader, writer: TopicWriter, now: int, fates: Fates) -> bool:
+def _refuse_older(read: Columned, writer: TopicWriter, now: int, found: Outcomes) -> bool:
     """Refuse messages whose own time lies before the topic's last one; returns whether there are deletions."""
     at, last, deletes = 0, writer.last_time, False
     for columns in read():
         deletes = deletes or bool(((columns.flags & OPERATION) == DELETE).any())
-        times, refused = times_of(columns, now, last)
-        if refused.any():
-            fates.codes[at : at + len(columns)][refused] = REFUSED
-            for place in refused.nonzero()[0].tolist():
-                fates.reasons[at + place] = too_old(int(times[place]))
-        at, last = at + len(columns), int(times[-1])
+        times, older = times_of(columns, now, last)
+        for index in older:
+            found.codes[at + index] = REFUSED
+            found.reasons[at + index] = too_old(times[index])
+        at, last = at + len(columns), times[-1]
     return deletes
 
 
-class _Bucket:
-    """The messages of one part of the key space, sorted by key and within it in input order."""
+class _Messages(Struct):
+    """Messages by columns, sorted by key and within a key in the order of the input.
 
-    def __init__(self, read: Reader, number: int, buckets: int, fates: Fates) -> None:
+    ``contents`` stand for their payloads: equal payloads have equal ones. ``indexes`` are places in the input.
+    """
+
+    keys: numpy.ndarray[Any, Any]
+    checks: numpy.ndarray[Any, Any]
+    contents: numpy.ndarray[Any, Any]
+    deletes: numpy.ndarray[Any, Any]
+    indexes: numpy.ndarray[Any, Any]
+
+    def starts(self) -> Any:
+        """Where the messages of each key begin."""
         import numpy as np
 
-        self._np = np
-        self._fates = fates
-        parts: list[list[Any]] = [[] for _ in range(5)]
-        at = 0
-        for columns in read():
-            chosen = fates.codes[at : at + len(columns)] != REFUSED
-            keys = columns.keys.astype(np.uint64)
-            if buckets > 1:
-                chosen &= in_bucket(keys, number, buckets)
-            places = chosen.nonzero()[0]
-            found = keys, columns.checks.astype(np.uint64), columns.hashes, columns.flags & OPERATION
-            for part, column in zip(parts, found, strict=False):
-                part.append(column[places])
-            parts[4].append(places + at)
-            at += len(columns)
-        keys, checks, hashes, operations, indexes = (np.concatenate(part) for part in parts)
-        order = keys.argsort(kind="stable")
-        self.keys, self.checks, self.hashes = keys[order], checks[order], hashes[order]
-        self.deletes, self.indexes = operations[order] == DELETE, indexes[order]
+        return np.concatenate(([True], self.keys[1:] != self.keys[:-1])).nonzero()[0]
 
-    def settle(self, writer: TopicWriter, now: int) -> None:
-        """Write the fates of the bucket's messages."""
-        np, count = self._np, len(self.keys)
-        if not count:
-            return
-        head = np.concatenate(([True], self.keys[1:] != self.keys[:-1]))
-        starts = head.nonzero()[0]
-        group = head.cumsum() - 1
-        there, check, payload = self._stored(writer, self.keys[starts], now)
-        present = np.concatenate(([False], ~self.deletes[:-1]))
-        present[starts] = there
-        before = np.concatenate((self.hashes[:1], self.hashes[:-1]))
-        before[starts] = payload
-        codes = np.where(present, np.where(before == self.hashes, UNCHANGED, UPDATED), INSERTED).astype(np.uint8)
-        codes[self.deletes] = np.where(present[self.deletes], DELETED, MISSING)
-        owners = self._owners(starts, group, check)
-        for number in self._doubtful(starts, there, check).tolist():
-            end = int(starts[number + 1]) if number + 1 < len(starts) else count
-            owner = int(check[number]) if there[number] else None
-            self._one_by_one(range(int(starts[number]), end), owner, int(payload[number]), codes, owners)
-        self._fates.codes[self.indexes] = codes
-        if self._fates.checks is not None:
-            self._fates.checks[self.indexes] = owners
 
-    def _stored(self, writer: TopicWriter, keys: Any, now: int) -> tuple[Any, Any, Any]:
-        """Of every key: whether it has a record, its check word, the hash of its payload."""
-        np = self._np
-        import xxhash
+def _bucket(read: Columned, number: int, buckets: int, found: Outcomes) -> _Messages:
+    """The messages of one part of the key space that are not refused yet; their contents are the staged hashes."""
+    import numpy as np
 
-        there, check = np.zeros(len(keys), dtype=bool), np.zeros(len(keys), dtype=np.uint64)
-        payload = np.zeros(len(keys), dtype=np.uint64)
-        raw = keys.astype(">u8").tobytes()
-        for start in range(0, len(keys), LOOKUP):
-            asked = [raw[at : at + 8] for at in range(8 * start, min(8 * (start + LOOKUP), len(raw)), 8)]
-            found = writer.stored(asked, now)
-            if not found:
-                continue
-            places = [start + place for place, key in enumerate(asked) if key in found]
-            values = [found[asked[place - start]] for place in places]
-            there[places] = True
-            check[places] = np.frombuffer(b"".join(value[CHECK] for value in values), dtype=">u8")
-            payload[places] = np.array(list(map(xxhash.xxh3_64_intdigest, payloads(values))), dtype=np.uint64)
-        return there, check, payload
+    parts: list[list[Any]] = [[] for _ in range(5)]
+    at = 0
+    for columns in read():
+        chosen = found.codes[at : at + len(columns)] != REFUSED
+        keys = columns.keys.astype(np.uint64)
+        if buckets > 1:
+            chosen &= in_bucket(keys, number, buckets)
+        places = chosen.nonzero()[0]
+        mine = keys, columns.checks, columns.hashes, (columns.flags & OPERATION) == DELETE
+        for part, column in zip(parts, mine, strict=False):
+            part.append(column[places])
+        parts[4].append(places + at)
+        at += len(columns)
+    keys, checks, hashes, deletes, indexes = (np.concatenate(part) for part in parts)
+    order = keys.argsort(kind="stable")
+    return _Messages(keys[order], checks[order], hashes[order], deletes[order], indexes[order])
 
-    def _owners(self, starts: Any, group: Any, check: Any) -> Any:
-        """For every message the check word of the record before it: what a deletion removes."""
-        np = self._np
-        places = np.arange(len(self.keys))
-        last = np.maximum.accumulate(np.where(self.deletes, -1, places))
-        within = last >= starts[group]
-        return np.where(within, self.checks[np.maximum(last, 0)], check[group])
 
-    def _doubtful(self, starts: Any, there: Any, check: Any) -> Any:
-        """Numbers of the keys for which messages or the record have different check words."""
-        np = self._np
-        top = np.uint64(0xFFFFFFFFFFFFFFFF)
-        low = np.minimum.reduceat(np.where(self.deletes, top, self.checks), starts)
-        high = np.maximum.reduceat(np.where(self.deletes, np.uint64(0), self.checks), starts)
-        low = np.where(there, np.minimum(low, check), low)
-        high = np.where(there, np.maximum(high, check), high)
-        return (low < high).nonzero()[0]
+def _decide(
+    messages: _Messages, writer: TopicWriter, now: int, found: Outcomes, content_of: Callable[[bytes], object]
+) -> None:
+    """Note the outcomes of messages; ``content_of`` makes of a stored payload what ``contents`` are of theirs.
 
-    def _one_by_one(self, places: range, owner: int | None, payload: int, codes: Any, owners: Any) -> None:
-        """The messages of one key, where another key's values may have the same SOW key."""
-        for place in places:
-            check, hashed = int(self.checks[place]), int(self.hashes[place])
-            if self.deletes[place]:
-                codes[place] = MISSING if owner is None else DELETED
-                owners[place] = owner or 0
-                owner = None
-            elif owner is None or owner == check:
-                codes[place] = INSERTED if owner is None else UNCHANGED if payload == hashed else UPDATED
-                owner, payload = check, hashed
-            else:
-                codes[place] = REFUSED
-                self._fates.reasons[int(self.indexes[place])] = collision(int(self.keys[place]))
+    All messages of a key are decided together, with those of some thousand other keys: as many as lists of plain values
+    should hold at once.
+    """
+    if not len(messages.keys):
+        return
+    starts = [*messages.starts().tolist(), len(messages.keys)]
+    for first in range(0, len(starts) - 1, KEYS_AT_ONCE):
+        some = slice(starts[first], starts[min(first + KEYS_AT_ONCE, len(starts) - 1)])
+        keys, checks = words(messages.keys[some].astype(">u8")), words(messages.checks[some].astype(">u8"))
+        contents, deletes = messages.contents[some].tolist(), messages.deletes[some].tolist()
+        stored = writer.stored(keys, now)
+        befores, same = list(map(stored.get, keys)), None
+        if stored:
+            kept = dict(zip(stored, map(content_of, payloads(stored.values())), strict=True))
+            same = [kept.get(key) == content for key, content in zip(keys, contents, strict=True)]
+        statuses, removed = outcome.decide(keys, checks, contents, befores, same, deletes if True in deletes else None)
+        indexes = messages.indexes[some]
+        found.codes[indexes] = list(map(CODES.__getitem__, statuses))
+        for place, check in removed.items():
+            assert found.checks is not None
+            found.checks[indexes[place]] = int.from_bytes(check, "big")
+        if "collided" in statuses:
+            for place, status in enumerate(statuses):
+                if status == "collided":
+                    found.reasons[int(indexes[place])] = collision(int.from_bytes(keys[place], "big"))
+
+
+def _confirm(messages: _Messages, blocks: Blocks, writer: TopicWriter, now: int, found: Outcomes) -> None:
+    """Decide once more about keys with unchanged messages, by contents that are equal for equal payloads alone.
+
+    The staged hashes have 64 bits: whoever wants to can make two payloads with one hash, and a message that differs
+    from its record must not count as unchanged. SHA-256 is taken for the payload itself. Payloads are read only here,
+    and only a digest of each is held.
+    """
+    import numpy as np
+
+    if not (found.codes[messages.indexes] == UNCHANGED).any():
+        return
+    starts = messages.starts()
+    group = np.zeros(len(messages.keys), dtype=np.int64)
+    group[starts[1:]] = 1
+    group = group.cumsum()
+    unsure = np.zeros(len(starts), dtype=bool)
+    unsure[group[found.codes[messages.indexes] == UNCHANGED]] = True
+    chosen = unsure[group].nonzero()[0]
+    indexes = messages.indexes[chosen]
+    order = indexes.argsort()
+    contents = np.empty(len(indexes), dtype="V32")
+    contents[order] = np.frombuffer(_digests(blocks, indexes[order]), dtype="V32")
+    again = _Messages(messages.keys[chosen], messages.checks[chosen], contents, messages.deletes[chosen], indexes)
+    for index in indexes[found.codes[indexes] == REFUSED].tolist():
+        del found.reasons[index]
+    _decide(again, writer, now, found, lambda payload: sha256(payload).digest())
+
+
+def _digests(blocks: Blocks, places: Any) -> bytes:
+    """SHA-256 of the payloads at these places of the input, which ascend, one behind the other."""
+    import numpy as np
+
+    parts, at = [], 0
+    for columns, texts in blocks():
+        low, high = np.searchsorted(places, (at, at + len(columns))).tolist()
+        parts += [sha256(texts[place - at]).digest() for place in places[low:high].tolist()]
+        at += len(columns)
+    return b"".join(parts)
+
+
+def _fingerprint(payload: bytes) -> int:
+    """What segments have of a payload beside it: its hash."""
+    import xxhash
+
+    return xxhash.xxh3_64_intdigest(payload)

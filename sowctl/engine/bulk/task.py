@@ -30,7 +30,7 @@ from sowctl.engine.bulk.segments import SegmentInfo, SegmentWriter
 from sowctl.engine.bulk.staging import OPERATIONS, Plan, Staged
 from sowctl.engine.instance import Instance
 from sowctl.engine.reports import Rejected
-from sowctl.engine.topics.expiration import lifetime_of
+from sowctl.engine.writing.outcome import Until
 from sowctl.engine.writing.prepare import Prepared, Preparer
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.identity.keys import key_bytes
@@ -140,12 +140,12 @@ class StageTask:
                 flags[place] |= HAS_TIME
                 times[place] = time
         for place, lifetime in enumerate(ready.lifetimes or ()):
-            if isinstance(lifetime, tuple):
+            if isinstance(lifetime, Until):
                 flags[place] |= EXPIRES_AT
-                lifetimes[place] = lifetime[1]
+                lifetimes[place] = lifetime.at
             elif lifetime is not None:
                 flags[place] |= HAS_LIFETIME
-                lifetimes[place] = lifetime_of(lifetime) if lifetime else 0
+                lifetimes[place] = lifetime
         empty: list[bytes | None] = [None] * count
         for column, bit in ((ready.user_keys, HAS_USER_KEY), (ready.correlation_ids, HAS_CORRELATION_ID)):
             for place, text in enumerate(column or ()):

@@ -7,11 +7,10 @@ opens it or ``expire`` runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sowctl.config.model import Expiration
 from sowctl.store.codec import expiration_of
-from sowctl.values.times import EARLIEST, LATEST, SECOND, Micros, ending
+from sowctl.values.times import EARLIEST, LATEST, SECOND, Micros
 
 NEVER = 0
 """The stamp of a record that does not expire."""
@@ -32,19 +31,6 @@ def usual(rule: Expiration, seconds: float | None) -> Micros | None:
     if seconds is not None:
         return None if seconds == 0 else lifetime_of(seconds)
     return min(rule.interval_us, LONGEST) if rule.kind == "interval" else None
-
-
-def stamp(rule: Expiration, time: Micros, seconds: float | None) -> Micros:
-    """The absolute expiry of a message published at ``time``, :data:`NEVER` for one that lives for ever."""
-    lifetime = usual(rule, seconds)
-    return NEVER if lifetime is None else ending(time, lifetime)
-
-
-def stamps(times: Any, lifetimes: Any) -> Any:
-    """What :func:`~sowctl.values.times.ending` says of each of some times, for numpy arrays of microseconds."""
-    ends = times + lifetimes
-    ends[ends > LATEST] = NEVER
-    return ends
 
 
 def count_expired(rule: Expiration, expirations: Sequence[Micros], now: Micros) -> int:

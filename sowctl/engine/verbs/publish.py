@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from sowctl.breaks import breakable, unbroken
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
-from sowctl.engine.topics.expiration import count_expired
 from sowctl.engine.writing.batching import Batch, Source, batches, joined
 from sowctl.engine.writing.commit import Acknowledged, Flight, write
-from sowctl.engine.writing.outcome import Entries, ahead, is_ahead, settle
+from sowctl.engine.writing.entries import TopicEntries, entries_of
+from sowctl.engine.writing.outcome import ahead, is_ahead
 from sowctl.engine.writing.refusals import Refusals
 from sowctl.engine.writing.routing import Router, Share
 from sowctl.engine.writing.session import WriteSession
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LINGER = 0.1
 DEFAULTS = PublishOptions()
-_COUNTED = ("inserted", "updated", "unchanged", "journalled", "duplicates", "already_expired")
 
 
 def publish(
@@ -228,9 +227,9 @@ class _Run:
             report.bytes += sum(map(len, part.payloads))
             report.durable = report.durable and not part.writer.volatile
             total = self.count_for(part.writer.ref)
-            for name in _COUNTED:
-                setattr(total, name, getattr(total, name) + getattr(part.counts, name))
-                setattr(report, name, getattr(report, name) + getattr(part.counts, name))
+            counts = part.counts()
+            total.add(counts)
+            report.add(counts)
         self.landed = self.of_input = batch, flight.rejected
         self.messages += len(batch.payloads)
         for payloads, first in flight.written:
@@ -248,22 +247,22 @@ class _Run:
             locks.enter_context(session.batch([share.writer for share in shares]))
             now = self.instance.now
             duplicates = publisher.admit(self.router.logs(shares, publisher)) if publisher is not None else set()
-            parts: list[Entries] = []
+            parts: list[TopicEntries] = []
             refusals: list[Refusal] = []
             for share in shares:
-                entries, refused = settle(share.writer, share.preparer, share.ready, now, duplicates)
+                entries, refused = entries_of(share.writer, share.preparer, share.ready, now, duplicates)
                 parts.append(entries)
                 refusals.extend(refused)
             if late := self.refusals.of(batch, refusals):
                 rejected = sorted(rejected + late, key=lambda one: one.offset) if rejected else late
                 self.refusals.cut(batch, parts, rejected)
-            for part, share in zip(parts, shares, strict=True):
-                part.counts.already_expired = count_expired(share.preparer.topic.expiration, part.expirations, now)
+            for part in parts:
+                part.count_expired(now)
                 self.look_ahead(part, now)
             synced, written = write(session, self.pool, parts, publisher, now)
             self.flight = Flight(locks.pop_all(), synced, batch, parts, rejected, written)
 
-    def look_ahead(self, part: Entries, now: int) -> None:
+    def look_ahead(self, part: TopicEntries, now: int) -> None:
         """Say, once in a run, that a topic gets times far ahead of the clock; times within a topic never go back."""
         if part.times and is_ahead(part.times[-1], now):
             if self.report.ahead is None:

@@ -1,6 +1,6 @@
 """The entries of one batch into journal and overlay, under the locks: the heart of publish.
 
-What :mod:`sowctl.engine.writing.outcome` has left of a batch is one group: appended, synced, and with that
+What :mod:`sowctl.engine.writing.entries` has left of a batch is one group: appended, synced, and with that
 acknowledged. Of a topic without a journal it is a transaction of its store. Called by
 :mod:`sowctl.engine.verbs.publish`. Ruled by ``sow-journal(5)``, Txids and groups, and ``sow-store(5)``, Records.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.writing.outcome import Entries
+from sowctl.engine.writing.entries import TopicEntries
 from sowctl.journal.format import NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
 from sowctl.store.codec import encode, encode_plain
@@ -51,13 +51,13 @@ class Flight(Struct):
     locks: ExitStack
     synced: Future[None] | None
     batch: Batch
-    parts: list[Entries]
+    parts: list[TopicEntries]
     rejected: list[Rejected]
     written: list[tuple[list[bytes], int]]
 
 
 def write(
-    session: WriteSession, pool: Executor, parts: list[Entries], publisher: Publisher | None, now: int
+    session: WriteSession, pool: Executor, parts: list[TopicEntries], publisher: Publisher | None, now: int
 ) -> tuple[Future[None] | None, list[tuple[list[bytes], int]]]:
     """Write the entries of a batch; ``pool`` syncs the journal. A dry run puts them into the overlays alone.
 
@@ -80,7 +80,7 @@ def write(
 
 
 def _append(
-    session: WriteSession, parts: list[Entries], publisher: Publisher | None, now: int
+    session: WriteSession, parts: list[TopicEntries], publisher: Publisher | None, now: int
 ) -> tuple[list[bytes], int]:
     """One group in the journal, then the overlays; returns its messages and its first txid."""
     group, ranks = group_of(parts, publisher)
@@ -92,7 +92,7 @@ def _append(
     return group.payloads, first
 
 
-def _write_alone(part: Entries, publisher: Publisher | None) -> tuple[list[bytes], int]:
+def _write_alone(part: TopicEntries, publisher: Publisher | None) -> tuple[list[bytes], int]:
     """One synced transaction in the store of a topic without a journal."""
     first = part.writer.last_txid + 1
     into_overlay(part, range(first, first + len(part)))
@@ -105,9 +105,9 @@ def _write_alone(part: Entries, publisher: Publisher | None) -> tuple[list[bytes
     return part.payloads, first
 
 
-def group_of(parts: list[Entries], publisher: Publisher | None) -> tuple[Group, list[Sequence[int]]]:
+def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Group, list[Sequence[int]]]:
     """One journal group of the entries of a batch in input order, and for every part the ranks of its entries in it."""
-    columns: Entries = parts[0]
+    columns: TopicEntries = parts[0]
     topic: list[int] | int = 0
     ranks: list[Sequence[int]] = [range(len(columns))]
     if len(parts) > 1:
@@ -134,11 +134,11 @@ def group_of(parts: list[Entries], publisher: Publisher | None) -> tuple[Group, 
     return group, ranks
 
 
-def _merged(parts: list[Entries]) -> tuple[Entries, list[int] | int, list[Sequence[int]]]:
+def _merged(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, list[Sequence[int]]]:
     order = sorted(
         (place, number, index) for number, part in enumerate(parts) for index, place in enumerate(part.places)
     )
-    whole = Entries(parts[0].writer)
+    whole = TopicEntries(parts[0].writer)
     for name in ("places", "payloads", "keys", "checks", "times", "expirations", "flags"):
         columns = [getattr(part, name) for part in parts]
         setattr(whole, name, [columns[number][index] for _, number, index in order])
@@ -153,7 +153,7 @@ def _merged(parts: list[Entries]) -> tuple[Entries, list[int] | int, list[Sequen
     return whole, [number for _, number, _ in order], list(ranks)
 
 
-def values_from(entries: Entries, txids: Sequence[int]) -> list[bytes]:
+def values_from(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
     """The stored values of entries under the txids that they got."""
     if entries.user_keys is None and entries.correlation_ids is None and entries.logicals is None:
         stamps = entries.times, entries.expirations
@@ -176,7 +176,7 @@ def values_from(entries: Entries, txids: Sequence[int]) -> list[bytes]:
     ]
 
 
-def into_overlay(entries: Entries, txids: Sequence[int]) -> None:
+def into_overlay(entries: TopicEntries, txids: Sequence[int]) -> None:
     """Make acknowledged entries visible to the rest of the session."""
     writer = entries.writer
     if writer.config.key_mode == "none":

@@ -1,6 +1,6 @@
 """What a publish makes of the stored record: enrichment with the record as it was, then the merge of deltas.
 
-Called by :func:`sowctl.engine.writing.outcome.settle` under the locks, for topics with Enrichment and batches with
+Called by :func:`sowctl.engine.writing.entries.entries_of` under the locks, for topics with Enrichment and batches with
 deltas; all others pass by. Messages of one batch that have the same key see one another, as if each had been published
 alone: the first message of every key makes a round, then the second, and so on. Ruled by ``semantics`` 1.3 and 1.7.
 """
@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.topics.expiration import is_expired
-from sowctl.engine.writing.outcome import NO_RECORD
-from sowctl.engine.writing.statuses import collision
+from sowctl.engine.writing.outcome import NO_RECORD, collision, expiration
 from sowctl.errors import SowError
 from sowctl.store.codec import CHECK, CORRELATION, decode, payloads
 from sowctl.values.fields import Refusal
@@ -171,7 +170,8 @@ class _Finishing:
     def _is_gone(self, index: int) -> bool:
         """Whether a message has expired as soon as it is published."""
         lifetimes = self.ready.lifetimes
-        stamp = self.preparer.stamp(self.times[index], lifetimes[index] if lifetimes is not None else None)
+        lifetime = lifetimes[index] if lifetimes is not None else None
+        stamp = expiration(self.times[index], lifetime, self.preparer.usual)
         return is_expired(self.writer.config.expiration, stamp, self.now)
 
     def _refuse(self, index: int, code: str, message: str) -> None:

@@ -1,238 +1,223 @@
-"""What becomes of the prepared messages of one batch, under the locks: entries to write, and refusals.
+"""The outcome of each message: too old, a duplicate, inserted, updated, unchanged, or refused; when it was, how long it
+lives.
 
-Duplicates go, times are raised or refused, the stored records are looked up once per key, what depends on them is
-finished (:mod:`sowctl.engine.writing.finish`), collisions are refused. Called by :mod:`sowctl.engine.verbs.publish`,
-whose entries :mod:`sowctl.engine.writing.commit` writes. Ruled by ``semantics`` 1.
+This is the one home of these decisions. They are functions over columns of plain values and know no store, lock or
+message type: publishing calls them for each batch (:mod:`sowctl.engine.writing.entries`), a bulk write for each part of
+the key space (:mod:`sowctl.engine.bulk.outcomes`), so that both say the same of the same messages. Ruled by
+``semantics`` 1, ``sow-store(5)``, SOW key and Records, and for duplicates ``semantics`` 6.4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from itertools import accumulate, compress, repeat
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from sowctl.engine.topics.expiration import NEVER
+from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED
+from sowctl.store.codec import CHECK, HEADER_SIZE, OVERHEAD, PLAIN, has_payload
+from sowctl.values.times import SECOND, Micros, ending, format_time
 
-from sowctl.engine.reports import TopicCounts
-from sowctl.engine.writing.statuses import STATUSES, classify
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED, UNKEYED
-from sowctl.values.fields import Refusal
-from sowctl.values.times import SECOND
+Status = Literal["inserted", "updated", "unchanged", "deleted", "missing", "collided"]
+"""What a message is to its key. The names of messages that are written are those of the counts in reports; ``missing``
+is a deletion of a key without a record, ``collided`` a message whose key belongs to a record with other key values."""
+WRITTEN: Final = ("inserted", "updated", "unchanged")
+"""The outcomes of publishes that are written."""
 
-if TYPE_CHECKING:
-    from sowctl.engine.keys.keymaker import ChainKeeper
-    from sowctl.engine.writing.prepare import Prepared, Preparer
-    from sowctl.engine.writing.topicwriter import TopicWriter
-
-NO_RECORD = "SOW-PUB-018", "there is no record that it could update"
-"""Code and words for a delta that may only update."""
-
-
-class Entries(Struct):
-    """The entries of one topic in a batch, by columns; filled by :func:`settle`."""
-
-    writer: TopicWriter
-    places: list[int] = field(default_factory=list)
-    payloads: list[bytes] = field(default_factory=list)
-    keys: list[bytes] = field(default_factory=list)
-    checks: list[bytes] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    expirations: list[int] = field(default_factory=list)
-    flags: list[int] = field(default_factory=list)
-    statuses: list[str] = field(default_factory=list)
-    user_keys: list[bytes | None] | None = None
-    correlation_ids: list[bytes | None] | None = None
-    logicals: list[bytes | None] | None = None
-    counts: TopicCounts = field(default_factory=lambda: TopicCounts("", ""))
-    chains: ChainKeeper | None = None
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def keep(self, indexes: list[int]) -> None:
-        """Forget all entries but these; the counts lose those that go."""
-        chosen = set(indexes)
-        for index, (status, _) in enumerate(zip(self.statuses, self.keys, strict=True)):
-            if index not in chosen:
-                setattr(self.counts, status, getattr(self.counts, status) - 1)
-        for name in _COLUMNS:
-            column = getattr(self, name)
-            if column is not None:
-                setattr(self, name, [column[index] for index in indexes])
+Reason: TypeAlias = tuple[str, str]
+"""Code and words of a refusal."""
+NO_RECORD: Reason = ("SOW-PUB-018", "there is no record that it could update")
+"""For a delta that may only update."""
 
 
-_COLUMNS = (
-    "places",
-    "payloads",
-    "keys",
-    "checks",
-    "times",
-    "expirations",
-    "flags",
-    "statuses",
-    "user_keys",
-    "correlation_ids",
-    "logicals",
-)
+def is_duplicate(sequence: int, highest: int) -> bool:
+    """Whether a publisher's ``sequence`` number was published before, where ``highest`` is its highest so far."""
+    return sequence <= highest
 
 
-def settle(
-    writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int, duplicates: set[int]
-) -> tuple[Entries, list[Refusal]]:
-    """Decide what becomes of ``ready``: entries to write, and refusals (older time, colliding key, no record).
+def times_of(
+    own: Sequence[Micros | None] | None, count: int, now: Micros, last: Micros
+) -> tuple[list[Micros], list[int]]:
+    """The times of ``count`` messages, and the indexes of those that are refused as too old.
 
-    ``duplicates`` are places of messages that were published before.
+    ``own`` are the times that messages bring, None for the clock's. Time never goes back within a topic, whose latest
+    time is ``last``: a message without a time of its own gets the topic's if the clock is behind it, one with a time
+    that is past is refused. The times of messages that are refused for any other reason count for those behind them:
+    nobody knows yet which these are, and times must not depend on it.
     """
-    if preparer.topic.key_mode == "none":
-        return _logged(writer, preparer, ready, now, duplicates)
-    chains = preparer.keys.chains
-    if chains is None:
-        return _settled(writer, preparer, ready, now, duplicates)
-    gone: list[Refusal] = []
-    while True:
-        attempt = replace(ready, payloads=list(ready.payloads))
-        entries, refused = _settled(writer, preparer, attempt, now, duplicates, {refusal.index for refusal in gone})
-        linked = chains.linked(refusal.index for refusal in refused)
-        if not linked:
-            return entries, gone + refused
-        # Others may have got the key of a message that is not written after all: once more without it.
-        gone += [refusal for refusal in refused if refusal.index in linked]
+    if own is None:
+        return [max(now, last)] * count, []
+    running = list(accumulate((now if time is None else time for time in own), max, initial=last))
+    older = [index for index, time in enumerate(own) if time is not None and time < running[index]]
+    return running[1:], older
 
 
-def _logged(
-    writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int, duplicates: set[int]
-) -> tuple[Entries, list[Refusal]]:
-    """The same for a topic without a SOW: there is no record that a message could meet."""
-    entries = Entries(writer, counts=TopicCounts(*writer.ref))
-    refused: list[Refusal] = []
-    keep = _not_older(writer, ready, now, refused)
-    times = _times(writer, ready, now)
-    if ready.deltas is not None and preparer.options.update_only:
-        gone = [index for index in keep if ready.deltas[index]]
-        keep = _without(keep, ready, [Refusal(ready.places[index], *NO_RECORD) for index in gone], refused)
-    fresh = [index for index in keep if ready.places[index] not in duplicates]
-    entries.counts.duplicates = len(keep) - len(fresh)
-    count = entries.counts.journalled = len(fresh)
-    entries.places, entries.statuses = [ready.places[index] for index in fresh], ["journalled"] * count
-    entries.payloads, entries.times = [ready.payloads[i] for i in fresh], [times[i] for i in fresh]
-    entries.keys = entries.checks = [bytes(8)] * count
-    entries.expirations = _expirations(preparer, ready, times, fresh, count == len(ready.places))
-    entries.flags = [UNKEYED] * count
-    if ready.correlation_ids is not None:
-        entries.correlation_ids = [ready.correlation_ids[index] for index in fresh]
-        entries.flags = [UNKEYED if text is None else UNKEYED | HAS_CORRELATION_ID for text in entries.correlation_ids]
-    return entries, refused
+class Until(NamedTuple):
+    """The end of a message that its publisher gave as an instant."""
+
+    at: Micros
 
 
-def _settled(
-    writer: TopicWriter,
-    preparer: Preparer,
-    ready: Prepared,
-    now: int,
-    duplicates: set[int],
-    without: Set[int] = frozenset(),
-) -> tuple[Entries, list[Refusal]]:
-    """The same, for the messages that are not ``without``."""
-    counts = TopicCounts(*writer.ref)
-    entries = Entries(writer, counts=counts)
-    refused: list[Refusal] = []
-    keep = _not_older(writer, ready, now, refused)
-    times = _times(writer, ready, now)
-    if without:
-        keep = [index for index in keep if ready.places[index] not in without]
-    if duplicates:
-        fresh = [index for index in keep if ready.places[index] not in duplicates]
-        counts.duplicates, keep = len(keep) - len(fresh), fresh
-    chains = preparer.keys.chains
-    if chains is not None:
-        keep = _named(writer, chains, ready, keep, refused)
-        entries.chains = chains
-    digests = ready.digests
-    keys = [digest[:8] for digest in digests]
-    checks = [digest[8:] for digest in digests]
-    stored = writer.stored(keys, now)
-    if ready.deltas is not None or preparer.enrichment is not None:
-        from sowctl.engine.writing.finish import finish
-
-        keep = _without(keep, ready, finish(writer, preparer, ready, keep, times, stored, now), refused)
-    statuses = classify(keys, checks, ready.payloads, keep, stored, refused, ready.places)
-    if refused:
-        keep = _without(keep, ready, refused)
-    whole = len(keep) == len(keys)
-    pick = (lambda column: column) if whole else (lambda column: [column[index] for index in keep])
-    entries.places, entries.statuses = pick(ready.places), statuses
-    entries.payloads, entries.keys, entries.checks = pick(ready.payloads), pick(keys), pick(checks)
-    entries.times = pick(times)
-    entries.expirations = _expirations(preparer, ready, times, keep, whole)
-    for status in STATUSES:
-        setattr(counts, status, statuses.count(status))
-    user = HAS_USER_KEY if ready.user_keys is not None else 0
-    if ready.logicals is not None:
-        entries.logicals = list(pick(ready.logicals))
-        user |= HAS_LOGICAL_TOPIC
-    entries.flags = [INSERTED | user if status == "inserted" else user for status in statuses]
-    if ready.user_keys is not None:
-        entries.user_keys = pick(ready.user_keys)
-    if ready.correlation_ids is not None:
-        entries.correlation_ids = pick(ready.correlation_ids)
-        entries.flags = [
-            flag | HAS_CORRELATION_ID if text is not None else flag
-            for flag, text in zip(entries.flags, entries.correlation_ids, strict=True)
-        ]
-    return entries, refused
+Lifetime: TypeAlias = Micros | Until | None
+"""How long a message lives: microseconds (0 for ever), an instant, or None for what is usual in its topic."""
 
 
-def _without(keep: list[int], ready: Prepared, gone: list[Refusal], refused: list[Refusal] | None = None) -> list[int]:
-    """``keep`` without the messages ``gone``, whose refusals are added to ``refused``."""
-    if refused is not None:
-        refused.extend(gone)
-    places = {refusal.index for refusal in gone}
-    return [index for index in keep if ready.places[index] not in places] if places else keep
+def expiration(time: Micros, lifetime: Lifetime, usual: Micros | None) -> Micros:
+    """When a message published at ``time`` expires, ``NEVER`` if it does not; ``usual`` None is for ever."""
+    if isinstance(lifetime, Until):
+        return lifetime.at
+    chosen = usual if lifetime is None else lifetime
+    return ending(time, chosen) if chosen else NEVER
 
 
-def _named(
-    writer: TopicWriter, chains: ChainKeeper, ready: Prepared, keep: list[int], refused: list[Refusal]
-) -> list[int]:
-    """Give the messages the keys of their chains; returns those that got one."""
-    assert ready.texts is not None
-    chains.catch_up(writer)
-    ready.digests, gone = chains.name(ready.texts, ready.places, keep)
-    return _without(keep, ready, gone, refused)
+def expirations(times: Sequence[Micros], lifetimes: Sequence[Lifetime] | None, usual: Micros | None) -> list[Micros]:
+    """When messages expire; ``lifetimes`` None where none brings its own. ``times`` never decrease."""
+    if lifetimes is not None:
+        return [expiration(time, lifetime, usual) for time, lifetime in zip(times, lifetimes, strict=True)]
+    if usual is None or not times:
+        return [NEVER] * len(times)
+    if times[0] == times[-1]:
+        return [ending(times[0], usual)] * len(times)
+    return [ending(time, usual) for time in times]
 
 
-def _not_older(writer: TopicWriter, ready: Prepared, now: int, refused: list[Refusal]) -> list[int]:
-    """Indexes of messages whose explicit time is not before the topic's last one; the others are refused."""
-    if ready.times is None:
-        return list(range(len(ready.places)))
-    keep, last = [], writer.last_time
-    for index, time in enumerate(ready.times):
-        if time is not None and time < last:
-            refused.append(Refusal(ready.places[index], *too_old(last)))
+def unchanged(befores: Sequence[bytes | None], payloads: Sequence[bytes]) -> list[bool]:
+    """Whether each stored value has the payload of the message beside it, byte by byte.
+
+    A value without optional parts is compared in place, which spares a copy of the payload for each message.
+    """
+    return [
+        before is not None
+        and (
+            len(before) - len(payload) == OVERHEAD and before.startswith(payload, HEADER_SIZE)
+            if before.startswith(PLAIN)
+            else has_payload(before, payload)
+        )
+        for before, payload in zip(befores, payloads, strict=True)
+    ]
+
+
+class Decided(NamedTuple):
+    """The outcomes of messages; ``removed`` is the check word of the record that a deletion removes, by index."""
+
+    statuses: list[Status]
+    removed: dict[int, bytes]
+
+
+def decide(
+    keys: Sequence[bytes],
+    checks: Sequence[bytes],
+    contents: Sequence[object],
+    befores: Sequence[bytes | None],
+    same: Sequence[bool] | None,
+    deletes: Sequence[bool] | None = None,
+) -> Decided:
+    """What every message is to its key, in the order in which they are published.
+
+    ``befores`` are the stored values that the keys have before all these messages, None for none, and ``same`` says
+    whether each has the content of the message beside it (None: there are no stored values). A message whose key came
+    before is compared with that one: for it ``contents`` counts, the payload or a digest of it. ``deletes`` says which
+    messages are deletions, None for none.
+    """
+    repeats = _repeats(keys)
+    if not deletes and _owned(checks, befores) and all(checks[place] == checks[earlier] for place, earlier in repeats):
+        # The usual case: no key is anybody else's, so every message that comes is written.
+        if same is None:
+            statuses: list[Status] = ["inserted"] * len(keys)
         else:
-            keep.append(index)
-            last = max(last, now if time is None else time)
-    return keep
+            statuses = [
+                "inserted" if before is None else "unchanged" if equal else "updated"
+                for before, equal in zip(befores, same, strict=True)
+            ]
+        for place, earlier in repeats:
+            statuses[place] = "unchanged" if contents[place] == contents[earlier] else "updated"
+        return Decided(statuses, {})
+    return _one_by_one(keys, checks, contents, befores, same, deletes)
 
 
-def _times(writer: TopicWriter, ready: Prepared, now: int) -> list[int]:
-    at = max(now, writer.last_time)
-    if ready.times is None:
-        return [at] * len(ready.places)
-    times, last = [], writer.last_time
-    for time in ready.times:
-        last = max(last, now if time is None else time)
-        times.append(last)
-    return times
+def _owned(checks: Sequence[bytes], befores: Sequence[bytes | None]) -> bool:
+    """Whether every stored value has the check word of the message beside it."""
+    return all(map(bytes.startswith, filter(None, befores), compress(checks, befores), repeat(CHECK.start)))
 
 
-def _expirations(preparer: Preparer, ready: Prepared, times: list[int], keep: list[int], whole: bool) -> list[int]:
-    lifetimes = ready.lifetimes
-    if lifetimes is None and whole and times and times[0] == times[-1]:
-        return [preparer.stamp(times[0], None)] * len(times)
-    return [preparer.stamp(times[index], lifetimes[index] if lifetimes is not None else None) for index in keep]
+def _repeats(keys: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Indexes of messages whose key came before, each with the index of the last one that had it."""
+    last = dict(zip(keys, range(len(keys)), strict=True))
+    if len(last) == len(keys):
+        return []
+    twice = {key for place, key in enumerate(keys) if last[key] != place}
+    seen: dict[bytes, int] = {}
+    found = []
+    for place, key in enumerate(keys):
+        if key in twice:
+            if key in seen:
+                found.append((place, seen[key]))
+            seen[key] = place
+    return found
 
 
-def is_ahead(last: int, now: int) -> bool:
+def _one_by_one(
+    keys: Sequence[bytes],
+    checks: Sequence[bytes],
+    contents: Sequence[object],
+    befores: Sequence[bytes | None],
+    same: Sequence[bool] | None,
+    deletes: Sequence[bool] | None,
+) -> Decided:
+    """The general case: deletions among the messages, or a key that belongs to a record with other key values."""
+    known: dict[bytes, tuple[bytes, object] | None] = {}
+    statuses: list[Status] = []
+    removed: dict[int, bytes] = {}
+    for index, (key, check, before) in enumerate(zip(keys, checks, befores, strict=True)):
+        if key in known:
+            record = known[key]
+            owner = record[0] if record is not None else None
+            equal = record is not None and record[1] == contents[index]
+        else:
+            owner = before[CHECK] if before is not None else None
+            equal = same is not None and same[index]
+        if deletes and deletes[index]:
+            # A deletion names a SOW key alone, so it removes the record whatever its key values are.
+            statuses.append("missing" if owner is None else "deleted")
+            if owner is not None:
+                removed[index] = owner
+            known[key] = None
+        elif owner is None or owner == check:
+            statuses.append("inserted" if owner is None else "unchanged" if equal else "updated")
+            known[key] = check, contents[index]
+        else:
+            # The record stays as it is, so the next message of this key meets the same owner.
+            statuses.append("collided")
+    return Decided(statuses, removed)
+
+
+def flags_of(
+    statuses: Sequence[str],
+    user_keys: Sequence[bytes | None] | None,
+    correlation_ids: Sequence[bytes | None] | None,
+    logicals: Sequence[bytes | None] | None,
+) -> list[int]:
+    """The journal's flags of entries: whether a key is new, and which optional parts an entry has."""
+    flags = [INSERTED if status == "inserted" else 0 for status in statuses]
+    parts = (user_keys, HAS_USER_KEY), (correlation_ids, HAS_CORRELATION_ID), (logicals, HAS_LOGICAL_TOPIC)
+    for column, bit in parts:
+        if column is not None:
+            flags = [flag if text is None else flag | bit for flag, text in zip(flags, column, strict=True)]
+    return flags
+
+
+def collision(sow_key: int) -> Reason:
+    """For a message whose key is that of a record with other key values."""
+    return "SOW-PUB-007", f"its SOW key {sow_key} belongs to a record with other key values"
+
+
+def too_old(last: Micros) -> Reason:
+    """For a message whose own time lies before ``last``, the topic's last one."""
+    text = f"its time lies before the topic's last one ({format_time(last)}); time never goes back within a topic"
+    return "SOW-PUB-006", text
+
+
+def is_ahead(last: Micros, now: Micros) -> bool:
     """Whether a topic's last time is so far ahead of the clock that no clock explains it.
 
     Clocks differ by seconds, and a local time taken for UTC by 14 hours at most: beyond a day it is a wrong year, or
@@ -241,19 +226,9 @@ def is_ahead(last: int, now: int) -> bool:
     return last > now + 86_400 * SECOND
 
 
-def ahead(topic: str, last: int) -> str:
+def ahead(topic: str, last: Micros) -> str:
     """What to tell of such a time."""
-    from sowctl.values.times import format_time
-
     return (
         f"the last time of topic {topic!r}, {format_time(last)}, is more than a day ahead of the clock: until then "
         "every message gets that time, its lifetime counts from there, and an earlier time of its own refuses it"
     )
-
-
-def too_old(last: int) -> tuple[str, str]:
-    """Code and words for a message whose own time lies before ``last``, the topic's last one."""
-    from sowctl.values.times import format_time
-
-    text = f"its time lies before the topic's last one ({format_time(last)}); time never goes back within a topic"
-    return "SOW-PUB-006", text

@@ -3,7 +3,7 @@
 A batch stays in columns all the way. Only what a message brings itself (an envelope, a time field) makes a column of
 Python values; otherwise a column is one value for all. Nothing here asks where messages come from or what the topic
 holds; what depends on that (keys of chains, enrichment, delta merge) follows under the locks, in
-:func:`sowctl.engine.writing.outcome.settle`.
+:func:`sowctl.engine.writing.entries.entries_of`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from msgspec import Struct
 from sowctl.engine.keys.keymaker import KeyMaker, logical_keys
 from sowctl.engine.keys.modes import key_maker
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.topics.expiration import stamp, usual
+from sowctl.engine.topics.expiration import lifetime_of, usual
+from sowctl.engine.writing.outcome import Lifetime, Reason, Until
 from sowctl.errors import InputError, SowError
 from sowctl.messages.base import REPLACED, KeyTexts, MessageType
 from sowctl.values.fields import Number, Refusal, Slot
@@ -40,16 +41,15 @@ class Prepared(Struct):
     """Good messages of one topic in input order, by columns. ``digests`` are key and check word, 16 bytes each.
 
     ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;
-    ``lifetimes`` are seconds or, as ``("at", micros)``, instants. ``deltas`` says which messages are deltas, None for
-    none. ``texts`` are the field texts of the keys, where there are any; digests of chains are empty until then.
-    ``logicals`` are the logical topics of messages for a Pattern topic.
+    ``deltas`` says which messages are deltas, None for none. ``texts`` are the field texts of the keys, where there are
+    any; digests of chains are empty until then. ``logicals`` are the logical topics of messages for a Pattern topic.
     """
 
     places: list[int]
     payloads: list[bytes]
     digests: list[bytes]
     times: list[Micros | None] | None = None
-    lifetimes: list[float | tuple[str, Micros] | None] | None = None
+    lifetimes: list[Lifetime] | None = None
     user_keys: list[bytes | None] | None = None
     correlation_ids: list[bytes | None] | None = None
     deltas: list[bool] | None = None
@@ -130,18 +130,12 @@ class Preparer:
         )
         return ready, sorted(refused.values(), key=lambda refusal: refusal.index)
 
-    def stamp(self, time: Micros, lifetime: float | tuple[str, Micros] | None) -> Micros:
-        """The expiry of a message published at ``time``: its own lifetime, else the option's, else the topic's."""
-        if isinstance(lifetime, tuple):
-            return lifetime[1]
-        return stamp(self.topic.expiration, time, self.expiration if lifetime is None else lifetime)
-
     @property
     def usual(self) -> Micros | None:
-        """How long messages live that say nothing themselves, None for ever."""
+        """How long a message lives that does not say so: the option's lifetime, else the topic's; None for ever."""
         return usual(self.topic.expiration, self.expiration)
 
-    def too_large(self, payload: bytes) -> tuple[str, str]:
+    def too_large(self, payload: bytes) -> Reason:
         """Code and words for a message that no slab could hold."""
         text = f"the message has {len(payload)} bytes; SlabSize {self.topic.slab_size} leaves {self.max_payload}"
         return "SOW-PUB-001", text
@@ -213,24 +207,29 @@ class Preparer:
                 refused.setdefault(index, Refusal(index, "SOW-PUB-004", f"its time cannot be used: {error.message}"))
         return times
 
-    def _lifetimes(
-        self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
-    ) -> list[float | tuple[str, Micros] | None] | None:
+    def _lifetimes(self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]) -> list[Lifetime] | None:
         if envelopes is None or all(e.expiration is None for e in envelopes):
             return None
-        found: list[float | tuple[str, Micros] | None] = []
+        found: list[Lifetime] = []
         for index, envelope in enumerate(envelopes):
-            given = envelope.expiration
             try:
-                found.append(("at", parse_time(given, self.clock)) if isinstance(given, str) else given)
-                if isinstance(given, (int, float)) and given < 0:
-                    raise InputError("SOW-PUB-005", "a lifetime is not negative")
+                found.append(self._lifetime(envelope.expiration))
             except SowError as error:
-                found[index:] = [None]
+                found.append(None)
                 refused.setdefault(
                     index, Refusal(index, "SOW-PUB-005", f"its expiration cannot be used: {error.message}")
                 )
         return found
+
+    def _lifetime(self, given: str | float | None) -> Lifetime:
+        """What an envelope says: an instant as a text, or seconds, of which 0 is for ever."""
+        if given is None:
+            return None
+        if isinstance(given, str):
+            return Until(parse_time(given, self.clock))
+        if given < 0:
+            raise InputError("SOW-PUB-005", "a lifetime is not negative")
+        return lifetime_of(given) if given else 0
 
 
 def _time_text(value: object) -> str | None:

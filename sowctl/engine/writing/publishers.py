@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sowctl.engine.writing.outcome import is_duplicate
 from sowctl.errors import UsageError
 from sowctl.identity.hashes import client_hash
 
@@ -52,7 +53,7 @@ class Publisher:
         for places, highest in logs:
             for place in sorted(places):
                 number = self._numbers[place]
-                if number <= highest:
+                if is_duplicate(number, highest):
                     duplicates.add(place)
                 highest = max(highest, number)
         return duplicates

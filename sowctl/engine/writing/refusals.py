@@ -13,7 +13,7 @@ from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.batching import Batch
-    from sowctl.engine.writing.outcome import Entries
+    from sowctl.engine.writing.entries import TopicEntries
     from sowctl.engine.writing.routing import Share
 
 
@@ -46,7 +46,7 @@ class Refusals:
         found.sort(key=lambda pair: (pair[0], pair[1].offset))
         return [one for _, one in found]
 
-    def cut(self, batch: Batch, columns: Sequence[Share | Entries], rejected: list[Rejected]) -> None:
+    def cut(self, batch: Batch, columns: Sequence[Share | TopicEntries], rejected: list[Rejected]) -> None:
         """Where a refused message ends the run: keep only what stands before it; with ``abort``, nothing.
 
         ``rejected`` are all of the batch so far; those behind that message are forgotten, for the run does not come

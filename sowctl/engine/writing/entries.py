@@ -1,0 +1,239 @@
+"""The entries of one topic in a batch: made of prepared messages, under the locks, and written by ``commit``.
+
+:func:`entries_of` asks, step by step, what becomes of each message: too old and duplicates go, chains name keys, the
+stored records are looked up once, constructed fields and deltas are finished with them
+(:mod:`~sowctl.engine.writing.finish`), and the rest is inserted, updated, unchanged or refused. Each decision is one of
+:mod:`~sowctl.engine.writing.outcome`; here is only their order. Called by :mod:`sowctl.engine.verbs.publish`. Ruled by
+``semantics`` 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sowctl.engine.topics.expiration import count_expired
+from sowctl.engine.writing.outcome import (
+    NO_RECORD,
+    WRITTEN,
+    Lifetime,
+    Reason,
+    collision,
+    decide,
+    expirations,
+    flags_of,
+    times_of,
+    too_old,
+    unchanged,
+)
+from sowctl.journal.format import UNKEYED
+from sowctl.values.fields import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sowctl.engine.keys.keymaker import ChainKeeper
+    from sowctl.engine.writing.prepare import Prepared, Preparer
+    from sowctl.engine.writing.topicwriter import TopicWriter
+
+T = TypeVar("T")
+
+
+class TopicEntries(Struct):
+    """What is to be written of a batch to one topic, by columns; entry n is element n of each.
+
+    ``places`` are indexes into the batch. ``statuses`` are outcomes of messages, or ``journalled`` in a topic that
+    keeps no records. ``duplicates`` counts messages that were published before, ``already_expired`` entries that were
+    over when they were written. ``chains`` learn of the entries once these are written.
+    """
+
+    writer: TopicWriter
+    places: list[int] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    checks: list[bytes] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    expirations: list[int] = field(default_factory=list)
+    flags: list[int] = field(default_factory=list)
+    statuses: list[str] = field(default_factory=list)
+    user_keys: list[bytes | None] | None = None
+    correlation_ids: list[bytes | None] | None = None
+    logicals: list[bytes | None] | None = None
+    duplicates: int = 0
+    already_expired: int = 0
+    chains: ChainKeeper | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def counts(self) -> dict[str, int]:
+        """How many messages had which outcome, by the names that reports have for them."""
+        found = {status: self.statuses.count(status) for status in (*WRITTEN, "journalled")}
+        return found | {"duplicates": self.duplicates, "already_expired": self.already_expired}
+
+    def count_expired(self, now: int) -> None:
+        """Count the entries that are over at ``now``, in microseconds: they are written, and nothing reads them."""
+        self.already_expired = count_expired(self.writer.config.expiration, self.expirations, now)
+
+    def keep(self, indexes: list[int]) -> None:
+        """Forget all entries but these."""
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            if column is not None:
+                setattr(self, name, [column[index] for index in indexes])
+
+
+_COLUMNS = (
+    "places",
+    "payloads",
+    "keys",
+    "checks",
+    "times",
+    "expirations",
+    "flags",
+    "statuses",
+    "user_keys",
+    "correlation_ids",
+    "logicals",
+)
+
+
+def entries_of(
+    writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int, duplicates: Set[int]
+) -> tuple[TopicEntries, list[Refusal]]:
+    """The entries of ``ready`` at ``now``, in microseconds, and the refusals; the topic's locks are held.
+
+    ``duplicates`` are places of messages that were published before.
+    """
+    if preparer.topic.key_mode == "none":
+        return _Step(writer, preparer, ready, now).journalled(duplicates)
+    chains = preparer.keys.chains
+    if chains is None:
+        return _Step(writer, preparer, ready, now).keyed(duplicates)
+    # A message that is refused late may have begun a chain by then, whose key others of the batch have got. All are
+    # named once more without it, until no refused message has left a key behind.
+    gone: list[Refusal] = []
+    while True:
+        attempt = _Step(writer, preparer, replace(ready, payloads=list(ready.payloads)), now)
+        entries, refused = attempt.keyed(duplicates, {refusal.index for refusal in gone})
+        linked = chains.linked(refusal.index for refusal in refused)
+        if not linked:
+            return entries, gone + refused
+        gone += [refusal for refusal in refused if refusal.index in linked]
+
+
+class _Step:
+    """One topic's part of a batch on its way. ``keep`` are the indexes of the messages that are still to be written.
+
+    Every step takes messages out of ``keep`` or leaves it; none ever comes back.
+    """
+
+    def __init__(self, writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int) -> None:
+        self.writer, self.preparer, self.ready, self.now = writer, preparer, ready, now
+        self.refused: list[Refusal] = []
+        self.times, older = times_of(ready.times, len(ready.places), now, writer.last_time)
+        self.keep: Sequence[int] = range(len(ready.places))
+        if older:
+            # The time before a message that is too old is the topic's last one at its turn: it has not raised it.
+            self._refuse(older, lambda index: too_old(self.times[index]))
+
+    def keyed(self, duplicates: Set[int], without: Set[int] = frozenset()) -> tuple[TopicEntries, list[Refusal]]:
+        """Entries for a topic with records. Messages at the places ``without`` are left out: they are refused."""
+        writer, preparer, ready = self.writer, self.preparer, self.ready
+        if without:
+            self.keep = [index for index in self.keep if ready.places[index] not in without]
+        repeated = self._drop(duplicates)
+        chains = preparer.keys.chains
+        if chains is not None:
+            self._name(chains)
+        keys = [digest[:8] for digest in ready.digests]
+        checks = [digest[8:] for digest in ready.digests]
+        stored = writer.stored(keys, self.now)
+        if ready.deltas is not None or preparer.enrichment is not None:
+            from sowctl.engine.writing.finish import finish
+
+            self._without(finish(writer, preparer, ready, self.keep, self.times, stored, self.now))
+        statuses = self._decided(keys, checks, stored)
+        pick = self._pick
+        entries = TopicEntries(writer, pick(ready.places), pick(ready.payloads), pick(keys), pick(checks))
+        entries.times, entries.statuses, entries.duplicates = pick(self.times), statuses, repeated
+        entries.expirations = self._expirations(entries.times)
+        if ready.user_keys is not None:
+            entries.user_keys = pick(ready.user_keys)
+        if ready.correlation_ids is not None:
+            entries.correlation_ids = pick(ready.correlation_ids)
+        if ready.logicals is not None:
+            entries.logicals = [*pick(ready.logicals)]
+        entries.flags = flags_of(statuses, entries.user_keys, entries.correlation_ids, entries.logicals)
+        entries.chains = chains
+        return entries, self.refused
+
+    def journalled(self, duplicates: Set[int]) -> tuple[TopicEntries, list[Refusal]]:
+        """Entries for a topic without records: no message can meet one, and no delta can be merged into one."""
+        ready = self.ready
+        if ready.deltas is not None and self.preparer.options.update_only:
+            deltas = ready.deltas
+            self._refuse([index for index in self.keep if deltas[index]], lambda _: NO_RECORD)
+        repeated = self._drop(duplicates)
+        pick, count = self._pick, len(self.keep)
+        zeros = [bytes(8)] * count
+        entries = TopicEntries(self.writer, pick(ready.places), pick(ready.payloads), zeros, zeros)
+        entries.times, entries.statuses, entries.duplicates = pick(self.times), ["journalled"] * count, repeated
+        entries.expirations = self._expirations(entries.times)
+        if ready.correlation_ids is not None:
+            entries.correlation_ids = pick(ready.correlation_ids)
+        flags = flags_of(entries.statuses, None, entries.correlation_ids, None)
+        entries.flags = [flag | UNKEYED for flag in flags]
+        return entries, self.refused
+
+    def _drop(self, duplicates: Set[int]) -> int:
+        """Leave out the messages at these places, silently; returns how many there were."""
+        if not duplicates:
+            return 0
+        before = len(self.keep)
+        self.keep = [index for index in self.keep if self.ready.places[index] not in duplicates]
+        return before - len(self.keep)
+
+    def _name(self, chains: ChainKeeper) -> None:
+        """Give the messages the keys of their chains, and refuse those that get none."""
+        assert self.ready.texts is not None
+        chains.catch_up(self.writer)
+        self.ready.digests, gone = chains.name(self.ready.texts, self.ready.places, self.keep)
+        self._without(gone)
+
+    def _decided(self, keys: list[bytes], checks: list[bytes], stored: dict[bytes, bytes]) -> list[str]:
+        """The outcomes of the messages that are left, without those whose keys collide."""
+        pick = self._pick
+        mine, payloads = pick(keys), pick(self.ready.payloads)
+        befores = list(map(stored.get, mine))
+        same = unchanged(befores, payloads) if stored else None
+        statuses: Sequence[str] = decide(mine, pick(checks), payloads, befores, same).statuses
+        if "collided" in statuses:
+            gone = [index for index, status in zip(self.keep, statuses, strict=True) if status == "collided"]
+            self._refuse(gone, lambda index: collision(int.from_bytes(keys[index], "big")))
+            statuses = [status for status in statuses if status != "collided"]
+        return list(statuses)
+
+    def _expirations(self, times: list[int]) -> list[int]:
+        lifetimes: list[Lifetime] | None = None
+        if self.ready.lifetimes is not None:
+            lifetimes = self._pick(self.ready.lifetimes)
+        return expirations(times, lifetimes, self.preparer.usual)
+
+    def _pick(self, column: list[T]) -> list[T]:
+        """The elements of the messages that are left; the column itself where these are all."""
+        return column if len(self.keep) == len(column) else [column[index] for index in self.keep]
+
+    def _refuse(self, indexes: Sequence[int], reason: Callable[[int], Reason]) -> None:
+        """Refuse some of the messages that are left, each for its ``reason``."""
+        self._without([Refusal(self.ready.places[index], *reason(index)) for index in indexes])
+
+    def _without(self, gone: list[Refusal]) -> None:
+        """Leave out messages that were refused."""
+        if gone:
+            self.refused.extend(gone)
+            places = {refusal.index for refusal in gone}
+            self.keep = [index for index in self.keep if self.ready.places[index] not in places]

@@ -1,0 +1,168 @@
+"""A law: the same messages through publish and through a bulk commit have the same outcomes, records and journal.
+
+Random rounds of messages go to twin instances, as one batch to the one and as a staged run to the other: times and
+lifetimes of their own, deltas, correlation ids, keys that come again within a round and in later ones. In one form of
+it all payloads have one staged hash, in another all keys fall on a few SOW keys, so that most of them collide.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import xxhash
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sowctl.engine.bulk import finish, outcomes
+from sowctl.engine.bulk.commit import commit
+from sowctl.engine.bulk.staging import staging
+from sowctl.engine.bulk.task import StageTask
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.reports import CommitReport, PublishReport, Rejected
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.verbs.publish import publish
+from sowctl.messages.framing.frames import FrameReader
+from tests.support.instances import Lab
+from tests.support.staged import make
+
+TOPICS = ("log", "alone", "past", "brief", "own", "rich")
+COUNTS = ("messages", "published", "inserted", "updated", "unchanged", "rejected", "already_expired", "bytes", "ahead")
+TXIDS = ("first_txid", "last_txid")
+MESSAGE = st.fixed_dictionaries(
+    {"id": st.integers(0, 3), "v": st.sampled_from([None, 1, 2, "x"]), "delta": st.booleans()},
+    optional={
+        "timestamp": st.integers(-3, 3),
+        "expiration": st.sampled_from([0, 1, 100, "past", "later"]),
+        "correlation_id": st.sampled_from(["a", "b"]),
+    },
+)
+ROUND = st.tuples(st.lists(MESSAGE, min_size=1, max_size=8), st.integers(0, 8), st.sampled_from([0, 2, 40]))
+
+
+def _line(topic: str, row: dict[str, object], now: int) -> bytes:
+    """The envelope of one message; times are seconds from ``now``."""
+    found: dict[str, object] = {"command": "delta_publish" if row["delta"] else "publish"}
+    if "timestamp" in row:
+        found["timestamp"] = f"{now // 1_000_000 + int(str(row['timestamp']))}s"
+    if "expiration" in row:
+        ends = {"past": f"{now // 1_000_000 - 1}s", "later": f"{now // 1_000_000 + 9}s"}
+        given = row["expiration"]
+        found["expiration"] = ends.get(given, given) if isinstance(given, str) else given
+    if "correlation_id" in row:
+        found["correlation_id"] = row["correlation_id"]
+    if topic == "own":
+        found["sow_key"] = f"key{row['id']}"
+    data = {"id": row["id"], "n": row["v"] if isinstance(row["v"], int) else 0, "v": row["v"]}
+    return json.dumps(found | {"data": data}).encode() + b"\n"
+
+
+def _live(lab: Lab, topic: str, lines: list[bytes], options: PublishOptions) -> tuple[PublishReport, list[Rejected]]:
+    rejected: list[Rejected] = []
+    source = FrameReader(io.BytesIO(b"".join(lines)), "envelope")
+    return publish(lab.open(), topic, [("in", source)], options, on_reject=rejected.append), rejected
+
+
+def _bulk(
+    lab: Lab, topic: str, lines: list[bytes], options: PublishOptions, cut: int
+) -> tuple[CommitReport, list[Rejected]]:
+    """Two tasks, which have the messages before and behind ``cut``."""
+    rejected: list[Rejected] = []
+    instance = lab.open()
+    with staging(instance, instance.topic(topic).config) as area:
+        plan = area.plan(options)
+        done = []
+        for number, part in enumerate((lines[:cut], lines[cut:])):
+            with StageTask(plan, f"t{number}") as task:
+                for chunk in FrameReader(io.BytesIO(b"".join(part)), "envelope"):
+                    task.add(chunk.payloads, number, range(len(chunk.payloads)), envelopes=chunk.envelopes)
+                staged = task.finish()
+                rejected += staged.samples
+                done.append(staged)
+        return commit(area, plan, done, on_reject=rejected.append), rejected
+
+
+def _journal(lab: Lab) -> list[tuple[object, ...]]:
+    """Every entry of the journal with all that it says."""
+    found: list[tuple[object, ...]] = []
+    if not lab.journals():
+        return found
+    with open_log(lab.open()) as log:
+        for block in log.blocks():
+            columns, payloads = block.columns(), block.payloads()
+            empty = [None] * len(block)
+            for place in range(len(block)):
+                words = slice(8 * place, 8 * place + 8)
+                found.append(
+                    (
+                        block.first_txid + place,
+                        block.topics[columns.topics[place]],
+                        columns.operations[place],
+                        bytes(columns.keys[words]),
+                        bytes(columns.checks[words]),
+                        columns.times[place],
+                        columns.expirations[place],
+                        columns.flags[place],
+                        (columns.user_keys or empty)[place],
+                        (columns.correlation_ids or empty)[place],
+                        payloads[place],
+                    )
+                )
+    return found
+
+
+def _same_hash(_: bytes) -> int:
+    return 7
+
+
+def _few_keys(digest: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """Digests with two SOW keys, and check words as they would be."""
+    return lambda data: bytes(7) + bytes((digest(data)[0] % 2,)) + digest(data)[8:]
+
+
+@contextmanager
+def _as(form: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if form == "one hash":
+            patch.setattr(xxhash, "xxh3_64_intdigest", _same_hash)
+        elif form == "few keys":
+            patch.setattr(xxhash, "xxh3_128_digest", _few_keys(xxhash.xxh3_128_digest))
+        elif form == "small parts":
+            patch.setattr(outcomes, "KEYS_AT_ONCE", 1)
+            patch.setattr(finish, "BUCKET_BYTES", 30)
+        yield
+
+
+@pytest.mark.parametrize("form", ["plain", "one hash", "few keys", "small parts"])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(TOPICS), st.lists(ROUND, min_size=1, max_size=3), st.booleans())
+def test_a_bulk_commit_says_what_a_publish_says(
+    form: str, topic: str, rounds: list[tuple[list[dict[str, object]], int, int]], update_only: bool
+) -> None:
+    options = PublishOptions(on_error="skip", update_only=update_only)
+    with tempfile.TemporaryDirectory() as place, _as(form):
+        live, bulk = make(Path(place) / "live"), make(Path(place) / "bulk")
+        for messages, cut, pause in rounds:
+            lines = [_line(topic, row, live.clock()) for row in messages]
+            told, refused = _live(live, topic, lines, options)
+            report, also = _bulk(bulk, topic, lines, options, cut)
+            names = COUNTS + (TXIDS if told.published else ())
+            assert {n: getattr(report, n) for n in names} == {n: getattr(told, n) for n in names}
+            assert _reasons(also, topic) == _reasons(refused, topic)
+            assert _journal(bulk) == _journal(live)
+            if live.store(topic).exists():
+                assert bulk.digest(topic) == live.digest(topic)
+                held = [[(r.key, r.value) for r in lab.records(topic)] for lab in (bulk, live)]
+                assert held[0] == held[1]
+            live.clock.tick(pause)
+            bulk.clock.tick(pause)
+
+
+def _reasons(refused: list[Rejected], topic: str) -> list[tuple[str, str, bytes | None]]:
+    """What was refused and why. Of a message that was preprocessed before it was staged, its first form is gone."""
+    return sorted((one.code, one.message, None if topic == "rich" else one.payload) for one in refused)
