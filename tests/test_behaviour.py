@@ -17,7 +17,7 @@ MAN = ROOT / "man"
 PAGE = MAN / "sowctl-behaviour.7"
 NUMBER = r"C?\d+(?:\.\d+)?"
 LIST = rf"(?:[,;]? ?(?:and |to |section |cases )?{NUMBER}(?:-{NUMBER})?)+"
-OF_THE_PAGE = re.compile(rf"(?:semantics|sowctl-behaviour\(7\))`{{0,2}},?({LIST})")
+OF_THE_PAGE = re.compile(rf"(?:semantics|behaviour|sowctl-behaviour\(7\))`{{0,2}},?({LIST})")
 CASES = re.compile(r"\bC(\d{2,3})(?:-C(\d{2,3}))?\b")
 NAMED_CASES = re.compile(r"def test((?:_c\d{2,3})+)_")
 DECISIONS = re.compile(r"section 11, (\d+)|decisions? (\d+)(?: to (\d+))?")
@@ -98,13 +98,13 @@ def test_principles_that_are_cited_are_in_the_readme() -> None:
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [
-        ("(``semantics`` 1.1, C10)", {"1.1", "C10"}),
-        ("semantics C42-C44, 1.6", {"C42", "C43", "C44", "1.6"}),
+        ("(``behaviour`` 1.1, C10)", {"1.1", "C10"}),
+        ("behaviour C42-C44, 1.6", {"C42", "C43", "C44", "1.6"}),
         ("``sowctl-behaviour(7)`` 1.3 and 1.7, and more", {"1.3", "1.7"}),
-        ("semantics C70 to C72, section 3.4", {"C70", "C71", "C72", "3.4"}),
+        ("behaviour C70 to C72, section 3.4", {"C70", "C71", "C72", "3.4"}),
         ("# section 11, 34", {"11.34"}),
         ("def test_c04_c05_topics_share_keys", {"C04", "C05"}),
-        ("semantics = get(node)", set()),
+        ("behaviour = get(node)", set()),
     ],
 )
 def test_what_counts_as_a_citation(text: str, numbers: set[str]) -> None:
