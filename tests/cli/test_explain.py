@@ -17,7 +17,7 @@ def test_a_code(cli: Cli) -> None:
     lines = result.out.splitlines()
     assert lines[0] == "SOW-JRN-030 the journal is locked"
     assert lines[1].startswith("exit status 11: ")
-    assert lines[3].startswith("Why: Another process is publishing")
+    assert lines[3].startswith("Why: Another process is writing")
     assert any(line.startswith("Do: ") for line in lines)
     assert lines[-1] == "See: sow-journal(5)"
     assert max(map(len, lines)) <= 100

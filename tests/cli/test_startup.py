@@ -24,7 +24,7 @@ HEAVY = {
     "msgpack",
     "lmdb",
 }
-SLOW = {"dataclasses", "json", "threading", "sowctl.store.write", "sowctl.store.builder"}
+SLOW = {"dataclasses", "json", "threading", "sowctl.codes", "sowctl.store.write", "sowctl.store.builder"}
 """What takes 0.2 ms or more, for no use to a command that only reads."""
 ROOT = Path(__file__).parents[2]
 
