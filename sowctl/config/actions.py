@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import Struct
-
+from sowctl.config.configured import Configured
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.reading import options_of
@@ -22,7 +21,7 @@ KEY_GENERATORS = "sowctl.key_generators"
 """The group of entry points under which Python packages register key generators (``sowctl-plugins(7)``)."""
 
 
-class ModuleConfig(Struct, frozen=True):
+class ModuleConfig(Configured, frozen=True, eq=False):
     """A module: ``library`` is only a text; nothing here or elsewhere loads it."""
 
     name: str
@@ -31,7 +30,7 @@ class ModuleConfig(Struct, frozen=True):
     place: Place
 
 
-class FunctionConfig(Struct, frozen=True):
+class FunctionConfig(Configured, frozen=True, eq=False):
     """A function that a module would add to expressions; ``parameters`` is None where it takes any number."""
 
     name: str
@@ -41,7 +40,7 @@ class FunctionConfig(Struct, frozen=True):
     place: Place
 
 
-class Step(Struct, frozen=True):
+class Step(Configured, frozen=True, eq=False):
     """One On, If or Do of an action: a module and its options, tag and text in file order."""
 
     kind: Literal["On", "If", "Do"]
@@ -56,7 +55,7 @@ class Step(Struct, frozen=True):
         return None if pattern is None else _filled(pattern, dict(self.options))
 
 
-class Action(Struct, frozen=True):
+class Action(Configured, frozen=True, eq=False):
     """What happens on which events: the steps in the order in which they stand."""
 
     steps: tuple[Step, ...]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sowctl.config.configured import Configured
 from sowctl.config.document import Document, Node
 from sowctl.config.matching import search_of, topic_matches
 from sowctl.findings import Place
@@ -37,7 +38,7 @@ class History(Struct, frozen=True):
     granularity_us: int
 
 
-class KeyGenerator(Struct, frozen=True):
+class KeyGenerator(Configured, frozen=True, eq=False):
     """A key generator module and its options, tag and text in file order."""
 
     module: str
@@ -56,7 +57,7 @@ class Logical(Struct, frozen=True):
         return search_of(self.text)(name) if self.regex else name == self.text
 
 
-class TopicConfig(Struct, frozen=True):
+class TopicConfig(Configured, frozen=True, eq=False):
     """A SOW topic. ``key_domain`` is the Name where none is set, ``file`` None for a transient topic.
 
     ``logical`` is set where only a part of a Pattern topic is meant, ``key_mode`` none where no store keeps records.
@@ -110,7 +111,7 @@ class TopicConfig(Struct, frozen=True):
         return bool(self.node.value("KeyDomain"))
 
 
-class OtherEntry(Struct, frozen=True):
+class OtherEntry(Configured, frozen=True, eq=False):
     """What a view, a conflated topic and a queue have in common; the kinds are in :mod:`sowctl.config.derived`."""
 
     kind: str
@@ -123,7 +124,7 @@ class OtherEntry(Struct, frozen=True):
 SowEntry: TypeAlias = TopicConfig | OtherEntry
 
 
-class JournalTopic(Struct, frozen=True):
+class JournalTopic(Configured, frozen=True, eq=False):
     """One Topic of the transaction log: a name or a regular expression, and a message type."""
 
     name: str
@@ -131,7 +132,7 @@ class JournalTopic(Struct, frozen=True):
     place: Place
 
 
-class TransactionLog(Struct, frozen=True):
+class TransactionLog(Configured, frozen=True, eq=False):
     """Where the journals lie and which topics they record. Sizes in bytes, durations in microseconds."""
 
     directory: Path
@@ -153,7 +154,7 @@ class TransactionLog(Struct, frozen=True):
         )
 
 
-class MessageTypeConfig(Struct, frozen=True):
+class MessageTypeConfig(Configured, frozen=True, eq=False):
     """A MessageType definition: ``settings`` holds the texts of its other children by tag, in file order."""
 
     name: str
@@ -163,8 +164,10 @@ class MessageTypeConfig(Struct, frozen=True):
     node: Node
 
 
-class InstanceConfig(Struct, frozen=True):
+class InstanceConfig(Configured, frozen=True, eq=False):
     """One instance. ``sow`` keeps the file's order, in which exact entries precede a pattern that would take them."""
+
+    WHERE: ClassVar[frozenset[str]] = frozenset(("path", "directory", "document", "types"))
 
     name: str
     group: str

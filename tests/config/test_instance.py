@@ -253,3 +253,16 @@ def test_loading_imports_neither_parser_nor_patterns(instance: Write) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_what_stands_elsewhere_and_says_the_same_is_equal(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.xml", tmp_path / "other.xml"
+    text = "<AMPSConfig><Name>n</Name><SOW><Topic><Name>t</Name><MessageType>json</MessageType><Key>/id</Key></Topic></SOW></AMPSConfig>"
+    one.write_text(text)
+    other.write_text(text.replace("<SOW>", "<!-- one\nline more -->\n<SOW>"))
+    first, second = (load_instance(path, environment={}, root=tmp_path) for path in (one, other))
+    assert first.topics[0].place != second.topics[0].place
+    assert (first, hash(first.topics)) == (second, hash(second.topics))
+    assert "node=" not in repr(first)
+    other.write_text(text.replace("/id", "/key"))
+    assert load_instance(other, environment={}, root=tmp_path) != first
