@@ -239,7 +239,7 @@ class LogEnd:
         try:
             self.file.cut_back()
             self.journal.forget()
-            # Proof instead of hope: the journal is read again and must end exactly where the last acknowledged block
+            # The cut is proven by reading: the journal must end again exactly where the last acknowledged block
             # does.
             return self.journal.end().offset == self.file.synced
         except (OSError, SowError, AttributeError):
