@@ -257,7 +257,8 @@ def test_loading_imports_neither_parser_nor_patterns(instance: Write) -> None:
 
 def test_what_stands_elsewhere_and_says_the_same_is_equal(tmp_path: Path) -> None:
     one, other = tmp_path / "one.xml", tmp_path / "other.xml"
-    text = "<AMPSConfig><Name>n</Name><SOW><Topic><Name>t</Name><MessageType>json</MessageType><Key>/id</Key></Topic></SOW></AMPSConfig>"
+    topic = "<Name>t</Name><MessageType>json</MessageType><Key>/id</Key><Durability>transient</Durability>"
+    text = f"<AMPSConfig><Name>n</Name><SOW><Topic>{topic}</Topic></SOW></AMPSConfig>"
     one.write_text(text)
     other.write_text(text.replace("<SOW>", "<!-- one\nline more -->\n<SOW>"))
     first, second = (load_instance(path, environment={}, root=tmp_path) for path in (one, other))
