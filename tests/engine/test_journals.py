@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.topics.logplaces import Place, find_place
+from sowctl.engine.topics.logplaces import LogPlace, find_place
 from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
 from sowctl.errors import MissingError
 from sowctl.identity.hashes import client_hash
@@ -130,7 +130,10 @@ def test_a_client_of_the_instances_name_keeps_its_own_numbers(lab: Lab) -> None:
     lab.publish("t", '{"id":1}', '{"id":2}')
     lab.publish("t", '{"id":3}', client="test", sequence=2)
     owner = client_hash("test")
-    assert [find_place(lab.open(), f"{owner}|{number}|") for number in (1, 2)] == [Place(1, START), Place(3, START)]
+    assert [find_place(lab.open(), f"{owner}|{number}|") for number in (1, 2)] == [
+        LogPlace(1, START),
+        LogPlace(3, START),
+    ]
 
 
 def test_a_recovery_point_may_be_a_bookmark_of_the_instance(make_lab) -> None:  # type: ignore[no-untyped-def]

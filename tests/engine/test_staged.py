@@ -22,7 +22,7 @@ from sowctl.engine.bulk.staging import staging
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
-from sowctl.engine.topics.logplaces import Place, find_place
+from sowctl.engine.topics.logplaces import LogPlace, find_place
 from sowctl.errors import DamageError, InputError, LimitError, SowError
 from sowctl.identity.hashes import client_hash
 from sowctl.messages.framing.envelope import Envelope
@@ -169,7 +169,7 @@ def test_the_bookmark_of_a_commit_is_its_last_entry(tmp_path: Path) -> None:
         run(lab, "log", [message(id=2), message(id=3)], [message(id=4)], publisher=("sink", 1))
         lab.clock.tick(1)
         lab.publish("log", message(id=5))
-        assert find_place(lab.open(), f"{client_hash('sink')}|1|") == Place(4, START)
+        assert find_place(lab.open(), f"{client_hash('sink')}|1|") == LogPlace(4, START)
 
 
 def test_refused_messages(tmp_path: Path) -> None:

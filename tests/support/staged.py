@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sowctl.engine.bulk.commit import commit
-from sowctl.engine.bulk.staging import Plan, Staged, staging
+from sowctl.engine.bulk.staging import Staged, StagePlan, staging
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport
@@ -37,7 +37,7 @@ def make(directory: Path) -> Lab:
     return Lab(directory, XML)
 
 
-def stage(plan: Plan, name: str, file: int, payloads: Sequence[str], first: int = 0, **more: Any) -> Staged:
+def stage(plan: StagePlan, name: str, file: int, payloads: Sequence[str], first: int = 0, **more: Any) -> Staged:
     with StageTask(plan, name) as task:
         task.add([text.encode() for text in payloads], file, range(first, first + len(payloads)), **more)
         return task.finish()

@@ -18,8 +18,7 @@ from msgspec import Struct
 from sowctl.engine.bulk import outcomes
 from sowctl.engine.bulk.entries import StagedEntries, entries_of, fold, group_of
 from sowctl.engine.bulk.merge import deletions_of_rest, in_order
-from sowctl.engine.bulk.segmentblock import Columns
-from sowctl.engine.bulk.segments import SegmentInfo, SegmentReader
+from sowctl.engine.bulk.segments import SegmentColumns, SegmentInfo, SegmentReader
 from sowctl.engine.fold.apply import into_store, remove_expired
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.reports import CommitReport, Rejected
@@ -32,7 +31,7 @@ from sowctl.identity.hashes import client_hash
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
-    from sowctl.engine.bulk.staging import Area, Plan, Staged
+    from sowctl.engine.bulk.staging import Area, Staged, StagePlan
     from sowctl.engine.writing.topicwriter import TopicWriter
     from sowctl.store.write import WriteTxn
 
@@ -61,7 +60,7 @@ OF_FILES = RefusalWords(
 
 def commit(
     area: Area,
-    plan: Plan,
+    plan: StagePlan,
     staged: Sequence[Staged],
     *,
     publisher: tuple[str, int] | None = None,
@@ -92,7 +91,7 @@ class _Commit:
     def __init__(
         self,
         area: Area,
-        plan: Plan,
+        plan: StagePlan,
         publisher: tuple[str, int] | None,
         overwrite: bool,
         sources: Sequence[str],
@@ -204,12 +203,12 @@ class _Commit:
     def _source(self, number: int) -> str:
         return self.sources[number] if number < len(self.sources) else "messages"
 
-    def _columns(self) -> Iterator[Columns]:
+    def _columns(self) -> Iterator[SegmentColumns]:
         for info in self.segments:
             with SegmentReader(self.directory, info) as reader:
                 yield from reader.columns()
 
-    def _blocks(self) -> Iterator[tuple[Columns, list[bytes]]]:
+    def _blocks(self) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
         for info in self.segments:
             with SegmentReader(self.directory, info) as reader:
                 yield from reader.blocks()

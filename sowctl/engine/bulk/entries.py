@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sowctl.engine.bulk.outcomes import MISSING, NAMES, REFUSED, Outcomes, times_of
-from sowctl.engine.bulk.segmentblock import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION, Columns
+from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION, SegmentColumns
 from sowctl.engine.fold.blocks import tombstone
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.topics.expiration import NEVER
@@ -49,7 +49,11 @@ class StagedEntries(Struct):
 
 
 def entries_of(
-    blocks: Iterable[tuple[Columns, list[bytes]]], outcomes: Outcomes, preparer: Preparer, now: int, last_time: int
+    blocks: Iterable[tuple[SegmentColumns, list[bytes]]],
+    outcomes: Outcomes,
+    preparer: Preparer,
+    now: int,
+    last_time: int,
 ) -> Iterator[StagedEntries]:
     """What is to be written, block by block in input order; ``now`` and ``last_time``, the topic's, in microseconds."""
     at = 0
@@ -65,7 +69,13 @@ def entries_of(
 
 
 def _written(
-    columns: Columns, texts: list[bytes], places: Any, codes: Any, all_times: list[int], owners: Any, usual: int | None
+    columns: SegmentColumns,
+    texts: list[bytes],
+    places: Any,
+    codes: Any,
+    all_times: list[int],
+    owners: Any,
+    usual: int | None,
 ) -> StagedEntries:
     """The messages at ``places`` of a block; ``owners`` has the check words of the records that deletions remove."""
     import numpy as np

@@ -13,9 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.bulk.merge import Row, block_rows, in_order, written
+from sowctl.engine.bulk.merge import StagedRow, block_rows, in_order, written
 from sowctl.engine.bulk.outcomes import times_of
-from sowctl.engine.bulk.segmentblock import (
+from sowctl.engine.bulk.segments import (
     DELETE,
     DELTA,
     EXPIRES_AT,
@@ -24,8 +24,9 @@ from sowctl.engine.bulk.segmentblock import (
     HAS_TIME,
     OPERATION,
     PUBLISH,
+    SegmentInfo,
+    SegmentReader,
 )
-from sowctl.engine.bulk.segments import SegmentInfo, SegmentReader
 from sowctl.engine.reports import Rejected
 from sowctl.engine.topics.expiration import is_expired
 from sowctl.engine.writing.finish import finish
@@ -66,7 +67,7 @@ class Finishing:
         ]
         return in_order(self._directory, [info for info in made if info is not None])
 
-    def _bucket(self, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[Row]:
+    def _bucket(self, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[StagedRow]:
         self._known = {}
         last = self._writer.last_time
         for info in segments:
@@ -74,7 +75,7 @@ class Finishing:
                 for columns, payloads in reader.blocks():
                     times, older = times_of(columns, self._now, last)
                     last, late = times[-1], set(older)
-                    mine: list[Row] = []
+                    mine: list[StagedRow] = []
                     for place, row in enumerate(block_rows(columns, payloads)):
                         if part_of(row.key, buckets) != number:
                             continue
@@ -91,16 +92,16 @@ class Finishing:
         stored = self._writer.stored(keys, self._now) if keys else {}
         self._known.update((key, stored.get(key)) for key in keys)
 
-    def _refuse(self, row: Row, reason: Reason) -> None:
+    def _refuse(self, row: StagedRow, reason: Reason) -> None:
         name = self._names[row.file] if row.file < len(self._names) else "messages"
         self.refused.append(Rejected(name, 0, row.position, *reason, row.payload))
 
-    def _deleted(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def _deleted(self, rows: Iterable[StagedRow]) -> Iterator[StagedRow]:
         for row in rows:
             self._known[row.key] = None
             yield row
 
-    def _finished(self, rows: list[Row]) -> Iterator[Row]:
+    def _finished(self, rows: list[StagedRow]) -> Iterator[StagedRow]:
         """Messages that follow one another without a deletion between them."""
         ready = _prepared(rows)
         stored = {key: value for row in rows if (value := self._known[key := row.key]) is not None}
@@ -119,7 +120,7 @@ class Finishing:
             yield done
             self._remember(done)
 
-    def _remember(self, row: Row) -> None:
+    def _remember(self, row: StagedRow) -> None:
         """Make a finished message the record that the next one of its key meets."""
         stamp = expiration(row.time, _lifetime(row), self._preparer.usual)
         expired = self._writer.expires and is_expired(self._writer.config.expiration, stamp, self._now)
@@ -127,11 +128,11 @@ class Finishing:
         self._known[row.key] = None if expired else value
 
 
-def _is_deletion(row: Row) -> bool:
+def _is_deletion(row: StagedRow) -> bool:
     return row.flags & OPERATION == DELETE
 
 
-def _prepared(rows: Sequence[Row]) -> Prepared:
+def _prepared(rows: Sequence[StagedRow]) -> Prepared:
     """Rows as the engine prepares messages."""
     users, correlations = [row.user_key for row in rows], [row.correlation_id for row in rows]
     return Prepared(
@@ -145,7 +146,7 @@ def _prepared(rows: Sequence[Row]) -> Prepared:
     )
 
 
-def _lifetime(row: Row) -> Lifetime:
+def _lifetime(row: StagedRow) -> Lifetime:
     if row.flags & EXPIRES_AT:
         return Until(row.lifetime)
     return row.lifetime if row.flags & HAS_LIFETIME else None

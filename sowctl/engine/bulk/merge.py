@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.bulk.outcomes import BUCKET_ENTRIES
-from sowctl.engine.bulk.segmentblock import DELETE, Columns, Rows
-from sowctl.engine.bulk.segments import Order, SegmentInfo, SegmentReader, SegmentWriter
+from sowctl.engine.bulk.segments import DELETE, Order, Rows, SegmentColumns, SegmentInfo, SegmentReader, SegmentWriter
 from sowctl.identity.keyspace import parts_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ LAST_FILE = 0xFFFFFFFF
 PART = 1000
 
 
-class Row(NamedTuple):
+class StagedRow(NamedTuple):
     """One staged message; the fields of :class:`Rows` in their order."""
 
     file: int
@@ -68,20 +67,20 @@ def _merged(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
     return found
 
 
-def rows_of(directory: Path, info: SegmentInfo) -> Iterator[Row]:
+def rows_of(directory: Path, info: SegmentInfo) -> Iterator[StagedRow]:
     """The messages of a segment."""
     with SegmentReader(directory, info) as reader:
         for columns, payloads in reader.blocks():
             yield from block_rows(columns, payloads)
 
 
-def block_rows(columns: Columns, payloads: Sequence[bytes]) -> Iterator[Row]:
+def block_rows(columns: SegmentColumns, payloads: Sequence[bytes]) -> Iterator[StagedRow]:
     """The messages of a block."""
     count = len(columns)
     keys, checks = columns.keys.tobytes(), columns.checks.tobytes()
     empty: list[bytes | None] = [None] * count
     yield from map(
-        Row,
+        StagedRow,
         columns.files.tolist(),
         columns.positions.tolist(),
         [keys[at : at + 8] for at in range(0, 8 * count, 8)],
@@ -95,11 +94,11 @@ def block_rows(columns: Columns, payloads: Sequence[bytes]) -> Iterator[Row]:
     )
 
 
-def written(directory: Path, name: str, rows: Iterator[Row]) -> SegmentInfo | None:
+def written(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInfo | None:
     """A segment of ``rows``; None where there are none."""
     writer = SegmentWriter(directory, name)
     try:
-        part: list[Row] = []
+        part: list[StagedRow] = []
         for row in rows:
             part.append(row)
             if len(part) == PART:
@@ -122,7 +121,7 @@ def deletions_of_rest(
     """A segment that deletes every record of the topic for whose key the run has no message; None if there is none."""
     import numpy as np
 
-    def rest() -> Iterator[Row]:
+    def rest() -> Iterator[StagedRow]:
         count = writer.store.meta().records + len(writer.overlay)
         buckets = max(1, -(-(count + sum(info.entries for info in segments)) // BUCKET_ENTRIES))
         for number in range(buckets):
@@ -133,7 +132,7 @@ def deletions_of_rest(
                 mine = parts_of(numbers, buckets) == number
                 gone = mine & ~np.isin(numbers, kept)
                 for place in gone.nonzero()[0].tolist():
-                    yield Row(LAST_FILE, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
+                    yield StagedRow(LAST_FILE, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
 
     numbered = (row._replace(position=place) for place, row in enumerate(rest()))
     return written(directory, "rest.segment", numbered)

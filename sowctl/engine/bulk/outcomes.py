@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from sowctl.engine.bulk.segmentblock import DELETE, HAS_TIME, OPERATION, Columns
+from sowctl.engine.bulk.segments import DELETE, HAS_TIME, OPERATION, SegmentColumns
 from sowctl.engine.writing import outcome
 from sowctl.engine.writing.outcome import Reason, collision, too_old
 from sowctl.identity.keyspace import parts_of, words
@@ -41,9 +41,9 @@ BUCKET_ENTRIES = 1 << 21
 KEYS_AT_ONCE = 10_000
 """Keys whose messages are decided at once, with their stored records."""
 
-Columned = Callable[[], Iterator[Columns]]
+Columned = Callable[[], Iterator[SegmentColumns]]
 """Gives the columns of all segments in the order of the input, once more each time."""
-Blocks = Callable[[], Iterator[tuple[Columns, list[bytes]]]]
+Blocks = Callable[[], Iterator[tuple[SegmentColumns, list[bytes]]]]
 """The same with the payloads."""
 
 
@@ -87,7 +87,7 @@ def in_bucket(keys: Any, number: int, buckets: int) -> Any:
     return parts_of(keys, buckets) == number
 
 
-def times_of(columns: Columns, now: int, last: int) -> tuple[list[int], list[int]]:
+def times_of(columns: SegmentColumns, now: int, last: int) -> tuple[list[int], list[int]]:
     """The times of a block's messages, and the indexes of those that are too old, behind the topic's time ``last``."""
     own = None
     if (columns.flags & HAS_TIME).any():

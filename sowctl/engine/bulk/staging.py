@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from sowctl.directories import make_directories
-from sowctl.engine.bulk.segmentblock import DELETE, DELTA, PUBLISH
-from sowctl.engine.bulk.segments import SegmentInfo
+from sowctl.engine.bulk.segments import DELETE, DELTA, PUBLISH, SegmentInfo
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
@@ -35,7 +34,7 @@ OPERATIONS: dict[str, int] = {"publish": PUBLISH, "delete": DELETE, "delta": DEL
 _GATE, _LOCK, _RUN = "gate", "lock", "run-"
 
 
-class Plan(Struct, frozen=True):
+class StagePlan(Struct, frozen=True):
     """What a task needs to stage messages of one topic; travels to the executors.
 
     ``directory`` is the run's, which they share with the driver. ``now`` microseconds UTC: one clock for all tasks.
@@ -94,7 +93,7 @@ class Area(Struct):
         operation: Operation = "publish",
         keep_rejects: bool = False,
         now: int | None = None,
-    ) -> Plan:
+    ) -> StagePlan:
         """What to send to the tasks. Raises UsageError for options that do not fit the topic."""
         if operation not in OPERATIONS:
             raise UsageError("SOW-ENG-043", f"there is no operation {operation!r}", hint="publish, delta or delete")
@@ -110,7 +109,7 @@ class Area(Struct):
         moment = self.instance.now if now is None else now
         stop = options.on_error != "skip"
         where = str(self.directory)
-        return Plan(where, config, self.topic, options, operation, moment, keep_rejects, stop)
+        return StagePlan(where, config, self.topic, options, operation, moment, keep_rejects, stop)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """One attempt of one task of a bulk write: messages in, segments out (``sowctl-pipeline(1)``, STAGING).
 
-Tasks run in processes that hold no lock and see no store: what they need is in their :class:`Plan`, and what they leave
-is in the run's directory and in their :class:`Staged`, which goes back to the driver. Called by the jobs and writers of
-:mod:`sowctl.spark`.
+Tasks run in processes that hold no lock and see no store: what they need is in their :class:`StagePlan`, and what they
+leave is in the run's directory and in their :class:`Staged`, which goes back to the driver. Called by the jobs and
+writers of :mod:`sowctl.spark`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sowctl.engine.bulk.segmentblock import (
+from sowctl.engine.bulk.segments import (
     DELETE,
     DELTA,
     EXPIRES_AT,
@@ -25,9 +25,10 @@ from sowctl.engine.bulk.segmentblock import (
     HAS_USER_KEY,
     PUBLISH,
     Rows,
+    SegmentInfo,
+    SegmentWriter,
 )
-from sowctl.engine.bulk.segments import SegmentInfo, SegmentWriter
-from sowctl.engine.bulk.staging import OPERATIONS, Plan, Staged
+from sowctl.engine.bulk.staging import OPERATIONS, Staged, StagePlan
 from sowctl.engine.instance import Instance
 from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.outcome import Until
@@ -54,7 +55,7 @@ class StageTask:
     ``attempt`` is a name that no other attempt of the run has.
     """
 
-    def __init__(self, plan: Plan, attempt: str) -> None:
+    def __init__(self, plan: StagePlan, attempt: str) -> None:
         self.plan = plan
         self.attempt = attempt
         self.stopped = False

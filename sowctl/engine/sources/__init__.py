@@ -1,1 +1,13 @@
-"""sources: TODO map."""
+"""One topic's state at one instant, as records in key order, whatever it is made of. In the order in which data passes:
+
+* ``source``: what all sources have in common: the protocols.
+* ``opening``: the source of a target, now or at an instant: the door for verbs.
+* ``current``: store plus overlay; opening both.
+* ``merge``: records put in their places among others.
+* ``past``: how a state at an instant is found (``way_at``, for Spark too), and opened.
+* ``versions``: retained versions: the state at an instant, and every key's timeline.
+* ``recovery``: where the store of a topic begins in the log; a store for a topic that has none.
+* ``logical``: some logical topics of a source, and their names and keys.
+* ``digest``: the digest of a state.
+* ``verification``: a store built anew aside, and compared with the live one.
+"""

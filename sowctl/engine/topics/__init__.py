@@ -1,1 +1,9 @@
-"""topics: TODO map."""
+"""What a configuration says about topics, before any data is opened. In the order in which data passes:
+
+* ``targets``: what a TARGET names: a topic, logical topics, a pattern over names, a store file.
+* ``storefile``: files that are no stores, named by mistake or standing at a topic's place.
+* ``positions``: where stores and journals stand to each other: opening both, which journal explains which store.
+* ``logplaces``: bookmarks and txids as instants.
+* ``expiration``: when a record expires, for one stamp and for columns of them.
+* ``retention``: which versions of a key a topic with History keeps.
+"""

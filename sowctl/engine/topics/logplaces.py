@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from sowctl.values.times import Clock, Micros
 
 
-class Place(Struct, frozen=True):
+class LogPlace(Struct, frozen=True):
     """An entry of the log: its txid, and its time in microseconds UTC."""
 
     txid: int
     time: Micros
 
 
-BEGINNING = Place(0, 0)
+BEGINNING = LogPlace(0, 0)
 """Before every entry: the bookmark EPOCH."""
 
 
@@ -61,7 +61,7 @@ def read_moment(text: str | None, clock: Clock) -> Moment:
     return Moment(parse_time(text, clock))
 
 
-def find_place(instance: Instance, text: str, directory: Path | None = None) -> Place | None:
+def find_place(instance: Instance, text: str, directory: Path | None = None) -> LogPlace | None:
     """The entry that a bookmark or a txid names; :data:`BEGINNING` for EPOCH, None for NOW, the present.
 
     ``directory`` is another place of the journals than the configured one. Of several entries with one bookmark, as
@@ -93,7 +93,7 @@ def find_place(instance: Instance, text: str, directory: Path | None = None) -> 
     return found
 
 
-def last_of(log: Journal, bookmark: Bookmark, instance: Instance) -> Place | None:
+def last_of(log: Journal, bookmark: Bookmark, instance: Instance) -> LogPlace | None:
     """The last entry with a bookmark; a group that is visible as a whole may have several. None where there is none.
 
     A bookmark of the instance itself names an entry without a publisher by its txid. A client that has the instance's
@@ -109,22 +109,22 @@ def last_of(log: Journal, bookmark: Bookmark, instance: Instance) -> Place | Non
             continue
         for entry in block.entries():
             if (entry.publisher, entry.sequence) == (bookmark.publisher, bookmark.sequence):
-                found = Place(entry.txid, entry.time)
+                found = LogPlace(entry.txid, entry.time)
     return found
 
 
-def _at_txid(log: Journal, txid: int, *, own: bool = False) -> Place | None:
+def _at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
     """The entry with a txid; with ``own`` only one without a publisher."""
     if not log.first_txid <= txid <= log.last_txid():
         return None
     for block in log.blocks(after=txid - 1, until=txid):
         for entry in block.entries():
             if entry.txid == txid and not (own and entry.publisher is not None):
-                return Place(txid, entry.time)
+                return LogPlace(txid, entry.time)
     return None
 
 
-def _of_txid(instance: Instance, txid: int, directory: Path | None) -> Place:
+def _of_txid(instance: Instance, txid: int, directory: Path | None) -> LogPlace:
     from sowctl.engine.topics.positions import open_log
 
     with open_log(instance, directory=directory) as log:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 SCAN_BATCH = 1000
 
 
-class Examination:
+class CheckRun:
     """Iterate for findings, once; ``coverage`` says in words, when they have ended, what was read and what was not."""
 
     def __init__(self, instance: Instance, targets: Sequence[Target] | None) -> None:
@@ -242,6 +242,6 @@ class Examination:
         self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {coverage.bytes:,} bytes")
 
 
-def check(instance: Instance, targets: Sequence[Target] | None = None) -> Examination:
+def check(instance: Instance, targets: Sequence[Target] | None = None) -> CheckRun:
     """Check ``targets``, or all stores and the journal of the configuration."""
-    return Examination(instance, targets)
+    return CheckRun(instance, targets)

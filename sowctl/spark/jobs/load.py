@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from sowctl.engine.bulk.commit import commit
-from sowctl.engine.bulk.staging import Plan, Staged, staging
+from sowctl.engine.bulk.staging import Staged, StagePlan, staging
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport, Rejected
@@ -123,7 +123,7 @@ def _kind_of(files: Sequence[str]) -> str:
     raise UsageError("SOW-SPK-042", "the format cannot be told from the names of the files", hint="add --input-format")
 
 
-def stage_lines(plan: Plan, split: InputSplit) -> Staged:
+def stage_lines(plan: StagePlan, split: InputSplit) -> Staged:
     """Stage the lines of one split (on an executor)."""
     with StageTask(plan, attempt()) as task:
         for payloads, positions, blank, refused in lines_of(split):
@@ -135,7 +135,7 @@ def stage_lines(plan: Plan, split: InputSplit) -> Staged:
 
 
 def _stage_rows(
-    spark: SparkSession, files: Sequence[str], kind: str, plan: Plan, reader: Mapping[str, str], what: str
+    spark: SparkSession, files: Sequence[str], kind: str, plan: StagePlan, reader: Mapping[str, str], what: str
 ) -> list[Staged]:
     """Stage rows that Spark reads."""
     import pickle
@@ -166,7 +166,7 @@ def _path_of(text: str) -> str:
 class _RowStage:
     """Stages the rows of one task; gives one row: what it has staged."""
 
-    def __init__(self, plan: Plan, numbers: Mapping[str, int], *, verbatim: bool) -> None:
+    def __init__(self, plan: StagePlan, numbers: Mapping[str, int], *, verbatim: bool) -> None:
         self.plan = plan
         self.numbers = numbers
         self.verbatim = verbatim

@@ -13,7 +13,7 @@ from sowctl.spark.writing.encoding import MessageMaker, root_of
 if TYPE_CHECKING:
     import pyarrow
 
-    from sowctl.engine.bulk.staging import Plan
+    from sowctl.engine.bulk.staging import StagePlan
 
 OWN = {*STORE_COLUMNS, *JOURNAL_COLUMNS} - {PAYLOAD}
 """Columns of our own data sets that are no fields of a message."""
@@ -23,7 +23,7 @@ class MessageBuilder:
     """Makes messages of rows. A column ``payload`` of bytes or text is the message, of a struct its fields, where there
     is no other; else the columns are the fields."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: StagePlan) -> None:
         self._plan = plan
         self._kind = Instance(plan.config).type_of(plan.topic.message_type)
         self._by_user = plan.topic.key_mode == "user"

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from sowctl.engine.bulk.commit import RefusalWords, commit
-from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Plan, Staged
+from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Staged, StagePlan
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import InputError, UsageError
@@ -62,7 +62,7 @@ class WriteRequest(Struct, frozen=True):
         assert self.origin.topic is not None
         return Area(self.staging.directory, self.origin.topic, self.origin.instance())
 
-    def plan(self, operation: Operation) -> Plan:
+    def plan(self, operation: Operation) -> StagePlan:
         """What the tasks need for one operation; two of one write differ in nothing else."""
         return self._area().plan(self.publish, operation=operation)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sowctl.engine.bulk.staging import Plan, Staged
+from sowctl.engine.bulk.staging import Staged, StagePlan
 from sowctl.errors import InputError
 from sowctl.spark.jobs import folding
 from sowctl.spark.jobs import load as loading
@@ -41,7 +41,7 @@ def test_a_task_that_fails_after_writing_is_tried_again(
 ) -> None:
     stage, marks = loading.stage_lines, str(tmp_path)
 
-    def flaky(plan: Plan, split: InputSplit) -> Staged:
+    def flaky(plan: StagePlan, split: InputSplit) -> Staged:
         done = stage(plan, split)
         mark = Path(marks) / f"failed-{split.start}"
         if not mark.exists():
@@ -63,7 +63,7 @@ def test_a_task_that_fails_after_writing_is_tried_again(
 
 
 def test_a_task_that_fails_for_good(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(plan: Plan, split: InputSplit) -> Staged:
+    def broken(plan: StagePlan, split: InputSplit) -> Staged:
         if split.start:
             raise InputError("SOW-TST-001", "words of a task", place="here", hint="a hint", line=7)
         return stage(plan, split)
