@@ -6,14 +6,20 @@ Called by sources (:mod:`sowctl.engine.sources.current`) and writers where the o
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, overload
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from sowctl.store.codec import Uncut, payloads
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Matched, Pairs
+
+
+T = TypeVar("T")
 
 
 class Woven(Uncut):
@@ -64,44 +70,53 @@ def _woven(items: list[bytes], more: Sequence[tuple[int, bytes]]) -> list[bytes]
     return items
 
 
+Batch = TypeVar("Batch", bound=tuple[list[bytes], Sequence[bytes]])
+
+
+def _with_due(
+    batches: Iterable[Batch], waiting: Sequence[bytes], size: int
+) -> Iterator[tuple[Batch | None, Sequence[bytes]]]:
+    """Every batch with the waiting keys that belong before its last one; then the rest of them, ``size`` at a time.
+
+    Both come in key order. What is waiting behind a batch's last key stands in the next one, if there is any.
+    """
+    position = 0
+    for batch in batches:
+        stop = bisect_right(waiting, batch[0][-1], position)
+        yield batch, waiting[position:stop]
+        position = stop
+    for start in range(position, len(waiting), size):
+        yield None, waiting[start : start + size]
+
+
 def woven(found: Iterable[Matched], fresh: Mapping[bytes, bytes], size: int) -> Iterator[Matched]:
     """Records in key order with ``fresh`` ones, of keys that none of them has; those behind the last, ``size`` each."""
-    waiting = sorted(fresh)
-    position = 0
-    for keys, values in found:
-        stop = bisect_left(waiting, keys[-1], position)
-        if stop == position:
-            yield keys, values
+    for batch, due in _with_due(found, sorted(fresh), size):
+        if batch is None:
+            yield list(due), [fresh[key] for key in due]
+        elif due:
+            keys, values = batch
+            places = [bisect_left(keys, key) for key in due]
+            together = _woven(list(keys), list(zip(places, due, strict=True)))
+            yield together, Woven(values, [(at, fresh[key]) for at, key in zip(places, due, strict=True)])
+        else:
+            yield batch
+
+
+def merged(pairs: Iterable[Pairs], overlay: Mapping[bytes, bytes | None], size: int) -> Iterator[Pairs]:
+    """Records of the store with those of the overlay in their places, in key order; None there is a deletion."""
+    for batch, due in _with_due(pairs, sorted(overlay), size):
+        if batch is not None and not due:
+            yield batch
             continue
-        added = waiting[position:stop]
-        places = [bisect_left(keys, key) for key in added]
-        together = _woven(list(keys), list(zip(places, added, strict=True)))
-        yield together, Woven(values, [(at, fresh[key]) for at, key in zip(places, added, strict=True)])
-        position = stop
-    for start in range(position, len(waiting), size):
-        some = waiting[start : start + size]
-        yield some, [fresh[key] for key in some]
+        found: dict[bytes, bytes | None] = {} if batch is None else dict(zip(*batch, strict=True))
+        found.update((key, overlay[key]) for key in due)  # a record of the overlay stands for the store's of its key
+        rows = sorted((key, value) for key, value in found.items() if value is not None)
+        yield [key for key, _ in rows], [value for _, value in rows]
 
 
-def merged(pairs: Iterator[Pairs], overlay: dict[bytes, bytes | None], size: int) -> Iterator[Pairs]:
-    """Records of the store with those of the overlay in their places, in key order."""
-    waiting = sorted(overlay)
-    position = 0
-    for keys, values in pairs:
-        stop = position
-        while stop < len(waiting) and waiting[stop] <= keys[-1]:
-            stop += 1
-        yield _weave(keys, values, waiting[position:stop], overlay) if stop > position else (keys, values)
-        position = stop
-    for start in range(position, len(waiting), size):
-        yield _weave([], [], waiting[start : start + size], overlay)
-
-
-def _weave(keys: list[bytes], values: list[bytes], fresh: list[bytes], overlay: dict[bytes, bytes | None]) -> Pairs:
-    found: dict[bytes, bytes | None] = dict(zip(keys, values, strict=True))
-    found.update((key, overlay[key]) for key in fresh)
-    rows = sorted((key, value) for key, value in found.items() if value is not None)
-    return [key for key, _ in rows], [value for _, value in rows]
-
-
-__all__ = ["Woven", "merged", "woven"]
+def by_key(*streams: Iterable[tuple[bytes, T]]) -> Iterator[tuple[bytes, list[T]]]:
+    """Every key of some streams of pairs in key order, with its values: those of an earlier stream first."""
+    rows = heapq.merge(*streams, key=itemgetter(0))
+    for key, found in groupby(rows, key=itemgetter(0)):
+        yield key, [value for _, value in found]

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
+from sowctl.engine.sources.merge import by_key
 from sowctl.engine.sources.recovery import reaches, recovery_start
 from sowctl.engine.sources.source import Pairs, Source
-from sowctl.engine.sources.versions import VersionsSource, grouped
+from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import expires, is_expired
 from sowctl.engine.topics.positions import open_log, refuse_unlogged_past
 from sowctl.errors import MissingError, RefusedError
@@ -213,8 +215,10 @@ class _Pieced(Source):
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """See :class:`~sowctl.engine.sources.source.Source`."""
         then, now = self._then.part(size, start, stop), self._current.part(size, start, stop)
-        for pairs in grouped(then, map(self._untouched, now)):
-            yield [pairs[0]], [pairs[1][-1]]
+        untouched = (row for batch in now for row in zip(*self._untouched(batch), strict=True))
+        rows = by_key((row for batch in then for row in zip(*batch, strict=True)), untouched)
+        while some := list(islice(rows, size)):
+            yield [key for key, _ in some], [values[-1] for _, values in some]
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
         """See :class:`~sowctl.engine.sources.source.Source`."""

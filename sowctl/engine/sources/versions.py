@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.sources.merge import by_key
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.positions import naming_replay
 from sowctl.engine.topics.retention import Version, as_of, extend, retention, version_of
@@ -85,34 +86,14 @@ class VersionsSource(Source):
     ) -> Iterator[tuple[bytes, list[Version]]]:
         """Every key from ``start`` to below ``stop`` with its versions, in key order."""
         snapshot = self._base.snapshot
-        stored = grouped(snapshot.scan_history(start, stop, size), snapshot.scan(start, stop, size))
         low, high = start or b"", stop or bytes((255,)) * 9
-        fresh = iter(sorted(key for key in self._updates if low <= key < high))
-        waiting = next(fresh, None)
-        for key, values in stored:
-            while waiting is not None and waiting < key:
-                yield waiting, self._grown(waiting, [])
-                waiting = next(fresh, None)
-            if waiting == key:
-                waiting = next(fresh, None)
-            yield key, self._grown(key, values)
-        while waiting is not None:
-            yield waiting, self._grown(waiting, [])
-            waiting = next(fresh, None)
+        fresh = sorted(key for key in self._updates if low <= key < high)
+        older = ((key[:8], value) for key, value in _rows(snapshot.scan_history(start, stop, size)))
+        # Keys that only the journal knows must turn up, too; None is no version of theirs.
+        touched: Iterator[tuple[bytes, bytes | None]] = ((key, None) for key in fresh)
+        for key, values in by_key(older, _rows(snapshot.scan(start, stop, size)), touched):
+            yield key, self._grown(key, [value for value in values if value is not None])
 
 
-def grouped(versions: Iterator[Pairs], records: Iterator[Pairs]) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Versions and current record of every key, oldest first, in key order."""
-    older = ((key[:8], value) for keys, values in versions for key, value in zip(keys, values, strict=True))
-    current = ((key, value) for keys, values in records for key, value in zip(keys, values, strict=True))
-    old, now = next(older, None), next(current, None)
-    while old is not None or now is not None:
-        key = min(pair[0] for pair in (old, now) if pair is not None)
-        values = []
-        while old is not None and old[0] == key:
-            values.append(old[1])
-            old = next(older, None)
-        if now is not None and now[0] == key:
-            values.append(now[1])
-            now = next(current, None)
-        yield key, values
+def _rows(batches: Iterator[Pairs]) -> Iterator[tuple[bytes, bytes]]:
+    return (row for batch in batches for row in zip(*batch, strict=True))

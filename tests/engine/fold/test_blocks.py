@@ -1,0 +1,119 @@
+"""Entries of a block: both forms of choosing say what entry after entry says, and all become the same values."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.engine.fold.blocks import mask_of, places_of, stored, taken, tombstone, values_of
+from sowctl.journal.block import Block, Entry
+from sowctl.journal.format import DELETE, HAS_USER_KEY, INSERTED, PUBLISH, UNKEYED
+from sowctl.journal.reader import Journal
+from sowctl.store.codec import TOMBSTONE, encode, encode_plain
+from tests.support.journals import INSTANCE, NO_SYNC, ORDERS, TRADES, group, open_writer, publish
+
+A, B = ORDERS, TRADES
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[Block]:
+    """Blocks of one topic and of two, with deletions, texts, and entries of the time before a topic had a SOW."""
+    directory = tmp_path_factory.mktemp("blocks")
+    payloads = [b"%d" % number for number in range(9)]
+    mixed = array("H", [0, 1, 0, 0, 1, 0, 1, 1, 0])
+    gone = bytes([PUBLISH, PUBLISH, DELETE, PUBLISH, DELETE, PUBLISH, PUBLISH, PUBLISH, DELETE])
+    groups = [
+        group(payloads, time=1000, flags=UNKEYED),
+        group(payloads, topic=1, time=1500),
+        group(
+            [b"" if operation == DELETE else payload for payload, operation in zip(payloads, gone, strict=True)],
+            topic=mixed,
+            times=array("q", range(2000, 2009)),
+            operations=gone,
+            flags=array("H", [UNKEYED if n == 3 else 0 for n in range(9)]),
+        ),
+        group(
+            payloads,
+            topic=mixed,
+            time=3000,
+            flags=array("H", [INSERTED | (HAS_USER_KEY if n % 2 else 0) for n in range(9)]),
+            user_keys=[b"user %d" % n if n % 2 else None for n in range(9)],
+            expirations=array("q", range(9)),
+        ),
+    ]
+    with open_writer(directory, NO_SYNC) as writer:
+        publish(writer, *groups, now=3000)
+    with Journal.open(directory, INSTANCE) as journal:
+        return list(journal.blocks())
+
+
+def chosen(
+    block: Block, topic: tuple[str, str], after: int, until: int | None, at: int | None, unkeyed: bool
+) -> list[tuple[int, Entry]]:
+    """What the words of :func:`places_of` say, entry after entry."""
+    return [
+        (place, entry)
+        for place, entry in enumerate(block.entries())
+        if entry.topic == topic
+        and after < entry.txid
+        and (until is None or entry.txid <= until)
+        and (at is None or entry.time <= at)
+        and (unkeyed or not entry.flags & UNKEYED)
+    ]
+
+
+@given(
+    st.integers(0, 40),
+    st.none() | st.integers(0, 45),
+    st.none() | st.sampled_from([0, 1000, 1500, 2000, 2003, 2008, 3000]),
+    st.booleans(),
+    st.sampled_from([A, B, ("other", "json")]),
+)
+def test_one_choice_in_two_forms(
+    blocks: list[Block], after: int, until: int | None, at: int | None, unkeyed: bool, topic: tuple[str, str]
+) -> None:
+    assert {PUBLISH, DELETE} == {entry.operation for block in blocks for entry in block.entries()}
+    for block in blocks:
+        wanted = chosen(block, topic, after, until, at, unkeyed)
+        places = [place for place, _ in wanted]
+        assert list(places_of(block, topic, after=after, until=until, at=at, unkeyed=unkeyed)) == places
+        mask = mask_of(block, (topic,), after=after, until=until, at=at, unkeyed=unkeyed)
+        assert (np.arange(len(block)) if mask is None else mask.nonzero()[0]).tolist() == places
+        keys, values = values_of(block, topic, after=after, until=until, at=at, unkeyed=unkeyed)
+        assert keys == [entry.key for _, entry in wanted]
+        assert values == [value(entry) for _, entry in wanted]
+        winners = np.array([entry.txid for _, entry in wanted], dtype=np.uint64)
+        assert taken(block, winners) == (keys, values)
+
+
+def value(entry: Entry) -> bytes:
+    if entry.operation == DELETE:
+        return tombstone(entry.key, entry.check, entry.txid, entry.time)
+    texts = entry.user_key, entry.correlation_id, entry.logical_topic
+    return encode(entry.key, entry.check, entry.txid, entry.time, entry.expiration, 0, entry.payload, *texts)
+
+
+def test_of_several_topics_and_since_a_time(blocks: list[Block]) -> None:
+    for block in blocks:
+        assert mask_of(block, (A, B), unkeyed=True) is None
+        since = block.header.latest
+        mask = mask_of(block, (A, B), since=since, unkeyed=True)
+        found = [entry.time >= since for entry in block.entries()]
+        assert (mask is None and all(found)) or mask.tolist() == found
+
+
+def test_values_of_columns() -> None:
+    keys, checks = [b"k" * 8, b"l" * 8], [b"c" * 8, b"d" * 8]
+    columns = keys, checks, [1, 2], [3, 4], [0, 5]
+    assert stored(*columns, None, [b"x", b"y"]) == encode_plain(*columns, [b"x", b"y"])
+    gone, users = stored(*columns, [True, False], [b"", b"y"], [None, b"me"])
+    assert gone == tombstone(keys[0], checks[0], 1, 3) and gone[0] & TOMBSTONE
+    assert users == encode(keys[1], checks[1], 2, 4, 5, 0, b"y", b"me")
+
+
+def test_a_block_of_another_topic_has_nothing(blocks: list[Block]) -> None:
+    assert values_of(blocks[-1], ("nowhere", "json")) == ([], [])
