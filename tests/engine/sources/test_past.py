@@ -1,0 +1,124 @@
+"""How a state at an instant is found: one decision (``way_at``), which live reading opens and tasks on Spark share."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.sources.current import open_current
+from sowctl.engine.sources.past import Means, Way, open_at, way_at
+from sowctl.errors import MissingError
+from sowctl.store.meta import StoreMeta
+from sowctl.values.times import format_time
+from tests.support.instances import START, Lab, config_xml, message, topic_xml
+
+SECOND = 1_000_000
+PAST = "<History><Window>1h</Window><Granularity>1us</Granularity></History>"
+
+
+def stocked(directory: Path, more: str = "", *, file: str | None = "sow/%n.sow", journalled: bool = True) -> Lab:
+    """Six seconds with two messages each."""
+    lab = Lab(directory, config_xml(topic_xml("x", more, file=file), ("x",) if journalled else ()))
+    for second in range(6):
+        lab.publish("x", message(id=second), message(id=second + 100))
+        lab.clock.tick(1)
+    return lab
+
+
+def way(lab: Lab, at: int) -> Way:
+    instance = lab.open()
+    with ExitStack() as stack:
+        return way_at(instance, instance.topic("x").config, at, stack)
+
+
+def keys_at(lab: Lab, at: int) -> list[bytes]:
+    instance = lab.open()
+    with closing(open_at(instance, instance.topic("x").config, at)) as source:
+        return [key for keys, _ in source.batches(3) for key in keys]
+
+
+def test_the_present_where_nothing_has_changed_since(tmp_path: Path) -> None:
+    lab = stocked(tmp_path)
+    last = START + 5 * SECOND
+    for at in (last, last + 1, last + 100 * SECOND):
+        found = way(lab, at)
+        assert (found.means, found.clock) == (Means.PRESENT, min(at, lab.clock()))
+        assert found.current.path is not None
+    assert len(keys_at(lab, last)) == 12
+
+
+def test_a_fold_of_the_whole_journal_for_a_store(tmp_path: Path) -> None:
+    lab = stocked(tmp_path)
+    at = START + 2 * SECOND
+    found = way(lab, at)
+    assert (found.means, found.after, found.at, found.clock) == (Means.FOLD, 0, at, at)
+    assert len(keys_at(lab, at)) == 6 and keys_at(lab, START - 1) == []
+
+
+@pytest.mark.parametrize(("point", "after"), [("epoch", 0), ("now", 12), (format_time(START + 2_500_000), 6)])
+def test_a_fold_behind_the_recovery_point_of_a_transient_topic(tmp_path: Path, point: str, after: int) -> None:
+    """All states of such a topic begin there: what a query of the present does not show, none of its past shows."""
+    more = f"<Durability>transient</Durability><RecoveryPoint>{point}</RecoveryPoint>"
+    lab = stocked(tmp_path, more, file=None)
+    at = START + 4 * SECOND
+    if point == "now":
+        assert keys_at(lab, at) == []
+        return
+    found = way(lab, at)
+    assert (found.means, found.after) == (Means.FOLD, after)
+    assert len(keys_at(lab, at)) == 10 - after
+    assert set(keys_at(lab, at)) <= set(keys_at(lab, lab.clock()))
+
+
+def test_retained_versions_within_the_window_and_nothing_before(tmp_path: Path) -> None:
+    lab = stocked(tmp_path, PAST)
+    at = START + 2 * SECOND
+    assert (way(lab, at).means, len(keys_at(lab, at))) == (Means.VERSIONS, 6)
+    lab.clock.tick(2 * 3600)
+    assert (way(lab, at).means, keys_at(lab, at)) == (Means.EMPTY, [])
+    epoch = way(lab, 0)
+    assert (epoch.means, epoch.at) == (Means.VERSIONS, lab.clock() - 3600 * SECOND)
+
+
+def test_pieces_where_older_journals_are_gone(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("x"), ("x",)), journal_size=4096)
+    for number in range(200):
+        lab.publish("x", message(id=number, pad="x" * 200))
+        lab.clock.tick(1)
+    journals = lab.journals()
+    assert len(journals) > 3
+    journals[0].unlink()
+    at = START + 150 * SECOND
+    assert way(lab, at).means is Means.PIECES
+    found = keys_at(lab, at)
+    assert found == sorted(found) and len(found) == 151
+    with pytest.raises(MissingError, match="not known: older journals are gone"):
+        keys_at(lab, START + SECOND)
+
+
+def test_what_cannot_be_told_names_the_first_instant_that_can(tmp_path: Path) -> None:
+    lab = stocked(tmp_path, journalled=False)
+    with pytest.raises(MissingError) as caught:
+        way(lab, START + SECOND)
+    assert caught.value.code == "SOW-ENG-050" and format_time(START + 5 * SECOND) in str(caught.value.hint)
+    assert len(keys_at(lab, START + 5 * SECOND)) == 12
+
+
+def test_the_journal_is_read_up_to_a_txid(tmp_path: Path) -> None:
+    """Tasks that read one planned state pass the last txid of the plan; what was appended since is not in it."""
+    lab = stocked(tmp_path)
+    behind = tmp_path / "behind"
+    shutil.copy(lab.store("x"), behind)
+    lab.publish("x", message(id=6), message(id=0, again=True))
+    lab.publish("x", message(id=7))
+    shutil.copy(behind, lab.store("x"))
+    instance = lab.open()
+    topic = instance.topic("x").config
+    for until, count in ((12, 12), (13, 13), (14, 13), (15, 14), (None, 14)):
+        seen: list[StoreMeta] = []
+        with closing(open_current(instance, topic, until=until, admit=seen.append)) as source:
+            assert sum(len(keys) for keys, _ in source.batches(5)) == count
+            assert [meta.applied for meta in seen] == [12]
