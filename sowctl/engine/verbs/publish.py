@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sowctl.breaks import breakable, unbroken
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
-from sowctl.engine.writing.batching import Batch, Source, batches, joined
+from sowctl.engine.writing.batching import MessageSource, PublishBatch, batches, joined
 from sowctl.engine.writing.commit import Acknowledged, Flight, write
 from sowctl.engine.writing.entries import TopicEntries, entries_of
 from sowctl.engine.writing.outcome import ahead, is_ahead
@@ -35,7 +35,7 @@ DEFAULTS = PublishOptions()
 def publish(
     instance: Instance,
     topic: str | None,
-    sources: Iterable[tuple[str, Source]],
+    sources: Iterable[tuple[str, MessageSource]],
     options: PublishOptions = DEFAULTS,
     *,
     message_type: str | None = None,
@@ -99,9 +99,9 @@ class _Run:
         self.on_acknowledged = on_acknowledged
         self.counts: dict[tuple[str, str], TopicCounts] = {}
         self.flight: Flight | None = None
-        self.landed: tuple[Batch, list[Rejected]] | None = None
+        self.landed: tuple[PublishBatch, list[Rejected]] | None = None
         self.input = self.inputs = 0
-        self.of_input: tuple[Batch, list[Rejected]] | None = None
+        self.of_input: tuple[PublishBatch, list[Rejected]] | None = None
         """What landed last of the input under way."""
         self.messages = 0
         """Messages of all batches that have landed."""
@@ -123,8 +123,8 @@ class _Run:
             self.report.topics.append(self.counts[ref])
         return self.counts[ref]
 
-    def stream(self, sources: Iterable[tuple[str, Source]], monotonic: Callable[[], float]) -> None:
-        """Batch after batch; every batch is acknowledged by itself."""
+    def stream(self, sources: Iterable[tuple[str, MessageSource]], monotonic: Callable[[], float]) -> None:
+        """PublishBatch after batch; every batch is acknowledged by itself."""
         options = self.options
         for number, (name, source) in enumerate(sources):
             for batch in batches(
@@ -141,9 +141,9 @@ class _Run:
             self.input, self.of_input = number + 1, None
         self.finish()
 
-    def all_or_nothing(self, sources: Iterable[tuple[str, Source]], monotonic: Callable[[], float]) -> None:
+    def all_or_nothing(self, sources: Iterable[tuple[str, MessageSource]], monotonic: Callable[[], float]) -> None:
         """Read everything, then write it as one group; holds the whole input in memory."""
-        whole: list[Batch] = []
+        whole: list[PublishBatch] = []
         for name, source in sources:
             self.inputs += 1
             whole.extend(
@@ -168,7 +168,7 @@ class _Run:
             if not self.session.dry_run:
                 self.router.save_chains()
 
-    def one_batch(self, batch: Batch) -> None:
+    def one_batch(self, batch: PublishBatch) -> None:
         """Prepare, while the batch before is being synced; then settle and append under the locks, and sync."""
         shares, refusals = self.router.split(batch)
         self.land()
@@ -239,7 +239,7 @@ class _Run:
                 with breakable():  # whoever is told may let us wait
                     self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch, report.durable))
 
-    def commit(self, batch: Batch, shares: list[Share], rejected: list[Rejected]) -> None:
+    def commit(self, batch: PublishBatch, shares: list[Share], rejected: list[Rejected]) -> None:
         """Under the locks: decide what becomes of each message, append one group, and start syncing it."""
         session = self.session
         publisher = self.router.publisher(batch)

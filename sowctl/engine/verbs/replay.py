@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 DEFAULTS = ReplayOptions()
 
 
-class Fold(Protocol):
+class Rebuild(Protocol):
     """Builds a topic's store from the journals and puts it in place: :func:`~sowctl.engine.fold.rebuild.rebuild`."""
 
     def __call__(
@@ -71,7 +71,7 @@ def replay(
     topics: Sequence[TopicConfig],
     options: ReplayOptions = DEFAULTS,
     *,
-    fold: Fold = rebuild,
+    fold: Rebuild = rebuild,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[ReplayReport]:
     """Bring the stores of ``topics`` in line with the journals; topics that no journal records are passed over.
@@ -135,7 +135,7 @@ def _in_place(
     topic: TopicConfig,
     options: ReplayOptions,
     writer: JournalWriter | None,
-    fold: Fold,
+    fold: Rebuild,
 ) -> ReplayReport:
     if topic.file is None:
         return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file")
@@ -300,7 +300,7 @@ def _plan(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayO
 
 
 def _aside(
-    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, directory: Path, fold: Fold
+    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, directory: Path, fold: Rebuild
 ) -> ReplayReport:
     name = topic.file.name if topic.file is not None else f"{topic.name.replace('/', '%2F')}.{topic.message_type}.sow"
     path = directory / name

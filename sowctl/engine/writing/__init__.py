@@ -1,1 +1,16 @@
-"""writing: TODO map."""
+"""Publishing: from an input to acknowledged entries. In the order in which data passes:
+
+* ``batching``: messages of the inputs, gathered into batches.
+* ``routing``: which topic each message of a batch goes to, and who publishes it.
+* ``publishers``: a publisher's identity and sequence numbers, which tell duplicates.
+* ``prepare``: messages to keys, times and lifetimes, before any lock is taken.
+* ``enrichment``: fields that the configuration constructs, before and after a message has its key.
+* ``refusals``, ``rejects``: where refused messages end a run; where in the input each stands.
+* ``session``: journal and stores of the topics in use, locked for each batch.
+* ``topicwriter``, ``dryrun``, ``logonly``: one topic opened for writing, for a dry run, or without records.
+* ``finish``: enrichment with the record as it was, and the merge of deltas, under the locks.
+* ``outcome``: the outcome of each message, its time and lifetime; a bulk write asks it, too.
+* ``entries``: the entries of one topic in a batch, from prepared messages and their outcomes.
+* ``commit``: entries into journal and overlays, as one group.
+* ``rekey``: records under the keys that their topic makes now, as one group.
+"""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
 
-class Source(Protocol):
+class MessageSource(Protocol):
     """Where chunks of messages come from; :class:`~sowctl.messages.framing.frames.FrameReader` is one."""
 
     ended: bool
@@ -57,7 +57,7 @@ class Listed:
         return Chunk(payloads, lambda: (numbers, range(start, self._count)), self._count)
 
 
-class Batch(Struct):
+class PublishBatch(Struct):
     """Messages that are published together. ``refused`` are frames that the framing gave up on; ``last`` is the chunk
     that the batch ends in, and how many of its messages it has taken. ``inputs`` of a batch of several inputs: the
     index of the first message and of the first refused frame of each, and its name.
@@ -111,19 +111,19 @@ class Batch(Struct):
 
 def batches(
     name: str,
-    source: Source,
+    source: MessageSource,
     *,
     count: int,
     size: int,
     linger: float,
     monotonic: Callable[[], float],
     before_waiting: Callable[[], None],
-) -> Iterator[Batch]:
+) -> Iterator[PublishBatch]:
     """Batches of at most ``count`` messages, about ``size`` bytes, and at most ``linger`` seconds old.
 
     ``before_waiting`` is called whenever the input has nothing to give at once.
     """
-    batch, deadline = Batch(name), 0.0
+    batch, deadline = PublishBatch(name), 0.0
     while True:
         waiting = bool(batch.payloads or batch.refused)
         try:
@@ -138,7 +138,7 @@ def batches(
         if chunk is None:
             if waiting and (source.ended or monotonic() >= deadline):
                 yield batch
-                batch = Batch(name)
+                batch = PublishBatch(name)
             if source.ended:
                 return
             continue
@@ -154,18 +154,18 @@ def batches(
                 told = _take_refused(batch, chunk, told, start)
             if len(batch.payloads) >= count or batch.size >= size:
                 yield batch
-                batch, deadline = Batch(name), monotonic() + linger
+                batch, deadline = PublishBatch(name), monotonic() + linger
         batch.refused.extend(chunk.refused[told:])
         batch.last = chunk, len(chunk.payloads)
         if (batch.payloads or batch.refused) and monotonic() >= deadline:
             yield batch
-            batch = Batch(name)
+            batch = PublishBatch(name)
 
 
-def joined(parts: Sequence[Batch]) -> Batch:
+def joined(parts: Sequence[PublishBatch]) -> PublishBatch:
     """Several batches, perhaps of several inputs, as a single one. An input's name comes once for each of its batches:
     what counts is their order."""
-    whole = parts[0] if parts else Batch("")
+    whole = parts[0] if parts else PublishBatch("")
     whole.inputs = [(0, 0, part.name) for part in parts[:1]]
     for part in parts[1:]:
         base = len(whole.payloads)
@@ -180,7 +180,7 @@ def joined(parts: Sequence[Batch]) -> Batch:
     return whole
 
 
-def _take_refused(batch: Batch, chunk: Chunk, told: int, start: int) -> int:
+def _take_refused(batch: PublishBatch, chunk: Chunk, told: int, start: int) -> int:
     """The frames of ``chunk`` before its message ``start``, from ``told`` on; returns how many are told then."""
     behind = chunk.offset(start) if start < len(chunk.payloads) else chunk.end
     stop = told
@@ -190,7 +190,7 @@ def _take_refused(batch: Batch, chunk: Chunk, told: int, start: int) -> int:
     return stop
 
 
-def _take(batch: Batch, chunk: Chunk, start: int, count: int, size: int) -> int:
+def _take(batch: PublishBatch, chunk: Chunk, start: int, count: int, size: int) -> int:
     stop = min(len(chunk.payloads), start + count - len(batch.payloads))
     taken = chunk.payloads[start:stop]
     total = sum(map(len, taken))

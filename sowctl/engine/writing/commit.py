@@ -23,7 +23,7 @@ from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import Rejected
-    from sowctl.engine.writing.batching import Batch
+    from sowctl.engine.writing.batching import PublishBatch
     from sowctl.engine.writing.publishers import Publisher
     from sowctl.engine.writing.session import WriteSession
 
@@ -36,7 +36,7 @@ class Acknowledged(Struct):
     payloads: list[bytes]
     first_txid: int
     last_txid: int
-    batch: Batch
+    batch: PublishBatch
     durable: bool = True
 
     @property
@@ -50,7 +50,7 @@ class Flight(Struct):
 
     locks: ExitStack
     synced: Future[None] | None
-    batch: Batch
+    batch: PublishBatch
     parts: list[TopicEntries]
     rejected: list[Rejected]
     written: list[tuple[list[bytes], int]]

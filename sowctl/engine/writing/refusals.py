@@ -12,7 +12,7 @@ from sowctl.errors import InputError, LimitError
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
-    from sowctl.engine.writing.batching import Batch
+    from sowctl.engine.writing.batching import PublishBatch
     from sowctl.engine.writing.entries import TopicEntries
     from sowctl.engine.writing.routing import Share
 
@@ -29,7 +29,7 @@ class Refusals:
         self._on_reject = on_reject
         self._ending: Rejected | None = None
 
-    def of(self, batch: Batch, refusals: Sequence[Refusal], *, framing: bool = False) -> list[Rejected]:
+    def of(self, batch: PublishBatch, refusals: Sequence[Refusal], *, framing: bool = False) -> list[Rejected]:
         """Refusals of messages with their places in the input, in its order; ``framing``: the broken frames too."""
         found = []
         for index, frame in enumerate(batch.refused if framing else ()):
@@ -46,7 +46,7 @@ class Refusals:
         found.sort(key=lambda pair: (pair[0], pair[1].offset))
         return [one for _, one in found]
 
-    def cut(self, batch: Batch, columns: Sequence[Share | TopicEntries], rejected: list[Rejected]) -> None:
+    def cut(self, batch: PublishBatch, columns: Sequence[Share | TopicEntries], rejected: list[Rejected]) -> None:
         """Where a refused message ends the run: keep only what stands before it; with ``abort``, nothing.
 
         ``rejected`` are all of the batch so far; those behind that message are forgotten, for the run does not come
@@ -69,7 +69,7 @@ class Refusals:
             return None
         return self._limit - self._report.rejected
 
-    def end_of(self, batch: Batch, rejected: Sequence[Rejected]) -> tuple[int, int]:
+    def end_of(self, batch: PublishBatch, rejected: Sequence[Rejected]) -> tuple[int, int]:
         """Line and byte offset of what is not dealt with yet once ``batch`` has landed.
 
         A message at which a run stops is to be mended and belongs to that; one that is skipped does not, also where it

@@ -16,7 +16,7 @@ from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.writing.batching import Batch
+    from sowctl.engine.writing.batching import PublishBatch
     from sowctl.engine.writing.session import WriteSession
     from sowctl.engine.writing.topicwriter import TopicWriter
 
@@ -84,7 +84,7 @@ class Router:
             found = self._topics[ref] = self._session.topic(config), preparer
         return found
 
-    def split(self, batch: Batch) -> tuple[list[Share], list[Refusal]]:
+    def split(self, batch: PublishBatch) -> tuple[list[Share], list[Refusal]]:
         """The shares of a batch, prepared, and what was refused on the way."""
         if batch.envelopes is None:
             if not batch.payloads:
@@ -106,7 +106,7 @@ class Router:
         return shares, refusals
 
     def _by_topic(
-        self, batch: Batch, without: set[int], refusals: list[Refusal]
+        self, batch: PublishBatch, without: set[int], refusals: list[Refusal]
     ) -> dict[tuple[str, str], tuple[list[int], list[bytes]]]:
         """Indexes of the batch by the topic that their envelopes (or the command) mean; some are left out.
 
@@ -143,7 +143,7 @@ class Router:
             if preparer.keys.chains is not None and writer.journalled:
                 preparer.keys.chains.save()
 
-    def publisher(self, batch: Batch) -> Publisher | None:
+    def publisher(self, batch: PublishBatch) -> Publisher | None:
         """The run's publisher, with the messages of a batch numbered; None where nobody is named."""
         own = None
         if batch.envelopes is not None and any(envelope.sequence is not None for envelope in batch.envelopes):
@@ -156,7 +156,7 @@ class Router:
         self._publisher.number(len(batch.payloads), own)
         return self._publisher
 
-    def _client(self, batch: Batch) -> str | None:
+    def _client(self, batch: PublishBatch) -> str | None:
         """The client of the command, of the run so far, or the first that an envelope names."""
         if self._options.client is not None:
             return self._options.client
@@ -164,7 +164,7 @@ class Router:
             return self._publisher.identity[1]
         return next((e.client for e in batch.envelopes or () if e.client is not None), None)
 
-    def _strangers(self, batch: Batch) -> list[Refusal]:
+    def _strangers(self, batch: PublishBatch) -> list[Refusal]:
         """Messages of another client than the run's: their numbers would be mixed up with its own."""
         if batch.envelopes is None or self._options.client is not None:
             return []

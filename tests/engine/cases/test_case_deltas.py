@@ -1,6 +1,6 @@
 """Delta publish: cases C16-C26 of the specification, without what subscribers see, and its rules beyond them.
 
-C22, a topic without a SOW, stands in tests/engine/test_log_only.py.
+C22, a topic without a SOW, stands in tests/engine/writing/test_log_only.py.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.io.reporting import RefusedWarnings
 from sowctl.cli.io.sources import explain_refusal, open_all
 from sowctl.cli.streams import is_terminal
-from sowctl.engine.verbs.eval import Evaluator, Part, Source, evaluate
-from sowctl.engine.verbs.evalfile import evaluate_file, processes
+from sowctl.engine.verbs.eval import EvalInput, Evaluated, Evaluator, evaluate, evaluate_file, processes
 from sowctl.errors import UsageError
 from sowctl.expressions.environment import Environment
 from sowctl.messages.base import MessageType
@@ -82,7 +81,7 @@ def _type(invocation: Invocation, name: str) -> MessageType:
     raise UsageError("SOW-CLI-026", f"there is no message type {name!r}", hint=hint)
 
 
-def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], framing: str) -> Iterator[Part]:
+def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], framing: str) -> Iterator[Evaluated]:
     for name, stream in open_all(invocation, files):
         descriptor = _descriptor(stream)
         span = _span(descriptor) if descriptor is not None and framing == "lines" else None
@@ -93,7 +92,7 @@ def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], f
             yield from evaluate_file(evaluator, name, descriptor, *span, count)
         else:
             reader = FrameReader(stream if descriptor is None else descriptor, framing)
-            yield from evaluate(evaluator, [Source(name, reader)])
+            yield from evaluate(evaluator, [EvalInput(name, reader)])
 
 
 def _descriptor(stream: object) -> int | None:

@@ -23,7 +23,7 @@ from sowctl.identity.keys import key_digest, prefix
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
-PAGE = Path(__file__).parents[2] / "man" / "sowctl-plugins.7"
+PAGE = Path(__file__).parents[3] / "man" / "sowctl-plugins.7"
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

@@ -57,7 +57,7 @@ def test_while_others_entries_are_taken_in(lab: Lab, monkeypatch: pytest.MonkeyP
     lab.publish("t", message(id=0))
 
     command = [sys.executable, "-m", "sowctl", "publish", "t", "--tee", "--linger", "1ms", "-c", str(lab.config)]
-    pipe, root = subprocess.PIPE, Path(__file__).parents[2]
+    pipe, root = subprocess.PIPE, Path(__file__).parents[3]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=root, bufsize=0) as other:
         assert other.stdin is not None
         assert other.stdout is not None

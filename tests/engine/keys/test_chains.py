@@ -23,7 +23,7 @@ from tests.support.chains import MakeLab, chained, generator
 from tests.support.faults import FailAt
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def chains(lab: Lab) -> Path:

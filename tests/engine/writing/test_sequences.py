@@ -57,6 +57,6 @@ def test_a_silent_publisher_is_never_forgotten_and_the_manual_says_so(tmp_path: 
     assert _send(lab, SEAM, "tt") == (2, 0)
     lab.clock.tick(5 * 3600)
     assert _send(lab, SEAM, "tt") == (0, 2)
-    page = (Path(__file__).parents[2] / "man" / "sow-config.5").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "man" / "sow-config.5").read_text(encoding="utf-8")
     told = page.partition(".B InactiveClientAckExpiration\n")[2].partition(".TP")[0]
     assert "Checked; has no effect" in told
