@@ -131,6 +131,10 @@ class JournalTopic(Configured, frozen=True, eq=False):
     message_type: str
     place: Place
 
+    def is_named(self, name: str, message_type: str) -> bool:
+        """Whether these are its own name and type, wherever it stands."""
+        return (self.name, self.message_type) == (name, message_type)
+
 
 class TransactionLog(Configured, frozen=True, eq=False):
     """Where the journals lie and which topics they record. Sizes in bytes, durations in microseconds."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.config.matching import is_pattern, search_of
-from sowctl.config.model import Expiration, JournalTopic, Logical, OtherEntry, SowEntry, TopicConfig
+from sowctl.config.model import Expiration, Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.errors import ConfigError, MissingError, UsageError
 from sowctl.patterns import pattern
 
@@ -285,7 +285,7 @@ def _missing(instance: Instance, name: str, message_type: str | None = None) -> 
     if log is not None and any(
         message_type in (None, kind)
         and log.covers(name, kind)
-        and (JournalTopic(name, kind, log.place) in log.topics or in_journal(instance, (name, kind)))
+        and (any(one.is_named(name, kind) for one in log.topics) or in_journal(instance, (name, kind)))
         for kind in kinds
     ):
         return MissingError(
