@@ -19,7 +19,6 @@ from contextlib import suppress
 from typing import BinaryIO, NoReturn
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.spared import spare
 from sowctl.cli.streams import Streams
 from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
@@ -62,7 +61,6 @@ def run() -> None:
     """The console script: the process's own argv and streams; ends the process."""
     # Imports and batches make thousands of objects at a time and hardly a cycle: looking for cycles so often is waste.
     gc.set_threshold(GC_OBJECTS, 10, 10)
-    spare()
     signal.signal(signal.SIGTERM, _terminate)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _hang_up)

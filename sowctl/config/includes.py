@@ -130,7 +130,7 @@ class Files:
         self.nodes += len(found.tags)
         self.attributes += found.attributes
         wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
-        elements = parse_elements(source, found, wrap, plain=self.findings is None)
+        elements = parse_elements(source, found, wrap)
         return Part(source, found, elements, chain), wrap
 
     def included(self, part: Part, number: int, parent: str) -> tuple[Part, int] | None:

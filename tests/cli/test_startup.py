@@ -16,7 +16,6 @@ HEAVY = {
     "rich",
     "lxml",
     "lark",
-    "msgspec",
     "numpy",
     "pyspark",
     "pcre2",
@@ -24,7 +23,7 @@ HEAVY = {
     "msgpack",
     "lmdb",
 }
-SLOW = {"dataclasses", "json", "threading", "sowctl.codes", "sowctl.store.write", "sowctl.store.builder"}
+SLOW = {"dataclasses", "threading", "sowctl.codes", "sowctl.store.write", "sowctl.store.builder"}
 """What takes 0.2 ms or more, for no use to a command that only reads."""
 ROOT = Path(__file__).parents[2]
 
@@ -76,33 +75,21 @@ def test_a_command_imports_only_itself() -> None:
             ["sowctl.output", "sowctl.cli.io.emit", "sowctl.cli.io.reporting"],
         ),
         (["query", "orders", "/price > 90"], []),
-        (["get", "orders", "1"], ["msgspec"]),
+        (["get", "orders", "1"], ["sowctl.expressions"]),
     ],
     ids=["count", "query", "get"],
 )
 def test_reading_records_imports_what_it_needs(config: str, argv: list[str], spared: list[str]) -> None:
     names = imported("--config", config, *argv)
     assert "sowctl.store.env" in names
-    needed = {"lmdb", "msgpack", "msgspec"}
+    needed = {"lmdb", "lxml", "msgpack"}
     assert names & ((HEAVY - needed) | SLOW | set(spared)) == set()
 
 
-def test_decoding_json_does_without_what_older_versions_of_python_need(config: str) -> None:
-    pytest.importorskip("typing_extensions", reason="without it there is nothing to spare")
-    names = imported("--config", config, "query", "orders", "/price > 90", "--no-index")
-    assert "msgspec" in names
-    assert "typing_extensions" not in names
-
-
-@pytest.mark.parametrize(
-    ("argv", "spared"),
-    [(["--version"], {"datetime", "inspect"}), (["validate", "CONFIG"], {"numpy", "lmdb"})],
-    ids=["version", "validate"],
-)
-def test_classes_of_values_are_defined_without_the_library(config: str, argv: list[str], spared: set[str]) -> None:
-    names = imported(*(config if word == "CONFIG" else word for word in argv))
-    assert "sowctl.cli.main" in names
-    assert names & (spared | {"dataclasses", "threading"}) == set()
+def test_validate_opens_no_store(config: str) -> None:
+    names = imported("validate", config)
+    assert "lxml.etree" in names
+    assert names & {"numpy", "lmdb", "dataclasses"} == set()
 
 
 def test_start_up_budget(deep: bool) -> None:
