@@ -7,6 +7,7 @@ big-endian, key first, so that bytes sort as numbers do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Protocol
@@ -14,10 +15,9 @@ from typing import Any, Protocol
 import xxhash
 
 from sowctl.errors import UsageError
-from sowctl.patterns import pattern
 
 USER_KEY_DOMAIN = b"\x00user\x00"
-_BASE64 = pattern(rb"[A-Za-z0-9+/=]+\Z")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/=]+\Z")
 NULL_TEXT = b"\xff\xff\xff\xff"
 """Stands in the place of a length where a key field is NULL (only with --allow-null-key)."""
 

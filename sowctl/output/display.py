@@ -6,9 +6,9 @@ the cursor, change the window's title or reverse the reading direction; here the
 
 from __future__ import annotations
 
-from sowctl.patterns import pattern
+import re
 
-_UNSAFE = pattern(
+_UNSAFE = re.compile(
     "["
     "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks, embeddings, overrides, isolates
@@ -18,10 +18,10 @@ _UNSAFE = pattern(
     "\ud800-\udfff"  # surrogates; the low ones stand for bytes that are not UTF-8
     "]"
 )
-_HALVES = pattern("[\ud800-\udfff]")
+_HALVES = re.compile("[\ud800-\udfff]")
 EXCERPT = 100
 """Longest part of a line of input that an excerpt shows, in characters before unsafe ones are made visible."""
-_LOW = pattern(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_LOW = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

@@ -6,16 +6,16 @@ its first value, the empty string for NULL.
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
-from sowctl.patterns import pattern
 from sowctl.values.fields import Number, Scalar, SlotValue, Values
 
 NAN = float("nan")
 I64_MIN = -(1 << 63)
 U64_MAX = (1 << 64) - 1
 SPACE = b" \t\r\n"
-_READING = pattern(rb"[ \t\r\n]*([+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)[ \t\r\n]*")
+_READING = re.compile(rb"[ \t\r\n]*([+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)[ \t\r\n]*")
 _MOST_DIGITS = 4000
 _STARTS = frozenset("0123456789+-. \t\r\n")
 _STARTS_RAW = frozenset(b"0123456789+-. \t\r\n")

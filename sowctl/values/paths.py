@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from sowctl.errors import UsageError
-from sowctl.patterns import pattern
 
 # The classes name what no step holds: letters, digits, _ and all beyond ASCII start one, - . : go on. Naming all of
 # Unicode instead would cost milliseconds at every start.
-_STEP = pattern(r"/(@?[^\x00-/:-@\[-\^`{-\x7f][^\x00-,/;-@\[-\^`{-\x7f]*)(?:\[([0-9]+)\])?")
-_BRACKET = pattern(r"\[(/[^\]]+)\](?:\[([0-9]+)\])?$")
+_STEP = re.compile(r"/(@?[^\x00-/:-@\[-\^`{-\x7f][^\x00-,/;-@\[-\^`{-\x7f]*)(?:\[([0-9]+)\])?")
+_BRACKET = re.compile(r"\[(/[^\]]+)\](?:\[([0-9]+)\])?$")
 
 MOST_STEPS = 256
 """Steps that a path may have: no message of any type has more containers inside one another (``messages.base``)."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from sowctl.errors import UsageError
-from sowctl.patterns import pattern
 
 Micros: TypeAlias = int
 """Microseconds since 1970-01-01T00:00:00Z."""
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 _UNITS = {"ns": 0.001, "us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
 _UNITS["w"] = 7 * _UNITS["d"]
-_BASIC = pattern(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?:\.(\d{1,6}))?(Z?)")
-_ISO = pattern(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*(Z|z|[+-]\d\d:?\d\d)?")
-_STAMP = pattern(r"([+-]?\d+(?:\.\d+)?)(s|ms|us|ns)")
-_RELATIVE = pattern(r"(?:now)?\s*([+-])\s*(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)", re.IGNORECASE)
+_BASIC = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?:\.(\d{1,6}))?(Z?)")
+_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*(Z|z|[+-]\d\d:?\d\d)?")
+_STAMP = re.compile(r"([+-]?\d+(?:\.\d+)?)(s|ms|us|ns)")
+_RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)", re.IGNORECASE)
 LATEST: Micros = 253402300799_999999
 """The last microsecond of year 9999: later stamps cannot be written as text."""
 EARLIEST: Micros = -62135596800_000000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from sowctl.patterns import pattern
-
 NANOSECOND = 1
 INTERVALS = {
     "ns": 1,
@@ -19,9 +17,9 @@ INTERVALS = {
 }
 LONGEST = 10_000 * 366 * INTERVALS["d"]
 SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_INTERVAL = pattern(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE)
-_SIZE = pattern(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE)
-_COUNT = pattern(r"(\d+)([km])?", re.IGNORECASE)
+_INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE)
+_COUNT = re.compile(r"(\d+)([km])?", re.IGNORECASE)
 _SWITCHES = {"true": True, "false": False, "enabled": True, "disabled": False}
 
 

@@ -8,13 +8,13 @@ and speak. The law, held by a test over every command: where this reader answers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from sowctl.cli.words.declare import Argument, Option, Parameter
-from sowctl.patterns import pattern
 
-_WHOLE = pattern(r"-?[0-9]{1,18}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 def read(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:

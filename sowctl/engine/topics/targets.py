@@ -6,6 +6,7 @@ fits is the one that counts, for reading and for publishing alike (``semantics``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ from msgspec.structs import replace
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import Expiration, Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.errors import ConfigError, MissingError, UsageError
-from sowctl.patterns import pattern
 
 if TYPE_CHECKING:
     from sowctl.config.document import Node
@@ -27,7 +27,7 @@ MAX_LOGICAL = 4096
 """Bytes of the name of a logical topic, at most."""
 WITHOUT_SOW = "SOW-ENG-016"
 """The code of the error for a topic that only the transaction log names."""
-_TYPED = pattern(r"\[([^\]]+)\]\.\[([^\]]+)\]")
+_TYPED = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
 class Target(Struct, frozen=True):

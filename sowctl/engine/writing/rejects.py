@@ -7,18 +7,18 @@ messages: in.ndjson:7:12 is what an editor goes to.
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import Rejected
-from sowctl.patterns import pattern
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.chunks import Chunk
     from sowctl.values.fields import Refusal
 
-_WITHIN = pattern(r" \(line \d+, column \d+\)$")
+_WITHIN = re.compile(r" \(line \d+, column \d+\)$")
 """How the words of a refusal end that say where in the message it is."""
 
 

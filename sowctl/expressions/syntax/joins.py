@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from sowctl.expressions.syntax.actions import path_steps
 from sowctl.expressions.syntax.errors import expression_error
 from sowctl.expressions.syntax.lexer import BRACKETED, PATH, check_text
-from sowctl.patterns import pattern
 from sowctl.values.paths import Path
 
-_SPACE = pattern("[ \\t\\r\\n]*")
-_QUALIFIER = pattern("\\[([^\\]]+)\\]\\.")
-_PATH = pattern(f"{PATH}|{BRACKETED}")
-_BARE = pattern("[^/\\[\\]=]+(?=/)")
+_SPACE = re.compile("[ \\t\\r\\n]*")
+_QUALIFIER = re.compile("\\[([^\\]]+)\\]\\.")
+_PATH = re.compile(f"{PATH}|{BRACKETED}")
+_BARE = re.compile("[^/\\[\\]=]+(?=/)")
 
 
 class JoinSide(NamedTuple):

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from sowctl.expressions.syntax.errors import ExpressionError, expression_error
-from sowctl.patterns import pattern
 
 Token: TypeAlias = tuple[str, int, int]
 """Kind (a terminal of the grammar), first character, one past the last."""
@@ -157,7 +156,7 @@ def _bracket_fault(text: str, at: int) -> Fault:
     return Fault("SOW-EXP-005", "not a path in brackets", at, "a path in brackets begins with a slash: [/odd name]")
 
 
-_ESCAPE = pattern(rb"\\(?:x([0-9A-Fa-f]{2})|([0-3][0-7]{2})|(.))", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _NAMED = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"f": b"\f", b"r": b"\r"}
 
 
@@ -177,7 +176,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     return _NAMED.get(match[3], match[3])
 
 
-_QUOTED = pattern(r"\\(.)", re.DOTALL)
+_QUOTED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def pattern_text(token: str) -> tuple[bytes, bool]:
@@ -188,7 +187,7 @@ def pattern_text(token: str) -> tuple[bytes, bool]:
     return _QUOTED.sub(lambda m: quote if m[1] == quote else m[0], token[1:-1]).encode(), False
 
 
-_PARTS = pattern(r"\[([^\]]+)\]\.")
+_PARTS = re.compile(r"\[([^\]]+)\]\.")
 
 
 def field_parts(token: str) -> tuple[tuple[str, ...], str]:

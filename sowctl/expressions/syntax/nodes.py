@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, TypeAlias
 
-from sowctl.patterns import pattern
 from sowctl.values.paths import Path
 
 Span: TypeAlias = tuple[int, int]
@@ -291,7 +290,7 @@ def _own(node: Node) -> tuple[Any, ...]:
 Piece: TypeAlias = "str | tuple[Node, int]"
 """Finished text, or a node and the loosest level that may stand there without parentheses."""
 
-_PAIRS = pattern(r"\\.|.", re.DOTALL)
+_PAIRS = re.compile(r"\\.|.", re.DOTALL)
 _ESCAPES = {0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x27: "\\'", 0x5C: "\\\\"}
 
 

@@ -13,10 +13,9 @@ from typing import Any
 
 from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError, expression_error
 from sowctl.expressions.syntax.nodes import Pattern
-from sowctl.patterns import pattern
 
-_SIMPLE = pattern(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)")
-_ESCAPED = pattern(rb"\\(.)", re.DOTALL)
+_SIMPLE = re.compile(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)")
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 
 _ALT_BSUX = 0x02
 _NEVER_UCP = 0x0800

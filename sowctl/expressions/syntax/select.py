@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -9,11 +10,10 @@ from msgspec import Struct
 from sowctl.expressions.syntax.actions import path_steps
 from sowctl.expressions.syntax.errors import expression_error
 from sowctl.expressions.syntax.lexer import BRACKETED, PATH, check_text
-from sowctl.patterns import pattern
 from sowctl.values.paths import Path
 
-_DIRECTIVE = pattern(f"[ \\t\\r\\n]*([+-])[ \\t\\r\\n]*({PATH}|{BRACKETED}|/)[ \\t\\r\\n]*")
-_SPACE = pattern("[ \\t\\r\\n]*")
+_DIRECTIVE = re.compile(f"[ \\t\\r\\n]*([+-])[ \\t\\r\\n]*({PATH}|{BRACKETED}|/)[ \\t\\r\\n]*")
+_SPACE = re.compile("[ \\t\\r\\n]*")
 
 
 class Directive(NamedTuple):

@@ -18,21 +18,20 @@ from itertools import accumulate
 from typing import NoReturn, TypeAlias
 
 from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, TOO_DEEP, PayloadRefused
-from sowctl.patterns import pattern
 from sowctl.values.fields import Number
 
-_SPACE = pattern(rb"[ \t\n\r]*+")
-_PLAIN = pattern(rb'"([^"\\\x00-\x1f]*+)"')
-_STRING = pattern(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
-_STRING_PART = pattern(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
-_ANY_STRING = pattern(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_SPACE = re.compile(rb"[ \t\n\r]*+")
+_PLAIN = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
+_STRING = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
+_STRING_PART = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{[]}"))
 _RISE = bytes.maketrans(b"{[]}", b"\1\1\0\0")
 _STEP = (-1, 1)
-_NUMBER = pattern(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
-_WORD = pattern(rb"[A-Za-z]++")
-_ESCAPE = pattern(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
-_HALF = pattern("[\ud800-\udfff]")
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
+_WORD = re.compile(rb"[A-Za-z]++")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
+_HALF = re.compile("[\ud800-\udfff]")
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
 _DIGITS = 20
