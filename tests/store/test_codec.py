@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from zlib import crc32
 
 import pytest
@@ -47,6 +48,11 @@ def test_round_trip(
     assert (record.tombstone, record.lossy) == (bool(flags & 8), bool(flags & 16))
     assert codec.payloads([value]) == [payload]
     assert codec.stamps(value) == (txid, time)
+    assert codec.all_stamps([value] * 2) == [(txid, time)] * 2
+    assert codec.raw_stamps([value] * 2) == struct.pack("<Qq", txid, time) * 2
+    assert codec.logical_topic(value) == logical
+    assert codec.has_payload(value, payload)
+    assert not codec.has_payload(value, payload + b"x") and not (payload and codec.has_payload(value, payload[1:]))
     assert codec.expiration_of(value) == expiration
     assert crc32(value, crc32(key)) == codec.RESIDUE
 
@@ -92,6 +98,7 @@ def test_a_value_of_nothing_but_a_right_checksum_is_refused() -> None:
         (codec.USER_KEY, 0, b""),
         (codec.USER_KEY, 1, b"\1"),
         (codec.USER_KEY, 4, b"\5\0abcdef"),
+        (codec.USER_KEY | codec.CORRELATION, 2, b"\xff\xff"),
         (0, 2, b"ab"),
         (0, 500, b"ab"),
         (32, 0, b"payload"),
@@ -140,3 +147,23 @@ def test_history_keys_sort_by_time_then_txid(key: bytes, time: int, txid: int, t
     assert (first < second) == ((time, txid) < (time2, txid2))
     assert split_history_key(first) == (key, time, txid)
     assert history_key_of(key, codec.encode(key, bytes(8), txid, time, 0, 8, b"")) == first
+
+
+class Given(codec.Uncut):
+    """Values that have not been cut out: only their payloads are at hand."""
+
+    def __getitem__(self, place: object) -> bytes:  # type: ignore[override]
+        raise AssertionError("nobody asked for a whole value")
+
+    def __len__(self) -> int:
+        return 2
+
+    def payloads(self) -> list[bytes]:
+        return [b"one", b"two"]
+
+    def chosen(self, places: Sequence[int]) -> Sequence[bytes]:
+        raise AssertionError
+
+
+def test_payloads_that_are_at_hand_are_taken_without_their_values() -> None:
+    assert codec.payloads(Given()) == [b"one", b"two"]
