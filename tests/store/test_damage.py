@@ -6,10 +6,12 @@ A child process reads every damaged copy: once through a snapshot, once as a che
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from sowctl.store.env import Store
 from sowctl.store.examine import examine
 from sowctl.store.snapshot import Snapshot
 from sowctl.store.write import WriteTxn
-from tests.support.damage import copy_flipped
+from tests.support.damage import flipped
 from tests.support.stores import DEFINITION, START, batch, key_of, new_store, value_of
 
 EQUAL, REPORTED, WRONG, BROKEN = 0, 10, 20, 30
@@ -74,40 +76,69 @@ def checked(path: Path) -> list[Finding]:
     return [item for item in examine(str(path), False, lambda _: None) if isinstance(item, Finding)]
 
 
-def in_child(function: Callable[[], int]) -> int:
-    """The status of ``function`` run in a forked child; a signal is a negative number."""
-    pid = os.fork()
-    if pid == 0:
-        status = BROKEN
-        faulthandler.disable()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        try:
-            status = function()
-        except SowError as error:
-            status = REPORTED if error.exit_status in (5, 9) else BROKEN
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+Job = Callable[[], int]
 
 
-def verdicts(path: Path, truth: State) -> tuple[int, int]:
-    """How a reader and a check fare: EQUAL, REPORTED, WRONG, BROKEN, or a negative signal."""
-    reader = in_child(lambda: EQUAL if read_all(path) == truth else WRONG)
-    checker = in_child(lambda: REPORTED if checked(path) else EQUAL)
-    return reader, checker
+def in_children(jobs: Sequence[Job]) -> list[int]:
+    """The status of each of ``jobs``, done one after the other in a forked child; a signal is a negative number.
+
+    A child that dies has done its last job: another one goes on with the next. So a fork, which costs more than most
+    of the jobs, is made only where the one before ended.
+    """
+    statuses: list[int] = []
+    while len(statuses) < len(jobs):
+        inlet, outlet = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            gc.freeze()
+            faulthandler.disable()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            for job in jobs[len(statuses) :]:
+                os.write(outlet, bytes([status_of(job)]))
+            os._exit(0)
+        os.close(outlet)
+        with os.fdopen(inlet, "rb") as told:
+            statuses += told.read()
+        ending = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert ending < 0 or len(statuses) == len(jobs)
+        statuses += [ending] * (ending < 0)
+    return statuses
+
+
+def status_of(job: Job) -> int:
+    try:
+        return job()
+    except SowError as error:
+        return REPORTED if error.exit_status in (5, 9) else BROKEN
+    except BaseException:
+        return BROKEN
+
+
+def verdicts(path: Path, truth: State, makers: Sequence[Callable[[], bytes]]) -> Iterator[tuple[int, int]]:
+    """How a reader and a check fare with what each of ``makers`` returns: EQUAL, REPORTED, WRONG, BROKEN, or a
+    negative signal.
+    """
+
+    def read(make: Callable[[], bytes]) -> int:
+        path.write_bytes(make())
+        return EQUAL if read_all(path) == truth else WRONG
+
+    jobs: list[Job] = []
+    for make in makers:
+        jobs += [partial(read, make), lambda: REPORTED if checked(path) else EQUAL]
+    statuses = in_children(jobs)
+    return zip(statuses[::2], statuses[1::2], strict=True)
 
 
 def test_no_flipped_bit_is_silent(sample: Path, tmp_path: Path, deep: bool) -> None:
     truth, raw = read_all(sample), sample.read_bytes()
     used = [page for page in range(len(raw) // 4096) if raw[page * 4096 : page * 4096 + 4096].strip(b"\0")]
     chance = random.Random(20261120)
-    path = tmp_path / "x.sow"
     reported = 0
     tries = 20_000 if deep else 300
-    for _ in range(tries):
-        bit = chance.choice(used) * 32_768 + chance.randrange(32_768)
-        copy_flipped(raw, path, bit)
-        reader, checker = verdicts(path, truth)
+    bits = [chance.choice(used) * 32_768 + chance.randrange(32_768) for _ in range(tries)]
+    all_verdicts = verdicts(tmp_path / "x.sow", truth, [partial(flipped, raw, bit) for bit in bits])
+    for bit, (reader, checker) in zip(bits, all_verdicts, strict=True):
         assert reader not in (WRONG, BROKEN), f"bit {bit}: a reader got {reader}"
         if reader != EQUAL:
             reported += 1
@@ -121,22 +152,24 @@ def test_every_bit_of_the_meta_pages(sample: Path, tmp_path: Path, page: int, de
     """LMDB picks its state by these; a wrong transaction number would show an older one."""
     truth, raw = read_all(sample), sample.read_bytes()
     path = tmp_path / "x.sow"
-    for bit in range(page * 32_768, page * 32_768 + 152 * 8, 1 if deep else 2):
-        copy_flipped(raw, path, bit)
-        reader = in_child(lambda: EQUAL if read_all(path) == truth else WRONG)
+
+    def read(bit: int) -> int:
+        path.write_bytes(flipped(raw, bit))
+        return EQUAL if read_all(path) == truth else WRONG
+
+    bits = range(page * 32_768, page * 32_768 + 152 * 8, 1 if deep else 2)
+    for bit, reader in zip(bits, in_children([partial(read, bit) for bit in bits]), strict=True):
         assert reader in (EQUAL, REPORTED), f"bit {bit - page * 32_768} of meta page {page}: {reader}"
 
 
 def test_no_cut_end_ends_a_process(sample: Path, tmp_path: Path, deep: bool) -> None:
     truth, raw = read_all(sample), sample.read_bytes()
-    path = tmp_path / "x.sow"
     chance = random.Random(7)
     sizes = {0, 1, 4095, 4096, 8191, 8192, 8193, len(raw) - 1, len(raw) - 4096}
     sizes |= {chance.randrange(len(raw)) for _ in range(3000 if deep else 80)}
     harmless = 0
-    for size in sorted(sizes):
-        path.write_bytes(raw[:size])
-        reader, checker = verdicts(path, truth)
+    cuts = [partial(raw.__getitem__, slice(size)) for size in sorted(sizes)]
+    for size, (reader, checker) in zip(sorted(sizes), verdicts(tmp_path / "x.sow", truth, cuts), strict=True):
         assert reader in (EQUAL, REPORTED), f"cut at {size}: {reader}"
         assert checker in (EQUAL, REPORTED)
         assert (reader == EQUAL) <= (checker == EQUAL)
@@ -147,18 +180,20 @@ def test_no_cut_end_ends_a_process(sample: Path, tmp_path: Path, deep: bool) -> 
 def test_garbled_pages(sample: Path, tmp_path: Path) -> None:
     """Whole pages of zeros, of noise, or swapped: what a bad disk or a wrong copy leaves."""
     truth, raw = read_all(sample), sample.read_bytes()
-    path = tmp_path / "x.sow"
     chance = random.Random(8)
     pages = len(raw) // 4096
-    for number in range(60):
+
+    def garbled(number: int) -> bytes:
         data = bytearray(raw)
         one, two = chance.randrange(2, pages) * 4096, chance.randrange(2, pages) * 4096
         first, second = raw[one : one + 4096], raw[two : two + 4096]
         data[one : one + 4096] = (bytes(4096), chance.randbytes(4096), second)[number % 3]
         if number % 3 == 2:
             data[two : two + 4096] = first
-        path.write_bytes(data)
-        reader, checker = verdicts(path, truth)
+        return bytes(data)
+
+    all_verdicts = verdicts(tmp_path / "x.sow", truth, [partial(garbled, number) for number in range(60)])
+    for number, (reader, checker) in enumerate(all_verdicts):
         assert reader != BROKEN
         # an older copy of the same page is sound in itself; only digest and transaction number tell
         assert reader != WRONG or number % 3 == 2
@@ -227,10 +262,14 @@ def test_no_two_pages_exchanged_are_silent(tmp_path: Path) -> None:
     couples = list(combinations(pages, 2))
     assert len(couples) > 60
     reported = dict.fromkeys(truth, 0)
+
+    def compared(name: str, read: Callable[[], object]) -> int:
+        return EQUAL if read() == truth[name] else WRONG
+
     for one, two in couples:
         path.write_bytes(exchanged(raw, one, two))
-        for name, read in ways_to_read(path).items():
-            status = in_child(lambda: EQUAL if read() == truth[name] else WRONG)  # noqa: B023 - it runs at once
+        jobs = [partial(compared, name, read) for name, read in ways_to_read(path).items()]
+        for name, status in zip(truth, in_children(jobs), strict=True):
             assert status in (EQUAL, REPORTED), f"pages {one // 4096} and {two // 4096}: {name} got {status}"
             reported[name] += status == REPORTED
     assert all(reported.values()), reported
@@ -246,7 +285,7 @@ def searched(path: Path, key: bytes, write: bool) -> int:
             with store.snapshot() as snapshot:
                 return EQUAL if snapshot.get_many([key]) else WRONG
 
-    return in_child(read)
+    return in_children([read])[0]
 
 
 @pytest.mark.parametrize("write", [False, True])
@@ -305,10 +344,10 @@ def test_a_scan_that_loses_a_page_or_meets_keys_out_of_order_says_so(sample: Pat
     for at in pages_of_kind(raw, 1):
         lower = int.from_bytes(raw[at + 12 : at + 14], "little")
         path.write_bytes(raw[: at + 12] + (lower - 2).to_bytes(2, "little") + raw[at + 14 :])
-        lost += in_child(lambda: EQUAL if scanned(path) == 284 else WRONG) == REPORTED
+        lost += in_children([lambda: EQUAL if scanned(path) == 284 else WRONG]) == [REPORTED]
     for at in pages_of_kind(raw, 2):
         path.write_bytes(raw[: at + 16] + raw[at + 18 : at + 20] + raw[at + 16 : at + 18] + raw[at + 20 :])
-        swapped += in_child(lambda: EQUAL if scanned(path) == 284 else WRONG) == REPORTED
+        swapped += in_children([lambda: EQUAL if scanned(path) == 284 else WRONG]) == [REPORTED]
     assert lost >= 1
     assert swapped > 5
 

@@ -27,8 +27,8 @@ def overwrite(path: Path, offset: int, data: bytes) -> None:
         file.write(data)
 
 
-def copy_flipped(source: bytes, target: Path, bit: int) -> None:
-    """Write ``source`` with one bit turned over as a new file ``target``."""
-    data = bytearray(source)
+def flipped(content: bytes, bit: int) -> bytes:
+    """``content`` with one bit turned over."""
+    data = bytearray(content)
     data[bit // 8] ^= 1 << (bit % 8)
-    target.write_bytes(data)
+    return bytes(data)
