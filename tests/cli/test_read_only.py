@@ -14,8 +14,9 @@ import pytest
 
 import sowctl
 from sowctl.cli.commands.bodies import doctor as examination
+from sowctl.store import check
 from tests.cli.conftest import Cli
-from tests.support.instances import START, Lab, config_xml, message, topic_xml
+from tests.support.instances import START, CheckHere, Lab, config_xml, message, topic_xml
 from tests.support.readonly import as_reader, forbid_writing, open_directory
 
 HISTORY = "<History><Window>1h</Window><Granularity>1ms</Granularity></History>"
@@ -89,18 +90,7 @@ def test_every_reader(
 
 def _check_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child of a check is another Python, whose library the other user may not read everywhere."""
-    from sowctl.findings import Finding
-    from sowctl.store import check, examine
-
-    class Here(check.StoreCheck):
-        def _run(self):  # type: ignore[no-untyped-def]
-            for item in examine.examine(str(self._path), False, lambda _: None):
-                if isinstance(item, Finding):
-                    yield item
-                else:
-                    self.coverage = item
-
-    monkeypatch.setattr(check, "StoreCheck", Here)
+    monkeypatch.setattr(check, "StoreCheck", CheckHere)
 
 
 def test_quiet_says_nothing(cli: Cli, instance: Path) -> None:
