@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from sowctl.engine.search import matcher
+from tests.support.examples import LONG, SHORT, register
+from tests.support.leftovers import State
 
-settings.register_profile("sowctl", deadline=None)
-settings.load_profile("sowctl")
-"""Laws are about results: how long one example takes depends on what else the machine does."""
+register()
+settings.load_profile(SHORT)
+
+
+ALONE = ("tests/crash/", "tests/property/")
+"""Where every test makes all that it needs."""
+MEMORY = Path("/dev/shm")
+ROOM = 2 << 30
+"""Bytes that have to be free for temporary files in memory; all tests together leave less there than a tenth."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--deep", action="store_true", help="run the long form of crash, fuzz and soak suites")
 
 
-def pytest_configure() -> None:
-    """Hear the signals that shells and nohup let background jobs ignore: children would inherit that and not end."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the form of laws before their modules are read, and hear the signals that shells and nohup let background
+    jobs ignore: children would inherit that and not end.
+    """
+    if config.getoption("--deep"):
+        settings.load_profile(LONG)
+    # Stores and journals sync all that they write: on a disk that is most of what the tests would wait for.
+    if not os.environ.get("TMPDIR") and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -33,14 +52,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """How the suite is shared out with ``-n``: a file stays together, and all that runs on Spark is one part.
 
     A file's tests share what its fixtures made; the tests on Spark share one session, which takes longer to start than
-    most files.
+    most files. They are the longest part and begin first. Tests that take long and share nothing are parts of their
+    own: single tests come last, so that no processor waits long for another at the end.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Parts(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "spark" if "/spark/" in file else file
+            if "/spark/" in file:
+                return "spark"
+            return nodeid if file.startswith(ALONE) else file
+
+        def _assign_work_unit(self, node: Any) -> None:
+            if "spark" in self.workqueue:
+                self.workqueue.move_to_end("spark", last=False)
+            super()._assign_work_unit(node)
 
     return Parts(config, log)
 
@@ -57,3 +84,12 @@ def looks_always() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matcher, "LOOKING", 0)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A file whose tests leave a thread, a process, an open store or a variable behind fails: others run after it."""
+    before = State()
+    yield
+    if left := before.left():
+        pytest.fail(f"{request.node.nodeid} leaves behind\n" + "\n".join(left), pytrace=False)

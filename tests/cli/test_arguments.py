@@ -11,6 +11,7 @@ from sowctl.cli.words.declare import Option, Parameter
 from sowctl.cli.words.loaded import load
 from sowctl.cli.words.table import COMMANDS
 from sowctl.errors import UsageError
+from tests.support.examples import examples
 
 PLAIN = st.sampled_from(
     ["x", "orders", "", "-", "/a = 'b'", "Zoë", "a=b", "5", "-5", "0", "text", "json", "bash", "skip"]
@@ -47,7 +48,7 @@ def test_agrees_with_typer(command: object) -> None:
     loaded = load(command)  # type: ignore[arg-type]
     answered = []
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(words_of(loaded.parameters))
     def law(words: list[str]) -> None:
         quick = arguments.read(loaded.parameters, words)

@@ -13,13 +13,14 @@ from sowctl.config.instance import load_instance
 from sowctl.config.lint import lint
 from sowctl.config.validate import validate
 from sowctl.errors import UsageError
+from tests.support.examples import examples
 
 NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1, max_size=12).filter(
     lambda text: text.isprintable() and "${" not in text and not text.startswith("/AMPS")
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(

@@ -16,6 +16,7 @@ from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.items import Item
 from sowctl.config.load import load
 from sowctl.config.meanings import fingerprint
+from tests.support.examples import examples
 
 TEXTS = {
     "string": ["a", "b c", "^x.*", "ä < & > \"'"],
@@ -92,7 +93,7 @@ def reread(item: Item, path: Path) -> Item:
     return show.typed(load(path, environment={}))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32))
 def test_what_is_printed_means_the_same_in_any_idle_order(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
@@ -111,7 +112,7 @@ def test_what_is_printed_means_the_same_in_any_idle_order(tmp_path: Path, seed: 
     assert list(differences(item, plain)) == []
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
 def test_differences_are_there_in_both_directions(tmp_path: Path, first: int, second: int) -> None:
     items = []

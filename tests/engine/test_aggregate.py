@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sowctl.engine.topics.targets import resolve
 from sowctl.errors import UsageError
 from sowctl.expressions.syntax.errors import ExpressionError
+from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
@@ -145,7 +146,7 @@ _MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(messages=_MESSAGES, least=st.integers(-5, 5))
 def test_like_a_dictionary(
     messages: list[dict[str, Any]], least: int, tmp_path_factory: pytest.TempPathFactory

@@ -23,6 +23,7 @@ from sowctl.expressions.syntax.patterns import Regex
 from sowctl.messages.json.type import JsonType
 from sowctl.store import codec, integrity
 from sowctl.store.integrity import Marks
+from tests.support.examples import examples
 from tests.support.instances import Lab, message
 
 WORDS = ("red", "axb(", "a.b(", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")
@@ -199,7 +200,7 @@ CONDITIONS = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(MESSAGES, min_size=1, max_size=8), st.lists(CONDITIONS, min_size=1, max_size=3).map(" AND ".join))
 @example([b'{"a":0.99999999999999999999}'], "/a >= 1")
 @example([b'{"a":[1, 95]}', b'{"b":{"a":95}, "a":1}'], "/a > 90")

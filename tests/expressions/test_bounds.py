@@ -18,6 +18,7 @@ from sowctl.values.fields import Values
 from sowctl.values.paths import parse_path
 from tests.expressions.test_columns import own_rows
 from tests.expressions.valid import ANY, EXPRESSIONS, LISTS, PATHS
+from tests.support.examples import examples
 
 ENV = Environment(lambda: 0)
 A, B = parse_path("/a"), parse_path("/b")
@@ -140,14 +141,14 @@ SOW = st.sampled_from(["5", "17", "0", "1", "9007199254740993"])
 
 
 @given(FILTERS, st.lists(st.tuples(KEYS, KEYS, ANY, ANY, SOW), max_size=8), st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_every_match_is_a_candidate(node: n.Node, records: list[tuple[Any, ...]], generated: bool) -> None:
     check(node, records, [A, B], single_valued=True, generated=generated)
     check(node, records, [A], single_valued=True, generated=generated)
 
 
 @given(FILTERS, st.lists(st.tuples(KEYS | LISTS, KEYS | LISTS, ANY, ANY, SOW), max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_every_match_is_a_candidate_with_lists_too(node: n.Node, records: list[tuple[Any, ...]]) -> None:
     check(node, records, [A], single_valued=False, generated=True)
 

@@ -19,6 +19,7 @@ from sowctl.expressions.syntax import nodes as n
 from sowctl.values.fields import Number, Values
 from tests.expressions.alike import same
 from tests.expressions.valid import EXPRESSIONS, PATHS, rows
+from tests.support.examples import examples
 
 ENV = Environment(lambda: 1_700_000_000_250_000, "prod-1", None)
 
@@ -38,7 +39,7 @@ def listed(value: Any) -> Any:
 
 
 @given(EXPRESSIONS, rows())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_both_evaluators_agree(node: n.Node, records: list[tuple[Any, ...]]) -> None:
     value, wanted = compile_value(str(node)), compile_filter(str(node))
     own = own_rows(value, records)

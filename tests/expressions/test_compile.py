@@ -28,6 +28,7 @@ from sowctl.expressions.syntax.nodes import quoted
 from sowctl.values.compare import first, is_null, number_of, text_of, truth_of
 from sowctl.values.fields import Number, SlotValue, Values
 from tests.expressions.trees import TREES
+from tests.support.examples import examples
 
 ENV = Environment(lambda: 1_700_000_000_250_000, "prod-1", None)
 SCALARS: st.SearchStrategy[Any] = (
@@ -67,7 +68,7 @@ def literal(value: Any) -> str | None:
 
 
 @given(SLOTS, SLOTS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_fast_paths_agree_with_the_general_comparison(a: SlotValue, b: SlotValue) -> None:
     for operator in OPERATORS:
         expected = COMPARISONS[operator](a, b)
@@ -80,7 +81,7 @@ def test_fast_paths_agree_with_the_general_comparison(a: SlotValue, b: SlotValue
 
 
 @given(SLOTS, SLOTS, SCALARS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_fast_paths_agree_with_the_general_arithmetic(a: SlotValue, b: SlotValue, c: Any) -> None:
     for operator, operate in OPERATORS_BY_SIGN.items():
         assert same(one(f"/a {operator} /b", (a, b)), operate(a, b))
@@ -107,7 +108,7 @@ def test_integer_arithmetic_is_exact_in_range(a: int, b: int) -> None:
 
 
 @given(SLOTS, st.lists(SCALARS, min_size=1, max_size=4))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_in_is_some_equality(a: SlotValue, members: list[Any]) -> None:
     expected = any(COMPARISONS["="](a, member) for member in members)
     fields = ", ".join(f"/f{number}" for number in range(len(members)))
@@ -119,7 +120,7 @@ def test_in_is_some_equality(a: SlotValue, members: list[Any]) -> None:
 
 
 @given(SLOTS, SCALARS, SCALARS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_between_is_two_comparisons(a: SlotValue, low: Any, high: Any) -> None:
     expected = COMPARISONS[">="](a, low) and COMPARISONS["<="](a, high)
     assert one("/a BETWEEN /l AND /h", (a, low, high)) is expected
@@ -129,7 +130,7 @@ def test_between_is_two_comparisons(a: SlotValue, low: Any, high: Any) -> None:
 
 
 @given(SLOTS, st.sampled_from(["a", "5", "é", "b", "\xff", "\n"]))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_text_predicates_see_the_bytes_of_every_value(a: SlotValue, word: str) -> None:
     items = a.items if isinstance(a, Values) else (a,)
     texts = [text for item in items if (text := text_of(item)) is not None]
@@ -193,7 +194,7 @@ def test_logic_follows_the_tables(a: str, b: str) -> None:
 
 
 @given(st.lists(st.sampled_from(TRUTHS), min_size=1, max_size=120), st.sampled_from(["AND", "OR"]))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_long_chains_are_left_folds(terms: list[str], operator: str) -> None:
     table = table_and if operator == "AND" else table_or
     expected = truth(terms[0])
@@ -243,7 +244,7 @@ def test_errors_in_dead_branches_are_found() -> None:
 
 
 @given(TREES)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_random_trees_compile_or_are_refused_and_filters_agree_with_values(tree: n.Node) -> None:
     text = str(tree)
     try:

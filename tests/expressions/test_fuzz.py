@@ -23,6 +23,7 @@ from sowctl.expressions.syntax.parse import (
 from sowctl.expressions.syntax.select import parse_select
 from tests.expressions.test_conformance import cases
 from tests.expressions.valid import EXPRESSIONS
+from tests.support.examples import examples
 
 READERS = (
     parse_expression,
@@ -149,7 +150,7 @@ def test_mutated_texts(deep: bool) -> None:
 
 
 @given(EXPRESSIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_random_valid_filters_read_back(node: n.Node) -> None:
     text = str(node)
     again = compile_filter(text).node

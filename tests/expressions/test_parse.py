@@ -31,6 +31,7 @@ from sowctl.expressions.syntax.select import parse_select
 from sowctl.values.paths import parse_path
 from tests.expressions.test_conformance import cases
 from tests.expressions.trees import TREES
+from tests.support.examples import examples
 
 HERE = Path(__file__).parent
 ENV = Environment(lambda: 0)
@@ -118,7 +119,7 @@ WORDS = st.sampled_from(SCRAPS.split(" "))
 
 
 @given(st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=30))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_only_expression_errors_escape(text: str) -> None:
     for read in (
         compile_filter,

@@ -14,6 +14,7 @@ from pcre2 import _cy
 from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError
 from sowctl.expressions.syntax.nodes import Pattern
 from sowctl.expressions.syntax.patterns import Regex, Simple, compile_pattern
+from tests.support.examples import examples
 
 PIECES = [
     "a",
@@ -45,7 +46,7 @@ def compiled(source: str) -> Simple | Regex | None:
 
 
 @given(SOURCES, SUBJECTS)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_plain_texts_agree_with_the_engine(source: str, subject: bytes) -> None:
     try:
         engine = Regex(source.encode())

@@ -16,6 +16,7 @@ from sowctl.expressions.syntax.parse import parse_expression, parse_filter
 from tests.expressions.alike import same
 from tests.expressions.test_columns import own_rows
 from tests.expressions.valid import EXPRESSIONS, rows
+from tests.support.examples import examples
 
 GOLDEN = Path(__file__).parent / "rewrites.golden"
 PAIRS = [
@@ -51,20 +52,20 @@ def test_golden_pairs(before: str, after: str) -> None:
 
 
 @given(rows())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_golden_pairs_evaluate_alike(records: list[tuple[Any, ...]]) -> None:
     for before, after in PAIRS:
         must_agree(parse_expression(before), parse_expression(after), records)
 
 
 @given(EXPRESSIONS, rows())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_random_expressions_evaluate_alike(node: n.Node, records: list[tuple[Any, ...]]) -> None:
     must_agree(node, rewrite(node), records)
 
 
 @given(EXPRESSIONS, rows())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_every_single_rewrite_is_sound(node: n.Node, records: list[tuple[Any, ...]]) -> None:
     for change in REWRITES:
         other = change(node)
@@ -73,7 +74,7 @@ def test_every_single_rewrite_is_sound(node: n.Node, records: list[tuple[Any, ..
 
 
 @given(EXPRESSIONS, rows())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_filter_matches_where_all_its_conjuncts_do(node: n.Node, records: list[tuple[Any, ...]]) -> None:
     def matching(part: n.Node) -> set[int]:
         wanted = compile_filter(str(part))

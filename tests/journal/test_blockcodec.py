@@ -19,6 +19,7 @@ from sowctl.journal import format as fmt
 from sowctl.journal.block import Block
 from sowctl.journal.columns import decompress
 from sowctl.journal.group import Group, encode
+from tests.support.examples import examples
 from tests.support.journals import group
 
 SEED = blockcodec.place_seed(b"L" * 16, 3, 999)
@@ -79,7 +80,7 @@ def decode(encoded, offset: int = 999) -> Block:
     return Block(Path("f"), 3, offset, header, encoded.names, memoryview(columns), memoryview(payloads))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     groups(), st.sampled_from([blockcodec.CODEC_NONE, blockcodec.CODEC_ZSTD]), st.integers(1, 2**40), st.integers(1, 13)
 )
@@ -107,7 +108,7 @@ def test_a_group_comes_back_as_it_went_in(one: Group, codec: int, first: int, si
         assert entry.logical_topic == at(one.logical_topics, index)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(groups())
 def test_the_map_tells_who_is_in_the_block(one: Group) -> None:
     for encoded in encode(one, blockcodec.CODEC_NONE, 1, 1, True):
@@ -247,7 +248,7 @@ def test_decompression_gives_the_stated_size_or_nothing() -> None:
             decompress(blockcodec.CODEC_ZSTD, memoryview(stored), size)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_as_a_map_are_a_map_or_damage(raw: bytes) -> None:
     try:

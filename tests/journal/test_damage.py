@@ -20,6 +20,7 @@ from sowctl.journal.block import Block, Damage
 from sowctl.journal.check import check_journal
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import topics_path
+from tests.support.examples import examples
 from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish, sequences, texts
 
 SHARED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -126,6 +127,10 @@ def test_a_cut_at_every_byte_leaves_the_exact_prefix(memory: Path, deep: bool) -
         contents(memory, acknowledged=sample.entries[-1][0])
 
 
+STRIDE = 3
+"""In the short form every so many-th byte is flipped, in turn at each of its bits."""
+
+
 def examine_flip(sample: Sample, path: Path, position: int, thorough: bool) -> None:
     """All that has to hold for a journal with one wrong bit at ``position`` of ``path``."""
     last = sample.entries[-1][0]
@@ -175,9 +180,11 @@ def test_every_byte_flipped_is_reported(memory: Path, deep: bool, codec: int) ->
     for path in journals:
         with path.open("r+b", buffering=0) as file:
             for position, byte in enumerate(sample.files[path]):
+                if not deep and position % STRIDE:
+                    continue
                 for bit in range(8) if deep and position % 16 == 0 else [position % 8]:
                     os.pwrite(file.fileno(), bytes([byte ^ 1 << bit]), position)
-                    examine_flip(sample, path, position, position % 12 == 0)
+                    examine_flip(sample, path, position, position % (12 if deep else 36) == 0)
                 os.pwrite(file.fileno(), bytes([byte]), position)
 
 
@@ -282,7 +289,7 @@ def test_a_journal_inside_a_payload_is_no_journal(memory: Path) -> None:
         assert contents(outer.directory) == outer.entries
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_any_mutation_ends_in_a_reported_error_or_the_truth(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory(dir=SHARED) as name:

@@ -18,6 +18,7 @@ from sowctl.memo.format import BadMemo, MemoFile
 from sowctl.memo.words import decode_words, encode_words
 from sowctl.values.compare import first
 from sowctl.values.fields import Number, SlotValue, Values
+from tests.support.examples import examples
 
 _INTEGERS = st.one_of(st.none(), st.integers(-(2**53), 2**53))
 _NUMBERS = st.one_of(_INTEGERS, st.floats(allow_nan=False))
@@ -53,7 +54,7 @@ def _same(a: SlotValue, b: SlotValue) -> bool:
 
 
 @pytest.mark.parametrize("kind", [_INTEGERS, _NUMBERS, _TEXTS, _MIXED], ids=["integers", "numbers", "texts", "mixed"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_values_come_out_as_they_were(
     kind: st.SearchStrategy[SlotValue], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -70,7 +71,7 @@ def test_values_come_out_as_they_were(
 @example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=-1, high=7, opens=(True, True), nulls=False, others={0, 1})
 @example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=None, high=0, opens=(False, True), nulls=False, others={0, 1})
 @example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=-1, high=2.5, opens=(False, False), nulls=True, others={0, 1})
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     values=st.lists(st.one_of(st.none(), st.integers(-4, 8), st.sampled_from([0.5, 2.5, float("inf")])), max_size=25),
     low=st.one_of(st.none(), st.integers(-4, 8)),
@@ -114,7 +115,7 @@ def test_intervals(
                     assert p.listed(hits.among(asked)) == [place for place in some if place in expected]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     values=st.lists(st.sampled_from([None, "", "a", "ab", "b", "ß", "z"]), max_size=25),
     wanted=st.sets(st.sampled_from("abßxz")),
@@ -134,7 +135,7 @@ def test_strings(values: list[SlotValue], wanted: set[str], tmp_path_factory: py
 
 
 @pytest.mark.parametrize("kind", [_NUMBERS, _TEXTS], ids=["numbers", "texts"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_order_is_by_value_and_place(
     kind: st.SearchStrategy[SlotValue], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sowctl.messages.framing.envelope import Envelope, EnvelopeRefused, open_envelope, open_exactly
 from sowctl.messages.framing.frames import FrameReader
+from tests.support.examples import examples
 
 FULL = {
     "topic": "orders",
@@ -143,7 +144,7 @@ MEMBERS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), m
 
 
 @given(MEMBERS, st.sampled_from(["", " ", "\t", "\r"]))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @example([("data", '"client"'), ("client", '"a"'), ("client", '"b"')], "")
 @example([("data", "64"), ("data_base64", "null"), ("data_base64", "null")], "")
 @example([("data", "{}"), ("topic", '"{}"'), ("topic", '"a"')], " ")

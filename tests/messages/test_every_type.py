@@ -15,6 +15,7 @@ from sowctl.errors import InputError, UsageError
 from sowctl.messages.types import DEFINED_TYPES, type_names
 from sowctl.values.compare import plain, text_of
 from sowctl.values.fields import Row, Slot, SlotValue, Values, Write
+from tests.support.examples import examples
 from tests.support.messagetypes import SAMPLES, Sample
 
 EVERY = pytest.mark.parametrize("sample", SAMPLES, ids=str)
@@ -304,7 +305,7 @@ def damaged(message: bytes) -> st.SearchStrategy[bytes]:
 
 @EVERY
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_damage_is_refused_or_read_alike_by_everything(sample: Sample, data: st.DataObject) -> None:
     kind = sample.type()
     payloads = data.draw(st.lists(damaged(sample.message), min_size=1, max_size=4))

@@ -16,6 +16,7 @@ from sowctl.errors import InputError, LimitError, StorageError, UsageError
 from sowctl.messages.framing import frames as framing
 from sowctl.messages.framing.chunks import Chunk
 from sowctl.messages.framing.frames import FrameReader
+from tests.support.examples import examples
 
 
 class Pieces:
@@ -114,7 +115,7 @@ def test_a_cut_length_frame_is_an_error_with_its_offset(messages: list[bytes], m
 
 
 @given(st.lists(st.integers(0, 12), max_size=8), MARKS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_lines_that_are_too_long_are_refused_and_skipped(sizes: list[int], marks: list[int]) -> None:
     data = b"".join(b"y" * size + b"\r\n" for size in sizes)
     assert run(data, "lines", marks, max_message=5) == lines_by_hand(data, 5)

@@ -14,6 +14,7 @@ from sowctl.messages.json import fast as jsonfast
 from sowctl.messages.json.type import JsonType
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step, parse_path
+from tests.support.examples import examples
 
 _spec = importlib.util.spec_from_file_location("jsonoracle", File(__file__).with_name("jsonoracle.py"))
 assert _spec is not None and _spec.loader is not None
@@ -133,7 +134,7 @@ def agree(payloads: list[bytes], slots: list[Slot]) -> None:
 
 
 @given(PAYLOADS, SLOTS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @example([b'{"a":1}', b'{"a":1,"a":2}'], [Slot(parse_path("/a"))])
 @example([b'{"\\u0061":1}', b'{"a":1,"a":2}'], [Slot(parse_path("/a"))])
 @example([b'{"b":1}', b'{"a":1,"a":2}', b'{"\\u0061":2}'], [Slot(parse_path("/a"))])

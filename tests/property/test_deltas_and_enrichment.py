@@ -22,6 +22,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.verbs.publish import publish
 from sowctl.errors import MissingError
 from sowctl.messages.framing.frames import FrameReader
+from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, topic_xml, verified
 
 FIELDS = (
@@ -106,7 +107,7 @@ def _merged(old: dict[str, object], new: dict[str, object]) -> dict[str, object]
     return result
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, min_size=1, max_size=8))
 def test_batches_change_nothing_and_the_journal_is_finished(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     with tempfile.TemporaryDirectory() as place, verified(Lab(Path(place) / "lab", XML)) as lab:

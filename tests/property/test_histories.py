@@ -33,6 +33,7 @@ from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import parse_time
 from tests.property.test_rebuild_equals_live import LIFETIME, RULES, Died, DiesAt, Model
+from tests.support.examples import examples
 from tests.support.faults import FailAt, ShortWriteAt
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
 
@@ -412,7 +413,7 @@ def _settings(count: int) -> settings:
     return settings(max_examples=count, deadline=None, suppress_health_check=checks, database=None)
 
 
-@_settings(80)
+@_settings(examples(80))
 @given(st.lists(STEP, min_size=1, max_size=14))
 def test_any_history(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     history(steps)

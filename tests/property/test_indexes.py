@@ -18,6 +18,7 @@ from sowctl.engine.search import indexed, memos
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.query import query
 from sowctl.memo import rownumbers
+from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, topic_xml
 
 _SCALAR = st.one_of(
@@ -143,7 +144,7 @@ def _compare(lab: Lab, asked: list[tuple[str, str | None, tuple[int | None, int 
 
 @pytest.mark.parametrize("expires", [False, True])
 @pytest.mark.parametrize("values", [_VALUE, _NUMBERS, _TEXTS], ids=["mixed", "numbers", "texts"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_same_with_and_without_indexes(
     expires: bool, values: st.SearchStrategy[object], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -162,7 +163,7 @@ def test_same_with_and_without_indexes(
         _compare_groups(lab, groups)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(messages=_messages(_VALUE), later=_messages(_VALUE), filter=_FILTERS)
 def test_a_stale_damaged_or_missing_index_changes_nothing(
     messages: list[dict[str, object]],

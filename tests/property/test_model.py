@@ -476,7 +476,7 @@ class Topic(RuleBasedStateMachine):
 
 
 def test_live_rebuilt_and_model_agree(deep: bool) -> None:
-    examples, steps = (1500, 50) if deep else (30, 20)
+    examples, steps = (1500, 50) if deep else (10, 20)
     run_state_machine_as_test(
         Topic,
         settings=settings(

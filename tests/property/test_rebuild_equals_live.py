@@ -23,6 +23,7 @@ from sowctl.engine.verbs.publish import publish
 from sowctl.engine.verbs.replay import replay
 from sowctl.engine.writing.batching import Listed
 from sowctl.seam import Seam
+from tests.support.examples import examples
 from tests.support.instances import SECOND, Lab, config_xml, topic_xml, verified
 
 TOPICS = {
@@ -167,7 +168,7 @@ def contents(lab: Lab, topic: str, at: int | None = None) -> dict[int, bytes]:
     return {json.loads(record.payload)["id"]: record.payload for record in result.records()}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, min_size=1, max_size=14))
 def test_rebuilt_is_live_and_both_are_the_model(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     place = Path(tempfile.mkdtemp(prefix="sowctl-test-"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.instances import Lab, config_xml, message, topic_xml
+from tests.support.processes import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTINGS = {
+    # The sessions of tests end before the second compiler has paid for itself.
+    "spark.driver.extraJavaOptions": QUICK,
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -44,7 +48,9 @@ def spark() -> Iterator[SparkSession]:
     from sowctl.spark.session import open_session
 
     # local[N, F]: F attempts per task, so that a task that fails once is tried again
+    interrupt = signal.getsignal(signal.SIGINT)
     with open_session("local[2, 2]", environment=os.environ, conf=SETTINGS, app="sowctl tests") as session:
+        signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would meet the tests of other rooms
         yield session
 
 

@@ -18,6 +18,7 @@ from sowctl.spark.decode.inference import infer
 from sowctl.spark.decode.jsoncolumns import coercion, column
 from sowctl.spark.decode.jsontrees import TreeReader
 from tests.spark.reading import decoded
+from tests.support.examples import examples
 
 TYPE = pa.struct(
     [
@@ -37,7 +38,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(VALUES, min_size=1, max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_batch_is_decoded_as_its_messages_one_by_one(values: list[Any]) -> None:
     payloads = [json.dumps(value, ensure_ascii=False).encode() for value in values]
     together = decoded(TYPE, *payloads)
@@ -85,7 +86,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES, st.lists(st.sampled_from(FIELDS), min_size=1, max_size=6, unique_by=lambda field: field[0]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_a_column_is_what_it_is_alone(messages: list[bytes], fields: list[tuple[str, pa.DataType]]) -> None:
     messages = [*messages, *messages[:1] * 3]
     together = decoded(pa.struct(fields), *messages)
@@ -107,7 +108,7 @@ def test_no_neighbour_costs_a_column_its_value(odd: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=12), min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_anything_at_all_is_null_at_worst(payloads: list[bytes]) -> None:
     assert len(decoded(TYPE, *payloads, None)) == len(payloads) + 1
 

@@ -26,6 +26,7 @@ from sowctl.spark.decode.jsoncolumns import Misfit
 from sowctl.spark.errors import translated
 from sowctl.values.times import format_time
 from tests.spark.reading import decoded, journal, read, source
+from tests.support.examples import examples
 from tests.support.instances import Lab, message
 
 
@@ -117,7 +118,7 @@ def test_what_was_inferred_holds_everything(spark: SparkSession) -> None:
     import json
 
     @given(st.lists(st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4), min_size=1, max_size=6))
-    @settings(max_examples=120, deadline=None)
+    @settings(max_examples=examples(120), deadline=None)
     def law(messages: list[dict[str, str]]) -> None:
         texts = ["{" + ",".join(f'"{name}":{value}' for name, value in one.items()) + "}" for one in messages]
         payloads = [text.replace("E+", "e").encode() for text in texts]

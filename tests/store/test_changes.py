@@ -14,6 +14,7 @@ from sowctl.store.builder import build
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from sowctl.store.write import WriteTxn
+from tests.support.examples import examples
 from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, tamper, value_of
 
 CHANGES = b"changes"
@@ -136,7 +137,7 @@ def test_damage_is_found_by_checks_and_means_not_knowing(tmp_path: Path) -> None
 _CHANGE = st.tuples(st.booleans(), st.integers(0, 30), st.integers(1, 6))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=st.lists(st.lists(_CHANGE, min_size=1, max_size=3), min_size=1, max_size=12))
 def test_every_difference_is_listed(
     steps: list[list[tuple[bool, int, int]]], tmp_path_factory: pytest.TempPathFactory

@@ -13,6 +13,7 @@ from sowctl.store import codec
 from sowctl.store.codec import history_key_of
 from sowctl.store.env import Store
 from sowctl.store.write import WriteTxn
+from tests.support.examples import examples
 from tests.support.stores import batch, contents, history_key, key_of, new_store, recomputed_digest, value_of
 
 
@@ -84,7 +85,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(operations, st.integers(1, 4))
 def test_counts_digest_and_expiry_kept_equal_those_computed(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, set[int], int]], per_transaction: int

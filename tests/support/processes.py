@@ -5,6 +5,7 @@ Java processes are left of a command.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -31,6 +32,10 @@ def machines(mark: str) -> set[int]:
     return found
 
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options for a Java that lives for one test or some: compiling everything twice would take most of its time."""
+
+
 class Child:
     """A forked process that runs ``work(self)``: it reads its input from ``inlet`` and says lines with :meth:`say`.
 
@@ -47,6 +52,7 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             code = 1
+            gc.freeze()  # a collection would copy every page that it shares with its parent
             try:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 os.close(self.feed)

@@ -27,6 +27,7 @@ from sowctl.errors import DamageError, InputError, LimitError, SowError
 from sowctl.identity.hashes import client_hash
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.values.times import format_time
+from tests.support.examples import examples
 from tests.support.faults import FailAt
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 from tests.support.staged import SKIP, leftovers, make, run, stage
@@ -80,7 +81,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["publish", "delta", "delete"]), KEY
 
 
 @given(EVENTS, st.integers(1, 4), st.sampled_from(["log", "alone", "past"]), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_any_operations_in_any_split(
     tmp_path_factory: pytest.TempPathFactory,
     events: list[tuple[str, int, int]],

@@ -24,6 +24,7 @@ from sowctl.store.raw import offsets as store_offsets
 from sowctl.store.raw.joined import Joined, gather
 from sowctl.store.raw.tree import Astray, search
 from sowctl.store.snapshot import Snapshot
+from tests.support.examples import examples
 from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store
 
 
@@ -171,7 +172,7 @@ _STEPS = st.lists(STEPS, max_size=8)
 
 
 @given(_STEPS, _STEPS, st.sets(st.integers(0, 1100), min_size=2))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_whatever_was_written_since(before: Any, after: Any, wanted: set[int]) -> None:
     with TemporaryDirectory() as place:
         path = new_store(Path(place) / "t.sow", 600)

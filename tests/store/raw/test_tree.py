@@ -19,6 +19,7 @@ from sowctl.store.raw import offsets as store_offsets
 from sowctl.store.raw.offsets import DataFile, data_file, values_at
 from sowctl.store.raw.tree import Astray, locate
 from sowctl.store.snapshot import Snapshot
+from tests.support.examples import examples
 from tests.support.stores import STEPS, apply_steps, key_of, new_store
 
 
@@ -63,7 +64,7 @@ _STEPS = st.lists(STEPS, max_size=12)
 
 
 @given(_STEPS, _STEPS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
     """Whatever was written since: what did not move is read there, what did is found, what is gone is not."""
     with TemporaryDirectory() as place:
