@@ -28,6 +28,7 @@ from sowctl.engine.reports import CommitReport, PublishReport, Rejected
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.publish import publish
 from sowctl.messages.framing.frames import FrameReader
+from tests.support.examples import examples
 from tests.support.instances import Lab
 from tests.support.staged import make
 
@@ -139,7 +140,7 @@ def _as(form: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("form", ["plain", "one hash", "few keys", "small parts"])
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(TOPICS), st.lists(ROUND, min_size=1, max_size=3), st.booleans())
 def test_a_bulk_commit_says_what_a_publish_says(
     form: str, topic: str, rounds: list[tuple[list[dict[str, object]], int, int]], update_only: bool
