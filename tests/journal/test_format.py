@@ -76,3 +76,29 @@ def test_names_of_files() -> None:
     assert fmt.name_pattern("a.b").fullmatch("a.b.0000000007.journal")
     assert not fmt.name_pattern("a.b").fullmatch("axb.0000000007.journal")
     assert not fmt.name_pattern("a").fullmatch("a.b.0000000007.journal")
+
+
+def test_what_belongs_to_a_journal() -> None:
+    own = fmt.own_files("a.b")
+    for name in ("0000000007.journal", "0000000007.journal.gz", "0000000007.journal.torn-12", "topics", "lock"):
+        assert own.fullmatch(f"a.b.{name}")
+        assert not own.fullmatch(f"a.{name}")
+    for name in ("7.journal", "0000000007.journal.bz2", "0000000007.journal.torn-", "topics.old"):
+        assert not own.fullmatch(f"a.b.{name}")
+
+
+def test_fields_of_rows_are_texts_and_numbers_and_nothing_like_them() -> None:
+    assert (fmt.text_of("x"), fmt.number_of(0), fmt.number_of(1 << 63)) == ("x", 0, 1 << 63)
+    for value in (b"x", 1, None, ["x"]):
+        with pytest.raises(ValueError, match="a text was expected"):
+            fmt.text_of(value)
+    for value in (True, 1.0, "1", None):
+        with pytest.raises(ValueError, match="a number was expected"):
+            fmt.number_of(value)
+
+
+def test_rows_are_an_array_of_as_many_as_expected() -> None:
+    assert fmt.unpack_rows(b"\x92\x01\xa1x", 2) == [1, "x"]
+    for raw in (b"", b"\xc1", b"\x81\x01\x02", b"\x91\x01", b"\x92\x01\xa1x\x00"):
+        with pytest.raises(ValueError, match="not "):
+            fmt.unpack_rows(raw, 2)

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from sowctl import open as open_instance
 from sowctl.spark import schema, sources
 from sowctl.spark.jvm.java import find_java
+from tests.support.processes import QUICK
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "man" / "sowctl-spark.7"
@@ -67,7 +68,7 @@ def test_the_sample_runs_under_spark_submit(demo: Path) -> None:
         "PYTHONPATH": str(ROOT),
     }
     options = ["--master", "local[1]", "--driver-memory", "512m", "--conf", "spark.ui.enabled=false"]
-    options += ["--conf", "spark.sql.shuffle.partitions=2"]
+    options += ["--conf", "spark.sql.shuffle.partitions=2", "--driver-java-options", QUICK]
     script = [str(ROOT / "samples" / "orders_on_spark.py"), str(demo / "sowctl.xml"), str(demo / "out.parquet")]
     done = subprocess.run([submit, *options, *script], env=environment, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -20,7 +20,7 @@ from sowctl.cli.main import main
 from sowctl.cli.words.loaded import load
 from sowctl.cli.words.table import COMMANDS, PIPELINE
 from sowctl.spark.jvm.java import find_java
-from tests.support.processes import MARK, machines
+from tests.support.processes import MARK, QUICK, machines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,6 +123,7 @@ def environment() -> dict[str, str]:
 def test_a_process_is_quiet_and_leaves_no_java(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = here(demo, tmp_path, monkeypatch)
     command = [sys.executable, "-m", "sowctl", "pipeline", "export", "orders", "--output", "o", "--master", "local[1]"]
+    command += ["--conf", f"spark.driver.extraJavaOptions={QUICK}"]
     marked = environment() | {MARK: "commands"}
     done = subprocess.run(command, cwd=place, env=marked, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr.decode()
@@ -135,6 +136,7 @@ def test_a_process_is_quiet_and_leaves_no_java(demo: Path, tmp_path: Path, monke
 def test_an_interrupt_ends_java_and_leaves_nothing(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = here(demo, tmp_path, monkeypatch)
     command = [sys.executable, "-m", "sowctl", "pipeline", "stream", "orders", "--console", "--master", "local[1]"]
+    command += ["--conf", f"spark.driver.extraJavaOptions={QUICK}"]
     marked = environment() | {MARK: "commands"}
     running = subprocess.Popen(command, cwd=place, env=marked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
