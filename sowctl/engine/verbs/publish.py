@@ -2,21 +2,26 @@
 
 A topic without a journal acknowledges with its store's synced transaction. What is refused is reported and counted;
 what was acknowledged before an error stays, and the report says where the input stood.
+
+A message passes through four carriers, each made by one function: a batch of the input (``batching.batches``), the
+prepared messages of one topic (``Preparer.prepare``, without locks), the entries of one topic (``entries.entries_of``,
+under the locks), and the journal's group of them all (``commit.group_of``). :meth:`_Run.fly` has the order of locks,
+sync and acknowledgement.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sowctl.breaks import breakable, unbroken
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
 from sowctl.engine.writing.batching import MessageSource, PublishBatch, batches, joined
-from sowctl.engine.writing.commit import Acknowledged, Flight, write
+from sowctl.engine.writing.commit import Acknowledged, write
 from sowctl.engine.writing.entries import TopicEntries, entries_of
 from sowctl.engine.writing.outcome import ahead, is_ahead
 from sowctl.engine.writing.refusals import Refusals
@@ -27,9 +32,13 @@ from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.writing.publishers import Publisher
 
 DEFAULT_LINGER = 0.1
 DEFAULTS = PublishOptions()
+
+Flight: TypeAlias = Generator[None, None, list[Rejected]]
+"""A batch under way, from its locks to its acknowledgement: see :meth:`_Run.fly`."""
 
 
 def publish(
@@ -169,13 +178,70 @@ class _Run:
                 self.router.save_chains()
 
     def one_batch(self, batch: PublishBatch) -> None:
-        """Prepare, while the batch before is being synced; then settle and append under the locks, and sync."""
+        """Prepare a batch while the one before it is being synced, then let that one land and this one start.
+
+        Preparing takes no lock and looks at no record, so it does not matter that the batch before is not visible yet.
+        """
         shares, refusals = self.router.split(batch)
         self.land()
         rejected = self.refusals.of(batch, refusals, framing=True)
         self.refusals.cut(batch, shares, rejected)
+        flight = self.fly(batch, shares, rejected)
         with unbroken():
-            self.commit(batch, shares, rejected)
+            next(flight)
+            self.flight = flight
+
+    def fly(self, batch: PublishBatch, shares: list[Share], rejected: list[Rejected]) -> Flight:
+        """One batch from its locks to its acknowledgement; returns the messages that were refused.
+
+        Stops once on the way, when the batch is appended and being synced: the next batch is prepared meanwhile. The
+        locks are held all that time. Nobody else may append behind entries that are not on disk yet, and nothing reads
+        them: were the sync to fail, they would never have been there.
+        """
+        stop: KeyboardInterrupt | None = None
+        publisher = self.router.publisher(batch)
+        with self.session.batch([share.writer for share in shares]):
+            now = self.instance.now
+            parts, rejected = self.settled(batch, shares, rejected, publisher, now)
+            synced, written = write(self.session, self.pool, parts, publisher, now)
+            yield
+            if synced is not None:
+                try:
+                    synced.result()
+                except KeyboardInterrupt as interrupt:
+                    stop = interrupt
+                    synced.result()  # the sync goes on; a batch that it makes durable is counted and told
+            # From here on the batch is acknowledged: its entries are on disk, whatever happens to this process.
+            self.account(batch, parts, rejected, written)
+            if not self.session.dry_run and stop is None:
+                self.session.apply()
+        if stop is not None:
+            raise stop
+        return rejected
+
+    def settled(
+        self,
+        batch: PublishBatch,
+        shares: list[Share],
+        rejected: list[Rejected],
+        publisher: Publisher | None,
+        now: int,
+    ) -> tuple[list[TopicEntries], list[Rejected]]:
+        """What is to be written of a batch to each topic, and all that was refused; the locks are held."""
+        duplicates = publisher.admit(self.router.logs(shares, publisher)) if publisher is not None else set()
+        parts: list[TopicEntries] = []
+        refusals: list[Refusal] = []
+        for share in shares:
+            entries, refused = entries_of(share.writer, share.preparer, share.ready, now, duplicates)
+            parts.append(entries)
+            refusals.extend(refused)
+        if late := self.refusals.of(batch, refusals):
+            rejected = sorted(rejected + late, key=lambda one: one.offset) if rejected else late
+            self.refusals.cut(batch, parts, rejected)
+        for part in parts:
+            part.count_expired(now)
+            self.look_ahead(part, now)
+        return parts, rejected
 
     def land(self) -> None:
         """Wait until the batch under way is on disk, acknowledge it, and let its locks go.
@@ -184,22 +250,10 @@ class _Run:
         """
         if self.flight is None:
             return
-        stop: KeyboardInterrupt | None = None
         with unbroken():
             flight, self.flight = self.flight, None
-            with flight.locks:
-                if flight.synced is not None:
-                    try:
-                        flight.synced.result()
-                    except KeyboardInterrupt as interrupt:
-                        stop = interrupt
-                        flight.synced.result()  # the sync goes on; a batch that it makes durable is counted and told
-                self.account(flight)
-                if not self.session.dry_run and stop is None:
-                    self.session.apply()
-        if stop is not None:
-            raise stop
-        self.refusals.report(flight.rejected)
+            rejected = _end_of(flight)
+        self.refusals.report(rejected)
 
     def note_end(self) -> None:
         """Say in the report where the input stands."""
@@ -217,50 +271,33 @@ class _Run:
         line, offset = self.refusals.end_of(batch, rejected)
         return Rest(self.input, line, offset, self.messages - len(batch.payloads) + batch.before(offset))
 
-    def account(self, flight: Flight) -> None:
-        """Count a batch that is durable, and tell who asked."""
-        batch, report = flight.batch, self.report
+    def account(
+        self,
+        batch: PublishBatch,
+        parts: list[TopicEntries],
+        rejected: list[Rejected],
+        written: list[tuple[list[bytes], int]],
+    ) -> None:
+        """Count a batch that is durable, and tell the caller. ``written``: messages and first txid of each group."""
+        report = self.report
         report.blank += batch.blank
         report.messages += len(batch.payloads) + len(batch.refused)
-        report.published += sum(map(len, flight.parts))
-        for part in flight.parts:
+        report.published += sum(map(len, parts))
+        for part in parts:
             report.bytes += sum(map(len, part.payloads))
             report.durable = report.durable and not part.writer.volatile
             total = self.count_for(part.writer.ref)
             counts = part.counts()
             total.add(counts)
             report.add(counts)
-        self.landed = self.of_input = batch, flight.rejected
+        self.landed = self.of_input = batch, rejected
         self.messages += len(batch.payloads)
-        for payloads, first in flight.written:
+        for payloads, first in written:
             report.first_txid = report.first_txid or first
             report.last_txid = first + len(payloads) - 1
             if self.on_acknowledged is not None:
-                with breakable():  # whoever is told may let us wait
+                with breakable():  # the caller may take its time
                     self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch, report.durable))
-
-    def commit(self, batch: PublishBatch, shares: list[Share], rejected: list[Rejected]) -> None:
-        """Under the locks: decide what becomes of each message, append one group, and start syncing it."""
-        session = self.session
-        publisher = self.router.publisher(batch)
-        with ExitStack() as locks:
-            locks.enter_context(session.batch([share.writer for share in shares]))
-            now = self.instance.now
-            duplicates = publisher.admit(self.router.logs(shares, publisher)) if publisher is not None else set()
-            parts: list[TopicEntries] = []
-            refusals: list[Refusal] = []
-            for share in shares:
-                entries, refused = entries_of(share.writer, share.preparer, share.ready, now, duplicates)
-                parts.append(entries)
-                refusals.extend(refused)
-            if late := self.refusals.of(batch, refusals):
-                rejected = sorted(rejected + late, key=lambda one: one.offset) if rejected else late
-                self.refusals.cut(batch, parts, rejected)
-            for part in parts:
-                part.count_expired(now)
-                self.look_ahead(part, now)
-            synced, written = write(session, self.pool, parts, publisher, now)
-            self.flight = Flight(locks.pop_all(), synced, batch, parts, rejected, written)
 
     def look_ahead(self, part: TopicEntries, now: int) -> None:
         """Say, once in a run, that a topic gets times far ahead of the clock; times within a topic never go back."""
@@ -274,7 +311,7 @@ class _Run:
         with unbroken():
             flight, self.flight = self.flight, None
             if flight is not None:
-                flight.locks.close()
+                flight.close()
             self.pool.shutdown()
             self.session.close()
 
@@ -288,3 +325,13 @@ class _Run:
                 error.facts.setdefault("while_applying", second.message)
         if isinstance(error, SowError):
             error.facts["report"] = self.report
+
+
+def _end_of(flight: Flight) -> list[Rejected]:
+    """Let a batch that is being synced go on to its end; returns what it returns."""
+    while True:
+        try:
+            next(flight)
+        except StopIteration as end:
+            rejected: list[Rejected] = end.value
+            return rejected

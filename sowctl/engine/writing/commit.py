@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -22,7 +21,6 @@ from sowctl.store.codec import encode, encode_plain
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
-    from sowctl.engine.reports import Rejected
     from sowctl.engine.writing.batching import PublishBatch
     from sowctl.engine.writing.publishers import Publisher
     from sowctl.engine.writing.session import WriteSession
@@ -45,17 +43,6 @@ class Acknowledged(Struct):
         return self.batch.end
 
 
-class Flight(Struct):
-    """A batch that was appended and is being synced: the locks held for it, and what becomes true when it lands."""
-
-    locks: ExitStack
-    synced: Future[None] | None
-    batch: PublishBatch
-    parts: list[TopicEntries]
-    rejected: list[Rejected]
-    written: list[tuple[list[bytes], int]]
-
-
 def write(
     session: WriteSession, pool: Executor, parts: list[TopicEntries], publisher: Publisher | None, now: int
 ) -> tuple[Future[None] | None, list[tuple[list[bytes], int]]]:
@@ -65,6 +52,7 @@ def write(
     each group or transaction. Raises what journals and stores raise.
     """
     if session.dry_run:
+        # The overlays stand for what would be stored, so that later batches of the run meet it.
         for part in parts:
             if len(part):
                 into_overlay(part, range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part)))
@@ -72,6 +60,8 @@ def write(
     synced, written = None, []
     logged = [part for part in parts if part.writer.journalled and len(part)]
     if logged:
+        # All journalled topics of the batch are one group: after a crash it is there as a whole or not at all. It is
+        # appended before stores are written, and synced by another thread while they are.
         written.append(_append(session, logged, publisher, now))
         synced = pool.submit(session.journal.sync)
     alone = [part for part in parts if not part.writer.journalled and len(part)]
@@ -84,6 +74,8 @@ def _append(
 ) -> tuple[list[bytes], int]:
     """One group in the journal, then the overlays; returns its messages and its first txid."""
     group, ranks = group_of(parts, publisher)
+    # Entries are in the overlays before they are synced. That is safe under the locks: nothing is applied to a store,
+    # and no other session sees this one's overlays, before the sync is done.
     with session.noting():
         first, _ = session.journal.append(group, now)
         for part, rank in zip(parts, ranks, strict=True):
