@@ -1,4 +1,4 @@
-"""Bookmarks: ``publisher|sequence|``, EPOCH ``0``, NOW ``0|1|`` (``semantics`` 4.6, 6.4)."""
+"""Bookmarks: ``publisher|sequence|``, EPOCH ``0``, NOW ``0|1|`` (``behaviour`` 4.6, 6.4)."""
 
 from __future__ import annotations
 

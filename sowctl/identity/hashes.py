@@ -1,4 +1,4 @@
-"""Named checksums of the expression language and of names (``semantics`` 6.3): CRC-64 and CRC-32C, table-driven.
+"""Named checksums of the expression language and of names (``behaviour`` 6.3): CRC-64 and CRC-32C, table-driven.
 
 Both are defined without a final exclusive-or; that reproduces published client-name hashes and bookmarks.
 """

@@ -88,7 +88,7 @@ def user_key_digest(user_key: bytes) -> Digest:
 
 
 def is_user_key(user_key: bytes) -> bool:
-    """Whether ``user_key`` is not empty and of the Base64 alphabet (``semantics`` 1.1, C10)."""
+    """Whether ``user_key`` is not empty and of the Base64 alphabet (``behaviour`` 1.1, C10)."""
     return _BASE64.match(user_key) is not None
 
 

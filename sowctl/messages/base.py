@@ -161,7 +161,7 @@ class MessageType(Protocol):
         ...
 
     def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
-        """``base`` with the fields that ``delta`` has (``semantics`` 1.3): NULL ones change nothing, arrays and scalars
+        """``base`` with the fields that ``delta`` has (``behaviour`` 1.3): NULL ones change nothing, arrays and scalars
         replace, objects are merged by path, new fields go last. ``set_nulls``: NULL ones replace as well.
 
         A type that is not ``mergeable`` gives ``delta`` itself. Raises InputError with the code of a refusal and, in

@@ -1,4 +1,4 @@
-"""The past on the command line: history, and --at, --until with times, bookmarks and txids (semantics 3.6)."""
+"""The past on the command line: history, and --at, --until with times, bookmarks and txids (behaviour 3.6)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_every_form_of_a_moment(shop: Cli, topic: str, text: str, value: str) ->
     assert "".join(json.loads(line)["v"] for line in out.splitlines()) == value
 
 
-def test_epoch_is_the_oldest_state_in_the_window(shop: Cli) -> None:  # semantics 3.6, C78
+def test_epoch_is_the_oldest_state_in_the_window(shop: Cli) -> None:  # behaviour 3.6, C78
     late = {"SOWCTL_NOW": "2026-01-05T13:12:00Z"}
     for text in ("0", "EPOCH"):
         out = shop("query", "h", "--at", text, environ=late).out

@@ -1,4 +1,4 @@
-"""Aggregated queries (semantics C70 to C74, section 3.4): one message per group, as a view would have it."""
+"""Aggregated queries (behaviour C70 to C74, section 3.4): one message per group, as a view would have it."""
 
 from __future__ import annotations
 

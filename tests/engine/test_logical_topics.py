@@ -1,4 +1,4 @@
-"""Logical topics of a Pattern topic: one store and one journal topic, many names (semantics 1.8, C54, C55)."""
+"""Logical topics of a Pattern topic: one store and one journal topic, many names (behaviour 1.8, C54, C55)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results in an order by fields or by time: readings of mixed values, ties, memory (semantics C58-C60, 3.2)."""
+"""Results in an order by fields or by time: readings of mixed values, ties, memory (behaviour C58-C60, 3.2)."""
 
 from __future__ import annotations
 

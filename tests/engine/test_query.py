@@ -1,4 +1,4 @@
-"""query: bounds, lookups, select lists, statistics, consistency (semantics C56, C59, C61-C69, section 3)."""
+"""query: bounds, lookups, select lists, statistics, consistency (behaviour C56, C59, C61-C69, section 3)."""
 
 from __future__ import annotations
 

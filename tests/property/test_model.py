@@ -3,7 +3,7 @@
 A state machine draws a definition - keys, message type, lifetime, history, enrichment, with a journal or without, on
 disk or transient - and then publishes, publishes deltas, deletes by filter, keys and messages, expires, moves the
 clock, loses the store, lets it fall behind, rebuilds and checks it. The model keeps every write in a list and derives
-everything else from the rules (semantics 1.3, 1.5, 1.6, 2.2) anew, when asked.
+everything else from the rules (behaviour 1.3, 1.5, 1.6, 2.2) anew, when asked.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Model:
         return {key: one.fields for key, one in newest.items() if one.fields is not None and key not in gone}
 
     def versions(self, now: int) -> dict[Key, list[Past]]:
-        """What a topic with history retains of every key, by the letter of semantics 2.2."""
+        """What a topic with history retains of every key, by the letter of behaviour 2.2."""
         assert self.rules.history is not None
         window, granularity = (SECOND * seconds for seconds in self.rules.history)
         found = {}

@@ -2,7 +2,7 @@
 
 Called by :mod:`sowctl.engine.bulk.commit`, with the topic's locks held, for topics with Enrichment and runs with
 deltas. :mod:`sowctl.engine.writing.finish` decides what becomes of a message; the result is a segment for each bucket
-of the key space, so that memory holds what is known of one bucket at a time. Ruled by ``semantics`` 1.3 and 1.7, and
+of the key space, so that memory holds what is known of one bucket at a time. Ruled by ``behaviour`` 1.3 and 1.7, and
 ``sowctl-pipeline(1)``, STAGING.
 """
 

@@ -1,4 +1,4 @@
-"""The chaining key generator: messages that name one another are one record (``semantics`` 1.1, C141).
+"""The chaining key generator: messages that name one another are one record (``behaviour`` 1.1, C141).
 
 A message belongs to the chain in which its primary value or one of its secondary values is known, and adds its primary
 value to it; where none is known it is the head of a new chain, and the head's value makes the SOW key. A message that

@@ -2,7 +2,7 @@
 
 Three kinds of topics make keys, each by a module of its own: :mod:`~sowctl.engine.keys.modes` (key fields, or the
 publisher's choice), :mod:`~sowctl.engine.keys.generators` (a registered generator) and
-:mod:`~sowctl.engine.keys.chains` (the generator that is built in). Ruled by ``semantics`` 1.1 and ``sow-store(5)``, SOW
+:mod:`~sowctl.engine.keys.chains` (the generator that is built in). Ruled by ``behaviour`` 1.1 and ``sow-store(5)``, SOW
 key.
 """
 

@@ -2,7 +2,7 @@
 
 :func:`key_maker` chooses; publishing, bulk writes, ``key`` and ``replay --rekey`` all ask it, for whole batches and
 before any lock is taken. Only a chaining generator has to know what the topic holds: it hands on the texts of its
-fields and names the keys under the locks (:mod:`sowctl.engine.keys.chains`). Ruled by ``semantics`` 1.1 and
+fields and names the keys under the locks (:mod:`sowctl.engine.keys.chains`). Ruled by ``behaviour`` 1.1 and
 ``sow-store(5)``, SOW key.
 """
 

@@ -1,4 +1,4 @@
-"""Aggregated queries: one message per group of the records that match (``semantics`` 3.4, C70-C74).
+"""Aggregated queries: one message per group of the records that match (``behaviour`` 3.4, C70-C74).
 
 The result is that of a view with the same projection and grouping. A field that is neither grouped nor aggregated has
 the value of the record of its group that was updated last.

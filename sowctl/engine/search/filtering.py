@@ -1,7 +1,7 @@
 """Records as they are read, by a filter: what cannot match is left out before anything is decoded.
 
 Called by :mod:`sowctl.engine.search.scan` and :mod:`sowctl.engine.search.secondprocess` for a part of the keys each,
-and for what is no scan of a store. Ruled by ``semantics`` 3.
+and for what is no scan of a store. Ruled by ``behaviour`` 3.
 """
 
 from __future__ import annotations

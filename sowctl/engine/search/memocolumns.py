@@ -1,7 +1,7 @@
 """Memo indexes as columns of the columnar evaluator. Whoever imports this loads numpy.
 
 Called by :class:`sowctl.engine.search.indexed.Found` for aggregated queries over many records; those over few take rows
-(:mod:`sowctl.engine.search.memorows`). Ruled by ``semantics`` 3.4.
+(:mod:`sowctl.engine.search.memorows`). Ruled by ``behaviour`` 3.4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The option text of a query command: ``top_n=10,skip_n=20,grouping=[/a],projection=[...],select=[...]``.
 
-Names and values as in ``semantics`` 3.1; brackets hold lists and may hold commas and quoted text. An unknown name is an
+Names and values as in ``behaviour`` 3.1; brackets hold lists and may hold commas and quoted text. An unknown name is an
 error before anything happens; one that means nothing for files is known, and comes back with the reason.
 """
 

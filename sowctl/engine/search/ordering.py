@@ -1,7 +1,7 @@
 """The result of a query in an order that is not that of its keys: sort keys of what matches, sorted across topics.
 
 Called by :mod:`sowctl.engine.verbs.query`, for orders by fields and by time alone; memory holds what the options allow.
-Ruled by ``semantics`` 3.2.
+Ruled by ``behaviour`` 3.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logical topics: the names under which the records of a Pattern topic are published (``semantics`` 1.8).
+"""Logical topics: the names under which the records of a Pattern topic are published (``behaviour`` 1.8).
 
 They share one store and one definition. The name belongs to the record, and to its key: equal key values of two logical
 topics are two records. Called by publishing (names, keys) and by reading (which records are meant). Ruled by

@@ -1,7 +1,7 @@
 """A topic as it was at an instant: from retained versions, or from the journal where that is provably complete.
 
-With History the retained versions answer (:mod:`sowctl.engine.sources.versions`), within the window (``semantics`` 2).
-Without, the journal's entries up to the instant are folded (``semantics`` 11.34); where older journals are gone, what
+With History the retained versions answer (:mod:`sowctl.engine.sources.versions`), within the window (``behaviour`` 2).
+Without, the journal's entries up to the instant are folded (``behaviour`` 11.34); where older journals are gone, what
 is left still proves the state from some instant on, and an earlier request is refused with that instant in the message.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Nothing(Source):
-    """The state before a topic's window: empty (``semantics`` 2.1, rule 6)."""
+    """The state before a topic's window: empty (``behaviour`` 2.1, rule 6)."""
 
     def __init__(self, definition: Definition) -> None:
         self.topic, self.message_type = definition.topic, definition.message_type
@@ -95,7 +95,7 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
     """Decide how the state of ``topic`` (all of a Pattern topic) as of ``at`` is found, here and on executors alike.
 
     ``at`` in microseconds UTC, inclusive; an instant in the future is the present, and instant 0 is EPOCH: with History
-    the oldest state within the window (``semantics`` 3.6). ``stack`` closes what this opens. Raises MissingError
+    the oldest state within the window (``behaviour`` 3.6). ``stack`` closes what this opens. Raises MissingError
     ``SOW-ENG-050``, with the first instant that can be answered, and what reading raises.
     """
     now = instance.now

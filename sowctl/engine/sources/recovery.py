@@ -1,6 +1,6 @@
 """Recovery of a topic whose store is missing, or that has none: where it begins, and a store in its place for readers.
 
-Where it begins is the topic's RecoveryPoint (``semantics`` 1.6). Readers and writers ask alike, so that both see the
+Where it begins is the topic's RecoveryPoint (``behaviour`` 1.6). Readers and writers ask alike, so that both see the
 same records. ``replay`` begins at the log's beginning instead.
 """
 
@@ -26,7 +26,7 @@ def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
     """The txid behind which the store of a topic begins: 0 for all of the log, its last for nothing.
 
     A bookmark begins behind its entry, the last one if a group has several; an unknown one at the log's end
-    (``semantics`` 4.6), and somebody is told so. A timestamp begins with the first entry that is not older.
+    (``behaviour`` 4.6), and somebody is told so. A timestamp begins with the first entry that is not older.
     """
     point = topic.recovery_point.strip()
     if point.lower() == "epoch":

@@ -1,7 +1,7 @@
 """The retained versions of a topic's records, as a source: what was current at an instant, and every key's timeline.
 
 Called by :mod:`sowctl.engine.sources.past` for topics with History, and by whoever reads all versions. What the journal
-holds behind the store has its place among them. Ruled by ``sow-store(5)``, History, and ``semantics`` 2.
+holds behind the store has its place among them. Ruled by ``sow-store(5)``, History, and ``behaviour`` 2.
 """
 
 from __future__ import annotations

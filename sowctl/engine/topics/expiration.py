@@ -1,4 +1,4 @@
-"""When a record expires (``semantics`` 1.5): a function of its stamp, the topic's configuration and a clock.
+"""When a record expires (``behaviour`` 1.5): a function of its stamp, the topic's configuration and a clock.
 
 Expiry is never journalled. A record past its stamp is hidden from every read at once and leaves the file when a writer
 opens it or ``expire`` runs.

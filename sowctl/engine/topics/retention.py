@@ -1,4 +1,4 @@
-"""Which versions of a key a topic with History keeps (``semantics`` 2.2): a pure rule, applied at an entry's own time.
+"""Which versions of a key a topic with History keeps (``behaviour`` 2.2): a pure rule, applied at an entry's own time.
 
 Live writes, catch-up, replay and the fold on Spark all call :func:`extend` with the entries of a key in txid order; so
 the versions that a store holds depend on the entries alone, never on the moment at which they were applied.
@@ -64,7 +64,7 @@ def append(versions: Sequence[Version], update: Version, rule: Retention) -> lis
 def as_of(versions: Sequence[Version], at: Micros) -> Version | None:
     """The version that was current at ``at`` (inclusive), or None where the key did not exist then.
 
-    The caller answers an instant before the window itself (``semantics`` 2.1, rule 6).
+    The caller answers an instant before the window itself (``behaviour`` 2.1, rule 6).
     """
     for version in reversed(versions):
         if version.time <= at:

@@ -1,7 +1,7 @@
 """What a TARGET means: a configured topic, a file, or a pattern over topic names (``sowctl(1)``).
 
 A name that the Pattern of a topic matches is one of its logical topics: the configuration's first entry that a name
-fits is the one that counts, for reading and for publishing alike (``semantics`` 1.8).
+fits is the one that counts, for reading and for publishing alike (``behaviour`` 1.8).
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def in_journal(instance: Instance, ref: tuple[str, str]) -> bool:
 
 
 def _journal_only(instance: Instance, name: str, message_type: str | None) -> TopicConfig | None:
-    """A topic without a SOW that the transaction log records (``semantics`` 11.32)."""
+    """A topic without a SOW that the transaction log records (``behaviour`` 11.32)."""
     log, config = instance.log, instance.config
     if log is None or config is None or not _can_be_stored(name):
         return None

@@ -1,4 +1,4 @@
-"""delete: records by filter, by SOW key, or by messages with their keys (``semantics`` 1.4).
+"""delete: records by filter, by SOW key, or by messages with their keys (``behaviour`` 1.4).
 
 Whatever selected them, the journal gets the keys, in one group per topic: a replay deletes exactly the same.
 """

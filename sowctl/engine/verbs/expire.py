@@ -1,7 +1,7 @@
 """expire: remove from the files what is over at the clock. Reads do not need it; it gives room back.
 
 That is records whose stamp has passed, and versions outside their topic's window. Nothing is journalled: what is over
-follows from stamps and clock, for every replay alike (``semantics`` 1.5, 2.2).
+follows from stamps and clock, for every replay alike (``behaviour`` 1.5, 2.2).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """versions: what records were, and until when: the retained versions of keys, or every journal entry of them.
 
-A topic with History answers from its store (``semantics`` 2); what lies outside its window is not shown, whether or not
+A topic with History answers from its store (``behaviour`` 2); what lies outside its window is not shown, whether or not
 a writer has pruned it yet. Any topic that a journal records answers from there when asked to, with everything that the
 journals still hold, also what the granularity has dropped.
 """

@@ -88,7 +88,7 @@ class EntryRecord:
 
     @property
     def bookmark(self) -> str:
-        """The publisher's, or the instance's where there is no publisher (``semantics`` 11.54)."""
+        """The publisher's, or the instance's where there is no publisher (``behaviour`` 11.54)."""
         entry = self.entry
         return str(bookmark_of(entry.publisher, entry.sequence, entry.txid, self._owner))
 

@@ -1,4 +1,4 @@
-"""key: which SOW keys messages would get, without publishing them (``semantics`` 1.1).
+"""key: which SOW keys messages would get, without publishing them (``behaviour`` 1.1).
 
 Messages are prepared as for a publish, preprocessing included. A chaining generator is asked as in a dry run: with what
 the topic knows, and with the messages before in the input. A verb; nothing is locked and nothing is written.

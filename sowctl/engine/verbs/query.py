@@ -1,4 +1,4 @@
-"""query: records of topics that match a filter, in the order asked for, as many as asked for (``semantics`` 3).
+"""query: records of topics that match a filter, in the order asked for, as many as asked for (``behaviour`` 3).
 
 Texts are compiled before a store is opened. Without an order, records come in key order, topic after topic as the
 configuration has them; with one, order, skip_n and top_n hold over the whole result. Nothing is held but a batch and

@@ -1,7 +1,7 @@
 """Preprocessing and enrichment: fields that the configuration constructs while a message is published.
 
 Called by the publish path alone. What is journalled is finished, so nothing that reads a journal may come here: an
-import contract keeps replay, rebuild, apply and snapshot away. Ruled by ``semantics`` 1.7 and
+import contract keeps replay, rebuild, apply and snapshot away. Ruled by ``behaviour`` 1.7 and
 ``sowctl-expressions(7)``, constructing fields.
 """
 

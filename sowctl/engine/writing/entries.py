@@ -4,7 +4,7 @@
 stored records are looked up once, constructed fields and deltas are finished with them
 (:mod:`~sowctl.engine.writing.finish`), and the rest is inserted, updated, unchanged or refused. Each decision is one of
 :mod:`~sowctl.engine.writing.outcome`; here is only their order. Called by :mod:`sowctl.engine.verbs.publish`. Ruled by
-``semantics`` 1.
+``behaviour`` 1.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Called by :func:`sowctl.engine.writing.entries.entries_of` under the locks, for topics with Enrichment and batches with
 deltas; all others pass by. Messages of one batch that have the same key see one another, as if each had been published
-alone: the first message of every key makes a round, then the second, and so on. Ruled by ``semantics`` 1.3 and 1.7.
+alone: the first message of every key makes a round, then the second, and so on. Ruled by ``behaviour`` 1.3 and 1.7.
 """
 
 from __future__ import annotations

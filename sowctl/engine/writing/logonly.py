@@ -1,7 +1,7 @@
 """Topics that only the transaction log names: what is published to them goes into the journal and nowhere else.
 
 They have no store, no keys and no records; an entry of theirs says so (``sow-journal(5)``, Columns). Publishing alone
-comes here (``semantics`` 11.32, C57); whoever reads tells that there is no SOW.
+comes here (``behaviour`` 11.32, C57); whoever reads tells that there is no SOW.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ lives.
 This is the one home of these decisions. They are functions over columns of plain values and know no store, lock or
 message type: publishing calls them for each batch (:mod:`sowctl.engine.writing.entries`), a bulk write for each part of
 the key space (:mod:`sowctl.engine.bulk.outcomes`), so that both say the same of the same messages. Ruled by
-``semantics`` 1, ``sow-store(5)``, SOW key and Records, and for duplicates ``semantics`` 6.4.
+``behaviour`` 1, ``sow-store(5)``, SOW key and Records, and for duplicates ``behaviour`` 6.4.
 """
 
 from __future__ import annotations

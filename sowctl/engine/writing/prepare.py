@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 _COMMANDS = (None, "publish", "delta_publish")
 RECORD_OVERHEAD = 64
-"""Bytes that a record needs in a slab besides its payload (``semantics`` 1.9)."""
+"""Bytes that a record needs in a slab besides its payload (``behaviour`` 1.9)."""
 
 
 class Prepared(Struct):

@@ -1,5 +1,5 @@
 """Who publishes: a client's identity and the sequence numbers that tell a repeated message from a new one
-(``semantics`` 6.4)."""
+(``behaviour`` 6.4)."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def tell_cut(instance: Instance, journal: JournalWriter, torn: list[TornTail] | 
 
 
 def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> JournalWriter:
-    """The instance's journal for appending; a new one begins above every store (``semantics`` 11.33).
+    """The instance's journal for appending; a new one begins above every store (``behaviour`` 11.33).
 
     A torn tail that is cut off on the way is told to ``instance.notify``, and noted in ``torn``; so is that a journal
     which stores or the topics file know is not there.

@@ -1,6 +1,6 @@
 """One topic opened for writing: its store, its overlay, and what its configuration says about a record's life.
 
-:func:`open_writer` carries out the recovery matrix (``semantics`` 1.6): create, catch up, or rebuild what is missing.
+:func:`open_writer` carries out the recovery matrix (``behaviour`` 1.6): create, catch up, or rebuild what is missing.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class TopicWriter:
         self.reload()
 
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
-        """The live stored values of ``keys``, overlay first; expired records count as absent (``semantics`` 11.40)."""
+        """The live stored values of ``keys``, overlay first; expired records count as absent (``behaviour`` 11.40)."""
         asked = set(keys)
         current = self.overlay.current
         wanted = asked.difference(current)

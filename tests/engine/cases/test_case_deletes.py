@@ -1,4 +1,4 @@
-"""Deleting: cases C27-C33 of the specification."""
+"""Deleting: cases C27-C33 of sowctl-behaviour(7)."""
 
 from __future__ import annotations
 

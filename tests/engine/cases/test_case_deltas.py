@@ -1,4 +1,4 @@
-"""Delta publish: cases C16-C26 of the specification, without what subscribers see, and its rules beyond them.
+"""Delta publish: cases C16-C26 of sowctl-behaviour(7), without what subscribers see, and its rules beyond them.
 
 C22, a topic without a SOW, stands in tests/engine/writing/test_log_only.py.
 """

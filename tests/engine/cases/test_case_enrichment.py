@@ -1,4 +1,4 @@
-"""Preprocessing and enrichment: cases C49-C53 of the specification, and its rules beyond them."""
+"""Preprocessing and enrichment: cases C49-C53 of sowctl-behaviour(7), and its rules beyond them."""
 
 from __future__ import annotations
 

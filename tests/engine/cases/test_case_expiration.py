@@ -1,4 +1,4 @@
-"""Expiration: cases C34-C41 of the specification, asked on every path on which records are read (semantics 1.5)."""
+"""Expiration: cases C34-C41 of sowctl-behaviour(7), asked on every path on which records are read (behaviour 1.5)."""
 
 from __future__ import annotations
 

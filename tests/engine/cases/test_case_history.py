@@ -1,4 +1,4 @@
-"""History: cases C75-C81 of the specification, by every way in which a store comes to hold versions, on every path."""
+"""History: cases C75-C81 of sowctl-behaviour(7), however a store comes to hold versions, on every path."""
 
 from __future__ import annotations
 

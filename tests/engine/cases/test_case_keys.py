@@ -1,4 +1,4 @@
-"""Record identity: cases C01-C15, C140 and C141 of the specification, C16, C22 and C25 excepted (see deltas)."""
+"""Record identity: cases C01-C15, C140 and C141 of sowctl-behaviour(7), C16, C22 and C25 excepted (see deltas)."""
 
 from __future__ import annotations
 

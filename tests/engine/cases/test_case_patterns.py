@@ -1,4 +1,4 @@
-"""Pattern topics: cases C54 and C55 of the specification."""
+"""Pattern topics: cases C54 and C55 of sowctl-behaviour(7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery: cases C42-C48 and every row of the matrix of semantics 1.6, with every form of RecoveryPoint."""
+"""Recovery: cases C42-C48 and every row of the matrix of behaviour 1.6, with every form of RecoveryPoint."""
 
 from __future__ import annotations
 

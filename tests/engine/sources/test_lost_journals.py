@@ -1,4 +1,4 @@
-"""Journals that were removed: what stores do without them, and what cannot be folded any more (semantics C48)."""
+"""Journals that were removed: what stores do without them, and what cannot be folded any more (behaviour C48)."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_an_idle_topic_outlives_the_files_that_never_named_it_again(small: Lab) 
 
 
 def test_archived_and_compressed_journals_are_read_like_the_others(make_lab) -> None:  # type: ignore[no-untyped-def]
-    """semantics 1.6 and 6.1: for a query, a replay, a dump, a list and a check."""
+    """behaviour 1.6 and 6.1: for a query, a replay, a dump, a list and a check."""
     archive = "<JournalArchiveDirectory>archive</JournalArchiveDirectory>"
     xml = config_xml(topic_xml("t"), ("t",)).replace("</JournalDirectory>", f"</JournalDirectory>{archive}")
     lab = make_lab(xml)

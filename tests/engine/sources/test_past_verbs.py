@@ -1,4 +1,4 @@
-"""Past states through the verbs: retained versions (semantics C75-C81), and the journal where there is no history."""
+"""Past states through the verbs: retained versions (behaviour C75-C81), and the journal where there is no history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What opening does to stores that are behind, ahead, missing, or new to the journal (semantics C42-C47, 1.6)."""
+"""What opening does to stores that are behind, ahead, missing, or new to the journal (behaviour C42-C47, 1.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retention rule against the worked timelines of ``semantics`` 2.2 and against a model that keeps everything."""
+"""The retention rule against the worked timelines of ``behaviour`` 2.2 and against a model that keeps everything."""
 
 from __future__ import annotations
 

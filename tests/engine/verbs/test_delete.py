@@ -1,4 +1,4 @@
-"""delete: selectors, counts, what the journal gets, what stays (semantics C27-C33, section 1.4)."""
+"""delete: selectors, counts, what the journal gets, what stays (behaviour C27-C33, section 1.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""versions: what a record was and until when, out of the store and out of the journals (semantics 2; C75-C80)."""
+"""versions: what a record was and until when, out of the store and out of the journals (behaviour 2; C75-C80)."""
 
 from __future__ import annotations
 

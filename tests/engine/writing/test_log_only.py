@@ -1,4 +1,4 @@
-"""Topics that only the transaction log names: published to the journal, and nowhere else (semantics 11.32, C57)."""
+"""Topics that only the transaction log names: published to the journal, and nowhere else (behaviour 11.32, C57)."""
 
 from __future__ import annotations
 
