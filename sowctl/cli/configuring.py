@@ -16,7 +16,7 @@ from sowctl.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from sowctl.config.document import Document
     from sowctl.expressions.functions.signature import Function
-    from sowctl.expressions.functions.table import Entry
+    from sowctl.expressions.functions.table import FunctionEntry
 
 ConfigFile: TypeAlias = Annotated[
     str | None,
@@ -97,7 +97,7 @@ def is_named(invocation: Invocation) -> bool:
     return bool(invocation.settings.config or invocation.environ.get("SOWCTL_CONFIG"))
 
 
-def added_functions(invocation: Invocation) -> list[Entry]:
+def added_functions(invocation: Invocation) -> list[FunctionEntry]:
     """The entries; none without --config and SOWCTL_CONFIG. A function that cannot be used is said and left out."""
     if not is_named(invocation):
         return []

@@ -40,7 +40,7 @@ class FunctionConfig(Configured, frozen=True, eq=False):
     place: Place
 
 
-class Step(Configured, frozen=True, eq=False):
+class ActionStep(Configured, frozen=True, eq=False):
     """One On, If or Do of an action: a module and its options, tag and text in file order."""
 
     kind: Literal["On", "If", "Do"]
@@ -58,7 +58,7 @@ class Step(Configured, frozen=True, eq=False):
 class Action(Configured, frozen=True, eq=False):
     """What happens on which events: the steps in the order in which they stand."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ActionStep, ...]
     place: Place
 
 
@@ -103,9 +103,9 @@ def actions(top: Node) -> tuple[Action, ...]:
     )
 
 
-def _step(node: Node) -> Step:
+def _step(node: Node) -> ActionStep:
     kind: Literal["On", "If", "Do"] = "On" if node.tag == "On" else "If" if node.tag == "If" else "Do"
-    return Step(kind, node.value("Module") or "", options_of(node), node.place)
+    return ActionStep(kind, node.value("Module") or "", options_of(node), node.place)
 
 
 def _count(text: str | None) -> int | None:

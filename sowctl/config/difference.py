@@ -15,7 +15,7 @@ from msgspec import Struct
 from sowctl.config.items import Item
 from sowctl.config.matching import search_of
 from sowctl.config.meanings import IDENTITY, ORDERED, SEQUENCES, empty, fingerprint
-from sowctl.config.show import Origin, origin_of
+from sowctl.config.show import ValueOrigin, origin_of
 from sowctl.errors import ConfigError
 
 _IN_ORDER = frozenset({"amps-action-on-startup", "amps-action-on-shutdown"})
@@ -29,8 +29,8 @@ class Difference(NamedTuple):
     path: str
     before: str | None
     after: str | None
-    before_origin: Origin | None
-    after_origin: Origin | None
+    before_origin: ValueOrigin | None
+    after_origin: ValueOrigin | None
 
 
 def differences(before: Item, after: Item) -> Iterator[Difference]:

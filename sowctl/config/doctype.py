@@ -24,7 +24,7 @@ HINT = (
 )
 
 
-class Refusal(Struct, frozen=True):
+class DoctypeRefusal(Struct, frozen=True):
     """A rule, the offset it points to, and the message."""
 
     rule: str
@@ -32,21 +32,23 @@ class Refusal(Struct, frozen=True):
     message: str
 
 
-def refusal(text: str, start: int) -> Refusal:
+def refusal(text: str, start: int) -> DoctypeRefusal:
     """Judge the declaration at ``start``: X002 external, X003 exploding, X004 any other."""
     head = _HEAD.match(text, start)
     if head is not None and head[1]:
         system = _system_id(text, head.end(1))
-        return Refusal("X002", start, f"external DTD is not allowed ({system})")
+        return DoctypeRefusal("X002", start, f"external DTD is not allowed ({system})")
     entities: dict[str, tuple[str, int]] = {}
     end = start
     for match in _ENTITY.finditer(text, start, start + _MAX_SUBSET):
         end = match.end()
         if match[3]:
-            return Refusal("X002", match.start(), f"external entity is not allowed ({_system_id(text, match.end(3))})")
+            return DoctypeRefusal(
+                "X002", match.start(), f"external entity is not allowed ({_system_id(text, match.end(3))})"
+            )
         entities.setdefault(match[2], (match[4] or match[5] or "", match.start()))
         if len(entities) > _MAX_ENTITIES:
-            return Refusal("X003", match.start(), f"more than {_MAX_ENTITIES} entities are declared")
+            return DoctypeRefusal("X003", match.start(), f"more than {_MAX_ENTITIES} entities are declared")
     return _expansion(text, start, end, entities)
 
 
@@ -57,7 +59,7 @@ def _system_id(text: str, position: int) -> str:
     return (match[1] or match[0]).strip()[1:81].rstrip("\"'")
 
 
-def _expansion(text: str, start: int, end: int, entities: dict[str, tuple[str, int]]) -> Refusal:
+def _expansion(text: str, start: int, end: int, entities: dict[str, tuple[str, int]]) -> DoctypeRefusal:
     sizes: dict[str, int] = {}
 
     def size(name: str, depth: int) -> int:
@@ -74,13 +76,13 @@ def _expansion(text: str, start: int, end: int, entities: dict[str, tuple[str, i
     for name in reversed(entities):
         if size(name, 1) > MAX_EXPANSION:
             message = f"entity expansion exceeds {MAX_EXPANSION} bytes (entity '{name}')"
-            return Refusal("X003", entities[name][1], message)
+            return DoctypeRefusal("X003", entities[name][1], message)
     total = 0
     for match in _REFERENCE.finditer(text, end):
         total += size(match[1], 1)
         if total > MAX_EXPANSION:
-            return Refusal("X003", match.start(), f"entity expansion exceeds {MAX_EXPANSION} bytes")
+            return DoctypeRefusal("X003", match.start(), f"entity expansion exceeds {MAX_EXPANSION} bytes")
     if entities:
         name = next(iter(entities))
-        return Refusal("X004", entities[name][1], f"internal entity '{name}' used")
-    return Refusal("X004", start, "a document type declaration is not allowed")
+        return DoctypeRefusal("X004", entities[name][1], f"internal entity '{name}' used")
+    return DoctypeRefusal("X004", start, "a document type declaration is not allowed")

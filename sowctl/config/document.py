@@ -23,7 +23,7 @@ _ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _WIDTH = 160
 
 
-class Source:
+class SourceFile:
     """The text of one file, line ends normalised, and the variables it was expanded with."""
 
     __slots__ = ("file", "newlines", "text", "variables")
@@ -69,7 +69,7 @@ class Node:
         attributes: Mapping[str, str],
         children: tuple[Node, ...],
         place: Place,
-        source: Source,
+        source: SourceFile,
         inner: int,
         complete: bool = True,
     ) -> None:
@@ -125,7 +125,7 @@ class Node:
         return self.source.place(offsets[min(lead + index, len(offsets) - 1)], self.place.element)
 
 
-def _decoded(source: Source, inner: int) -> tuple[str, list[int]]:
+def _decoded(source: SourceFile, inner: int) -> tuple[str, list[int]]:
     """The character data from ``inner`` to the next tag, and the source offset of each character and of the end."""
     characters: list[str] = []
     offsets: list[int] = []
@@ -155,7 +155,7 @@ def _character(reference: str) -> str:
     return _ENTITIES.get(reference, "?")
 
 
-def _expanded(source: Source, text: str, offsets: list[int]) -> tuple[str, list[int]]:
+def _expanded(source: SourceFile, text: str, offsets: list[int]) -> tuple[str, list[int]]:
     parts: list[str] = []
     places: list[int] = []
     last = 0
@@ -182,7 +182,7 @@ class Document(Struct, frozen=True, eq=False):
     """The AMPSConfig element."""
     fragment: bool
     """Whether the top element was made up around a fragment."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[SourceFile, ...] = ()
     """The texts of its files: the main file first, then each include where it is met."""
 
     @property

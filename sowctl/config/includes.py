@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sowctl.config.document import SPACE, VARIABLE, Source
+from sowctl.config.document import SPACE, VARIABLE, SourceFile
 from sowctl.config.parse import (
     MAX_FILE,
     Broken,
@@ -24,7 +24,7 @@ from sowctl.config.parse import (
     unusual_bytes,
 )
 from sowctl.config.problems import TOO_DEEP, TOO_LARGE, UNREADABLE, clipped
-from sowctl.config.scan import MAX_ATTRIBUTES, MAX_NODES, Scan, scan
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_NODES, ConfigScan, scan
 from sowctl.errors import ConfigError
 from sowctl.findings import Finding, Level, Place
 
@@ -35,10 +35,10 @@ REFERENCE_VERSION = "5.3.5"
 """What AMPS_VERSION stands for: the version whose documentation the dialect follows."""
 
 
-class Part:
+class IncludedPart:
     """One file after parsing: its source, its tags by number, and the library's elements by the same number."""
 
-    def __init__(self, source: Source, found: Scan, elements: list[Any], chain: tuple[Path, ...]) -> None:
+    def __init__(self, source: SourceFile, found: ConfigScan, elements: list[Any], chain: tuple[Path, ...]) -> None:
         self.source = source
         self.tags = found.tags
         self.tops = found.tops
@@ -84,10 +84,10 @@ class Files:
         self.bytes = 0
         self.inserted = 0
         self.ceiling = DEFAULT_EXPANSION
-        self.sources: list[Source] = []
+        self.sources: list[SourceFile] = []
         self.named: set[str] = set()
 
-    def main(self, fragment: bool) -> tuple[Part, bool]:
+    def main(self, fragment: bool) -> tuple[IncludedPart, bool]:
         """The main file, and whether it is a fragment. Raises SOW-CFG-030 where it cannot be read, and Broken."""
         try:
             data = read_limited(self.path) if self.given is None else self.given
@@ -108,19 +108,19 @@ class Files:
             raise Broken(finding)
         self.findings.append(finding)
 
-    def note(self, rule: str, level: Level, source: Source, place: Place, message: str, hint: str) -> None:
+    def note(self, rule: str, level: Level, source: SourceFile, place: Place, message: str, hint: str) -> None:
         """Note what no loading stops at, where the caller collects."""
         if self.findings is not None:
             excerpt = source.excerpt(place.line or 1, place.column or 1)
             self.findings.append(Finding(rule, level, place, clipped(message), clipped(hint), excerpt))
 
-    def _parse(self, data: bytes, file: str, chain: tuple[Path, ...], fragment: bool) -> tuple[Part, bool]:
+    def _parse(self, data: bytes, file: str, chain: tuple[Path, ...], fragment: bool) -> tuple[IncludedPart, bool]:
         if len(data) > MAX_FILE:
             message = f"the file is larger than {MAX_FILE >> 20} MiB"
             raise Broken(Finding(TOO_LARGE, Level.ERROR, Place(file), message, "a configuration is a few kilobytes"))
         self.bytes += len(data)
         text = decode(data, file)
-        source = Source(file, text, self.variables)
+        source = SourceFile(file, text, self.variables)
         self.sources.append(source)
         if self.findings is not None and (marks := unusual_bytes(data)):
             hint = "save the file as UTF-8 without a mark, with line feeds"
@@ -131,9 +131,9 @@ class Files:
         self.attributes += found.attributes
         wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
         elements = parse_elements(source, found, wrap)
-        return Part(source, found, elements, chain), wrap
+        return IncludedPart(source, found, elements, chain), wrap
 
-    def included(self, part: Part, number: int, parent: str) -> tuple[Part, int] | None:
+    def included(self, part: IncludedPart, number: int, parent: str) -> tuple[IncludedPart, int] | None:
         """What stands at this element: itself, or the root of the file that an Include names, if it can be read."""
         while part.tags[number].name == "Include":
             target = self._include(part, number, f"{parent}/Include")
@@ -142,7 +142,7 @@ class Files:
             part, number = target, 0
         return part, number
 
-    def _include(self, part: Part, number: int, element: str) -> Part | None:
+    def _include(self, part: IncludedPart, number: int, element: str) -> IncludedPart | None:
         written = (part.elements[number].text or "").strip(SPACE)
         known = len(self.findings or ())
         text = self.expand(part, number, element, written).strip(SPACE)
@@ -184,7 +184,7 @@ class Files:
             raise Broken(part.broken("X008", number, element, message))
         return inner
 
-    def _judge_include(self, part: Part, number: int, element: str, written: str, text: str) -> None:
+    def _judge_include(self, part: IncludedPart, number: int, element: str, written: str, text: str) -> None:
         """Say what is odd about an Include: its path, its attributes, elements inside it."""
         place = part.source.place(part.tags[number].start, element)
         if text and not Path(text).is_absolute():
@@ -200,7 +200,7 @@ class Files:
                 message = f"Include comment attribute must be true or false, not '{value}'"
                 self.note("X013", Level.WARNING, part.source, place, message, 'write comment="true" or remove it')
 
-    def expand(self, part: Part, number: int, element: str, text: str) -> str:
+    def expand(self, part: IncludedPart, number: int, element: str, text: str) -> str:
         """The text of an element or attribute with the variables replaced; their values are not expanded again."""
 
         def value(match: re.Match[str]) -> str:
@@ -231,7 +231,7 @@ def _reason(text: str, outside: bool) -> str:
     return "it lies outside the directory of the configuration" if outside else "there is no such file"
 
 
-def _ceiling(part: Part) -> int:
+def _ceiling(part: IncludedPart) -> int:
     """ConfigCycleDetectionThreshold of the main file, or its default where it is absent or no size."""
     from sowctl.values.units import parse_size
 

@@ -37,7 +37,7 @@ class Wrong(ValueError):
         self.rule = rule
 
 
-class Kind(Struct, frozen=True):
+class ValueKind(Struct, frozen=True):
     """The rule of a wrong value and the reader of a right one."""
 
     rule: str
@@ -177,30 +177,30 @@ def _usage(text: str) -> None:
         raise ValueError(f"{text!r} is not a percentage such as 90%")
 
 
-KINDS: dict[str, Kind] = {
-    "string": Kind("S009", _text),
-    "text": Kind("S009", str),
-    "path": Kind("S009", _text),
-    "field": Kind("S034", _field),
-    "interval": Kind("S026", parse_interval),
-    "bytes": Kind("S027", read_bytes),
-    "count": Kind("S028", parse_count),
-    "byte": Kind("S028", _byte),
-    "switch": Kind("S029", parse_switch),
-    "expiration": Kind("S026", read_expiration),
-    "expiration:queue": Kind("S026", _expiration_of_queue),
-    "recovery": Kind("S024", _recovery(("epoch", "now"))),
-    "recovery:queue": Kind("S024", _recovery(("epoch", "now", "creation"))),
-    "address": Kind("S011", _address),
-    "percent": Kind("S068", _percent),
-    "octal": Kind("S067", _octal),
-    "level": Kind("S061", _level),
-    "version": Kind("S009", _version),
-    "tls": Kind("S015", _tls),
-    "struct": Kind("S052", _struct),
-    "exclude": Kind("S070", _exclude),
-    "every": Kind("S058", _every),
-    "usage": Kind("S059", _usage),
+KINDS: dict[str, ValueKind] = {
+    "string": ValueKind("S009", _text),
+    "text": ValueKind("S009", str),
+    "path": ValueKind("S009", _text),
+    "field": ValueKind("S034", _field),
+    "interval": ValueKind("S026", parse_interval),
+    "bytes": ValueKind("S027", read_bytes),
+    "count": ValueKind("S028", parse_count),
+    "byte": ValueKind("S028", _byte),
+    "switch": ValueKind("S029", parse_switch),
+    "expiration": ValueKind("S026", read_expiration),
+    "expiration:queue": ValueKind("S026", _expiration_of_queue),
+    "recovery": ValueKind("S024", _recovery(("epoch", "now"))),
+    "recovery:queue": ValueKind("S024", _recovery(("epoch", "now", "creation"))),
+    "address": ValueKind("S011", _address),
+    "percent": ValueKind("S068", _percent),
+    "octal": ValueKind("S067", _octal),
+    "level": ValueKind("S061", _level),
+    "version": ValueKind("S009", _version),
+    "tls": ValueKind("S015", _tls),
+    "struct": ValueKind("S052", _struct),
+    "exclude": ValueKind("S070", _exclude),
+    "every": ValueKind("S058", _every),
+    "usage": ValueKind("S059", _usage),
 }
 
 
@@ -228,7 +228,7 @@ def out_of_bounds(row: Element, text: str) -> str | None:
     return f"{text!r} is out of range ({limits if row.low else f'at most {row.high}'})"
 
 
-def _inside(row: Element, kind: Kind, text: str, value: Any) -> bool:
+def _inside(row: Element, kind: ValueKind, text: str, value: Any) -> bool:
     """Sizes pass if they are inside under either base: whether KB is 1000 or 1024 is nowhere stated."""
     if row.kind == "bytes" and _between(row, _decimal, _decimal(text)):
         return True

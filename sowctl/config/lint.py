@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sowctl.config.document import Source
+from sowctl.config.document import SourceFile
 from sowctl.config.problems import UNREADABLE
 from sowctl.config.rules.peers import Peers
 from sowctl.config.rules.table import by_id, select
@@ -98,7 +98,7 @@ def _linted(
     fragment: bool,
     peers: Peers,
     given: bytes | None,
-) -> tuple[Linted, tuple[Source, ...]]:
+) -> tuple[Linted, tuple[SourceFile, ...]]:
     # Rules run whatever their level: a comment about one that is too mild to be shown is used all the same.
     try:
         found, document = examine(

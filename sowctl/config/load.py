@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sowctl.config.document import SPACE, Document, Node
-from sowctl.config.includes import Files, Part
+from sowctl.config.includes import Files, IncludedPart
 from sowctl.config.parse import Broken
 from sowctl.config.problems import TOO_DEEP, as_error
 from sowctl.config.scan import MAX_DEPTH
@@ -98,10 +98,10 @@ class _Tree:
         base = files.directory if root is None else root
         return Document(files.path, files.directory, base, top, wrapped, tuple(files.sources))
 
-    def wrapped(self, part: Part) -> Node:
+    def wrapped(self, part: IncludedPart) -> Node:
         """AMPSConfig around the top elements, and where none of them is a section, the elements they belong in."""
         sections = any(tag.name in _SECTIONS for tag in (part.tags[number] for number in part.tops))
-        loose: dict[tuple[str, ...], list[tuple[Part, int]]] = {}
+        loose: dict[tuple[str, ...], list[tuple[IncludedPart, int]]] = {}
         for number in part.tops:
             found = self.files.included(part, number, "/AMPSConfig")
             if found is None:
@@ -113,7 +113,7 @@ class _Tree:
         return Node("AMPSConfig", "", {}, top, part.source.place(0, "/AMPSConfig"), part.source, -1)
 
     def around(
-        self, part: Part, loose: dict[tuple[str, ...], list[tuple[Part, int]]], above: tuple[str, ...]
+        self, part: IncludedPart, loose: dict[tuple[str, ...], list[tuple[IncludedPart, int]]], above: tuple[str, ...]
     ) -> tuple[Node, ...]:
         """The loose elements that belong below ``above``, with those made up that are missing in between."""
         prefix = "/".join(("/AMPSConfig", *above))
@@ -127,12 +127,12 @@ class _Tree:
             nodes.append(Node(tag, "", {}, self.around(part, loose, here), place, part.source, -1))
         return tuple(nodes)
 
-    def present(self, part: Part, numbers: list[int], parent: str) -> list[tuple[Part, int]]:
+    def present(self, part: IncludedPart, numbers: list[int], parent: str) -> list[tuple[IncludedPart, int]]:
         """The children of an element, includes replaced; one that cannot be read is left out."""
         found = (self.files.included(part, number, parent) for number in numbers)
         return [child for child in found if child is not None]
 
-    def siblings(self, members: list[tuple[Part, int]], prefix: str) -> tuple[Node, ...]:
+    def siblings(self, members: list[tuple[IncludedPart, int]], prefix: str) -> tuple[Node, ...]:
         """Build neighbours; a tag that occurs several times gets its number in the element path."""
         if members and prefix.count("/") > MAX_DEPTH:
             part, number = members[0]
@@ -150,7 +150,7 @@ class _Tree:
             nodes.append(self.node(part, number, element))
         return tuple(nodes)
 
-    def node(self, part: Part, number: int, element: str) -> Node:
+    def node(self, part: IncludedPart, number: int, element: str) -> Node:
         tag = part.tags[number]
         parsed = part.elements[number]
         text = parsed.text or ""

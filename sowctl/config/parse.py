@@ -12,9 +12,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sowctl.config.document import Source
+from sowctl.config.document import SourceFile
 from sowctl.config.problems import TOO_DEEP, TOO_MANY, clipped
-from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, Scan, without_declaration
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, ConfigScan, without_declaration
 from sowctl.findings import Finding, Level, Place
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Broken(Exception):
         self.finding = finding
 
 
-def finding_at(rule: str, source: Source, place: Place, message: str, hint: str | None = None) -> Finding:
+def finding_at(rule: str, source: SourceFile, place: Place, message: str, hint: str | None = None) -> Finding:
     excerpt = source.excerpt(place.line or 1, place.column or 1)
     return Finding(rule, Level.ERROR, place, clipped(message), hint and clipped(hint), excerpt)
 
@@ -87,7 +87,7 @@ def unusual_bytes(data: bytes) -> str:
     return " and ".join(found)
 
 
-def refuse(source: Source, found: Scan) -> None:
+def refuse(source: SourceFile, found: ConfigScan) -> None:
     """Refuse a document type and what passes the limits."""
     if found.exceeded is not None:
         limit, offset = found.exceeded
@@ -100,7 +100,7 @@ def refuse(source: Source, found: Scan) -> None:
         raise Broken(finding_at(refused.rule, source, source.place(refused.offset), refused.message, HINT))
 
 
-def parse_elements(source: Source, found: Scan, wrap: bool) -> list[Any]:
+def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool) -> list[Any]:
     """The elements in document order, one for every tag. Breaks X001."""
     # Encoded again, so that parser and scan judge the same characters whatever the file declares.
     body = without_declaration(source.text)
@@ -114,7 +114,7 @@ def parse_elements(source: Source, found: Scan, wrap: bool) -> list[Any]:
     return elements
 
 
-def _library_elements(source: Source, found: Scan, encoded: bytes) -> list[Any]:
+def _library_elements(source: SourceFile, found: ConfigScan, encoded: bytes) -> list[Any]:
     from lxml import etree
 
     parser = etree.XMLParser(
@@ -133,7 +133,7 @@ def _library_elements(source: Source, found: Scan, encoded: bytes) -> list[Any]:
         raise Broken(_malformed(source, found, error)) from None
 
 
-def _malformed(source: Source, found: Scan, error: XMLSyntaxError) -> Finding:
+def _malformed(source: SourceFile, found: ConfigScan, error: XMLSyntaxError) -> Finding:
     if found.unclosed is not None:
         tag, end = found.unclosed
         line, _ = source.position(end)

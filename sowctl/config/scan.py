@@ -29,7 +29,7 @@ class Tag:
         self.children: list[int] = []
 
 
-class Scan:
+class ConfigScan:
     """All start tags in document order, and what the pass noticed.
 
     ``doctype`` is the offset of a document type declaration, where the pass ends; ``unclosed`` a start tag that another
@@ -47,9 +47,9 @@ class Scan:
         self.exceeded: tuple[str, int] | None = None
 
 
-def scan(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES) -> Scan:
+def scan(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES) -> ConfigScan:
     """Find all start tags; ``nodes`` and ``attributes`` are what is left of the limits."""
-    found = Scan()
+    found = ConfigScan()
     open_tags: list[int] = []
     position = text.find("<")
     while position >= 0:
@@ -77,7 +77,7 @@ def _skip(text: str, position: int) -> int | None:
     return None
 
 
-def _take(found: Scan, open_tags: list[int], match: re.Match[str], nodes: int, attributes: int) -> bool:
+def _take(found: ConfigScan, open_tags: list[int], match: re.Match[str], nodes: int, attributes: int) -> bool:
     closing, name, rest = match.groups()
     if closing:
         if not open_tags:

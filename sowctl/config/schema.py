@@ -62,7 +62,7 @@ UNITS = {
 """What may follow the number, by kind."""
 
 
-class Row(Struct, frozen=True):
+class ElementRow(Struct, frozen=True):
     """An element at one place. ``path`` begins below AMPSConfig, ``acted`` says whether sowctl acts on it."""
 
     path: str
@@ -104,7 +104,7 @@ def value_of(row: Element) -> str:
     return "filter" if row.kind.startswith("filter") else WORDS[row.kind]
 
 
-def rows(wanted: str | None = None) -> Iterator[Row]:
+def rows(wanted: str | None = None) -> Iterator[ElementRow]:
     """The elements in the order of the table; with ``wanted`` those of this name or path, else of this old name."""
     found = list(_below(INSTANCE, ""))
     if wanted is None:
@@ -116,20 +116,20 @@ def rows(wanted: str | None = None) -> Iterator[Row]:
     yield from named or [row for row in here if last in (name.lower() for name, _ in row.row.synonyms)]
 
 
-def _stands_in(row: Row, above: str) -> bool:
+def _stands_in(row: ElementRow, above: str) -> bool:
     parents = row.path.lower().rpartition("/")[0]
     return not above or f"/{parents}".endswith(f"/{above}")
 
 
-def _below(parent: Element, path: str) -> Iterator[Row]:
+def _below(parent: Element, path: str) -> Iterator[ElementRow]:
     for child in parent.children:
         here = f"{path}/{child.tag}" if path else child.tag
         meaning = meaning_of(here)
-        yield Row(here, child, meaning.acted, meaning.text)
+        yield ElementRow(here, child, meaning.acted, meaning.text)
         yield from _below(child, here)
 
 
-def listed(found: list[Row]) -> Iterator[str]:
+def listed(found: list[ElementRow]) -> Iterator[str]:
     """A line for each element: name, how often, value and default, indented by depth."""
     names = [f"{'  ' * row.depth}{row.row.tag}" for row in found]
     longest = max(map(len, names))
@@ -138,7 +138,7 @@ def listed(found: list[Row]) -> Iterator[str]:
         yield f"{name:<{longest}}  {row.row.times:<4}  {row.value}{default}"
 
 
-def described(row: Row) -> Iterator[str]:
+def described(row: ElementRow) -> Iterator[str]:
     """All facts about one element, a line each."""
     facts = row.facts()
     yield facts.pop("path")

@@ -21,7 +21,7 @@ _SEQUENCES = frozenset({"SOW", "TopicMetaData", "Action"})
 """Elements in which the order of children of different names has a meaning."""
 
 
-class Origin(Struct, frozen=True):
+class ValueOrigin(Struct, frozen=True):
     """Where a value comes from: a place and the variables in its text; a default has no place."""
 
     file: str | None = None
@@ -40,7 +40,7 @@ class Line(Struct, frozen=True):
     depth: int
     name: str
     value: str | None
-    origin: Origin
+    origin: ValueOrigin
 
 
 def typed(document: Document) -> Item:
@@ -61,12 +61,12 @@ def _written(node: Node) -> Item:
     return Item(node.tag, _FREE, node, None if children else node.text, "" if children else node.text, children)
 
 
-def origin_of(item: Item) -> Origin:
+def origin_of(item: Item) -> ValueOrigin:
     """Where an item comes from."""
     node = item.node
     if node is None:
-        return Origin()
-    return Origin(node.place.file, node.place.line, node.variables() if not item.children else ())
+        return ValueOrigin()
+    return ValueOrigin(node.place.file, node.place.line, node.variables() if not item.children else ())
 
 
 def as_xml(item: Item, *, origins: bool = False) -> Iterator[str]:

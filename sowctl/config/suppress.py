@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from sowctl.config.document import Source
+from sowctl.config.document import SourceFile
 from sowctl.config.problems import UNKNOWN_WORD, UNUSED_WORD
 from sowctl.config.rules.facts import FORM, OPENING, faults
 from sowctl.config.rules.table import select
@@ -33,7 +33,7 @@ _WORDS = re.compile(r"(?s)(.*?)(?:\bbecause\b.*)?")
 class Suppression(Struct, frozen=True):
     """One comment: where it stands, the rules it names, and the lines and columns between which it counts."""
 
-    source: Source
+    source: SourceFile
     offset: int
     word: str
     rules: frozenset[str]
@@ -41,7 +41,7 @@ class Suppression(Struct, frozen=True):
     last: tuple[int, int]
 
 
-def apply(findings: Iterable[Finding], sources: Iterable[Source], active: frozenset[str]) -> Iterator[Finding]:
+def apply(findings: Iterable[Finding], sources: Iterable[SourceFile], active: frozenset[str]) -> Iterator[Finding]:
     """The findings that no comment switches off, and what is to be said about the comments.
 
     The first of ``sources`` is the main file, the only one that can say what to assume. ``active`` are the ids of the
@@ -78,7 +78,7 @@ def _covers(suppression: Suppression, finding: Finding) -> bool:
     return suppression.first <= (place.line or 1, place.column or 1) <= suppression.last
 
 
-def _read(source: Source, *, main: bool) -> Iterator[Suppression | Finding]:
+def _read(source: SourceFile, *, main: bool) -> Iterator[Suppression | Finding]:
     """The suppressions of one file, and the findings about words that name no rule."""
     reach: list[tuple[int, list[tuple[int, str]]]] = []
     waiting: list[tuple[int, str]] = []
@@ -116,7 +116,7 @@ def _read(source: Source, *, main: bool) -> Iterator[Suppression | Finding]:
         yield from _rules(source, offset, names, (offset, offset))
 
 
-def _rules(source: Source, offset: int, words: str, reach: tuple[int, int]) -> Iterator[Suppression | Finding]:
+def _rules(source: SourceFile, offset: int, words: str, reach: tuple[int, int]) -> Iterator[Suppression | Finding]:
     """One suppression for each word, so that each can be unused by itself."""
     match = _WORDS.fullmatch(words)
     names = re.findall(r"[^\s,;]+", match[1] if match is not None else words)
@@ -132,6 +132,6 @@ def _rules(source: Source, offset: int, words: str, reach: tuple[int, int]) -> I
         yield Suppression(source, offset, name, rules, *map(source.position, reach))
 
 
-def _at(source: Source, offset: int, rule: str, level: Level, message: str, hint: str) -> Finding:
+def _at(source: SourceFile, offset: int, rule: str, level: Level, message: str, hint: str) -> Finding:
     place = source.place(offset)
     return Finding(rule, level, place, message, hint, source.excerpt(place.line or 1, place.column or 1))

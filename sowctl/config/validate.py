@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sowctl.config.document import Document, Node, Source
+from sowctl.config.document import Document, Node, SourceFile
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.load import load_collecting
@@ -94,7 +94,7 @@ def _without_echoes(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if (finding.id, finding.place.element) not in spoken]
 
 
-def ordered(findings: Iterable[Finding], sources: Iterable[Source], main: str) -> list[Finding]:
+def ordered(findings: Iterable[Finding], sources: Iterable[SourceFile], main: str) -> list[Finding]:
     """Each finding once, with a hint: those of the main file by line and column, then those of each include."""
     unique = {(finding.id, finding.place, finding.message): finding for finding in findings}
     order = {file: number for number, file in enumerate(dict.fromkeys((main, *(source.file for source in sources))))}

@@ -30,7 +30,7 @@ class Row(Struct, frozen=True):
     payload: bytes
 
 
-class Columns:
+class ShownColumns:
     """The columns of one output. ``left_out`` counts members without a column, by name, once rows have passed."""
 
     def __init__(self, columns: Sequence[Column], *, chosen: bool, facts: bool = False) -> None:
@@ -74,12 +74,12 @@ def heading(column: Column, *, facts: bool = False) -> str:
     return f"/{name}" if name in NAMES and not facts else name
 
 
-def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Columns, Iterator[Row]]:
+def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[ShownColumns, Iterator[Row]]:
     """The columns for these records, and all their rows."""
     wants_meta = options.meta or any(isinstance(column, str) for column in options.columns)
     rows = _rows(batches, wants_meta)
     if options.columns:
-        return Columns(options.columns, chosen=True, facts=options.facts), rows
+        return ShownColumns(options.columns, chosen=True, facts=options.facts), rows
     sample: list[Row] = []
     names: dict[str, None] = {}
     for row in rows:
@@ -88,7 +88,7 @@ def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Colu
         if len(sample) == SAMPLE:
             break
     front: tuple[Column, ...] = options.front if options.meta else ()
-    found = Columns([*front, *(Path((Step(name),)) for name in names)], chosen=False, facts=options.facts)
+    found = ShownColumns([*front, *(Path((Step(name),)) for name in names)], chosen=False, facts=options.facts)
     return found, chain(sample, rows)
 
 

@@ -18,7 +18,7 @@ _READABLE = 12
 """Values are not cut below this width to make room for origins."""
 
 
-class Entry(Struct, frozen=True):
+class OutlineEntry(Struct, frozen=True):
     """A line: how deep it stands, its name, its value (None for a heading), and its origin."""
 
     depth: int
@@ -27,10 +27,11 @@ class Entry(Struct, frozen=True):
     origin: str = ""
 
 
-def outline(entries: Iterable[Entry], columns: int | None = None) -> Iterator[str]:
+def outline(entries: Iterable[OutlineEntry], columns: int | None = None) -> Iterator[str]:
     """The lines, without line feeds; ``columns`` is the width of a terminal, None where nothing needs to fit."""
     rows = [
-        Entry(e.depth, display(e.name), e.value if e.value is None else display(e.value), e.origin) for e in entries
+        OutlineEntry(e.depth, display(e.name), e.value if e.value is None else display(e.value), e.origin)
+        for e in entries
     ]
     if not rows:
         return
@@ -47,7 +48,9 @@ def outline(entries: Iterable[Entry], columns: int | None = None) -> Iterator[st
         yield from _lines(row, first, room, longest if room is None else min(longest, room), beside, columns)
 
 
-def _lines(row: Entry, first: int, room: int | None, second: int, beside: bool, columns: int | None) -> Iterator[str]:
+def _lines(
+    row: OutlineEntry, first: int, room: int | None, second: int, beside: bool, columns: int | None
+) -> Iterator[str]:
     name = "  " * row.depth + row.name
     if row.value is None:
         yield name if columns is None else clip(name, columns)

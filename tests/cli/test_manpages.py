@@ -102,9 +102,9 @@ def test_no_such_page(cli: Cli) -> None:
 
 
 def test_roff_protects_dots_quotes_and_backslashes() -> None:
-    from sowctl.cli.manual.roff import Literal, Section
+    from sowctl.cli.manual.roff import Section, Verbatim
 
-    page = Page("x", 1, "d", "s", (Section("A", (Literal((".TH x", "'quoted'", "a\\nb -c")),)),))
+    page = Page("x", 1, "d", "s", (Section("A", (Verbatim((".TH x", "'quoted'", "a\\nb -c")),)),))
     assert roff(page).startswith('.\\" Generated')
     assert "\\&.TH x\n\\(aqquoted\\(aq\na\\enb \\-c\n" in roff(page)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.config.document import Source
+from sowctl.config.document import SourceFile
 from sowctl.config.load import load, load_collecting
 from sowctl.config.parse import Broken, parse_elements, refuse
 from sowctl.config.scan import scan
@@ -44,7 +44,7 @@ PIECES = (
 
 def _reads_or_is_refused(text: str) -> None:
     for wrap in (False, True):
-        source = Source("f.xml", text, {})
+        source = SourceFile("f.xml", text, {})
         found = scan(text)
         try:
             refuse(source, found)

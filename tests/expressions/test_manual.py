@@ -13,7 +13,7 @@ from sowctl.cli.manual.expressionpage import NAME
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.context import Context
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
-from sowctl.expressions.functions.table import TABLE, TITLES, Entry, described, listed
+from sowctl.expressions.functions.table import TABLE, TITLES, FunctionEntry, described, listed
 from sowctl.expressions.syntax.errors import ExpressionError
 
 MAN = Path(__file__).parents[2] / "man"
@@ -34,7 +34,7 @@ def test_the_table_lists_every_function_once() -> None:
 
 
 @every
-def test_the_spelling_of_arguments_agrees_with_their_number(entry: Entry) -> None:
+def test_the_spelling_of_arguments_agrees_with_their_number(entry: FunctionEntry) -> None:
     names = [name.strip(" []") for name in entry.arguments.split(",")] if entry.arguments else []
     optional = entry.arguments.count("[")
     if names and names[-1] == "...":
@@ -44,7 +44,7 @@ def test_the_spelling_of_arguments_agrees_with_their_number(entry: Entry) -> Non
 
 
 @every
-def test_the_compiler_accepts_exactly_those_numbers(entry: Entry) -> None:
+def test_the_compiler_accepts_exactly_those_numbers(entry: FunctionEntry) -> None:
     def refused(count: int) -> bool:
         arguments = ["'x'"] * count
         try:

@@ -60,10 +60,11 @@ def run(
         if shown:
             lines = [display_lines(line) for line in lines]
     else:
-        from sowctl.output.outline import Entry, outline
+        from sowctl.output.outline import OutlineEntry, outline
 
         entries = [
-            Entry(line.depth, line.name, line.value, str(line.origin) if origin else "") for line in show.as_lines(item)
+            OutlineEntry(line.depth, line.name, line.value, str(line.origin) if origin else "")
+            for line in show.as_lines(item)
         ]
         lines = list(outline(entries, invocation.streams.columns() if shown else None))
     stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from inspect import cleandoc
 from pathlib import Path
 
-from sowctl.cli.manual.roff import Items, Literal, Page, Paragraph, Section, Subheading, roff, sentence
+from sowctl.cli.manual.roff import Items, Page, Paragraph, Section, Subheading, Verbatim, roff, sentence
 from sowctl.cli.words.declare import Argument, Option, Parameter
 from sowctl.cli.words.helptext import by_panel, usage
 from sowctl.cli.words.loaded import load
@@ -83,7 +83,7 @@ def main_page() -> Page:
                 ),
             ),
         ),
-        Section("EXAMPLES", (Literal(EXAMPLES),)),
+        Section("EXAMPLES", (Verbatim(EXAMPLES),)),
         Section("COMMANDS", tuple(commands)),
         Section("OPTIONS", (Paragraph("Before or after the command alike:"), _options(GLOBALS), _HELP)),
         Section("EXIT STATUS", (statuses, Paragraph("Take any other status for a failure."))),
@@ -110,7 +110,7 @@ def command_page(command: Command) -> Page:
         Section("NAME", (Paragraph(f"{command.page} - {command.summary}"),)),
         Section("SYNOPSIS", (Paragraph(usage(loaded)),)),
         Section("DESCRIPTION", tuple(Paragraph(" ".join(part.split())) for part in text)),
-        Section("EXAMPLES", (Literal(loaded.examples),)),
+        Section("EXAMPLES", (Verbatim(loaded.examples),)),
     ]
     if arguments:
         items = tuple((p.declared.metavar, sentence(p.declared.help)) for p in arguments)

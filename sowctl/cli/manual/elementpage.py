@@ -12,7 +12,7 @@ from sowctl.cli.manual.roff import escaped
 from sowctl.config.elements.element import Element, walk
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
-from sowctl.config.schema import Row, rows, value_of
+from sowctl.config.schema import ElementRow, rows, value_of
 
 NAME = "sow-config.5"
 BEGIN = '.\\" begin: made by python -m sowctl.cli.manual'
@@ -67,7 +67,7 @@ def _intro() -> tuple[str, ...]:
     )
 
 
-def _entry(row: Row) -> tuple[str, ...]:
+def _entry(row: ElementRow) -> tuple[str, ...]:
     value = value_of(row.row)
     if row.row.default is not None:
         value += f"; {row.row.default}"

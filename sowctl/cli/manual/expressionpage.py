@@ -12,7 +12,7 @@ from pathlib import Path
 from sowctl.cli.manual.roff import GENERATED, escaped, sentence
 from sowctl.codes import table
 from sowctl.expressions.context import Context
-from sowctl.expressions.functions.table import TABLE, TITLES, Entry
+from sowctl.expressions.functions.table import TABLE, TITLES, FunctionEntry
 
 NAME = "sowctl-expressions.7"
 
@@ -36,7 +36,7 @@ def _functions() -> list[str]:
     return lines
 
 
-def _entry(entry: Entry) -> list[str]:
+def _entry(entry: FunctionEntry) -> list[str]:
     lines = [".TP", f'.BR {entry.name} "({escaped(entry.arguments)})"', escaped(sentence(entry.doc))]
     if entry.arguments:
         lines.append(escaped(sentence(entry.null)))

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Position(Struct, frozen=True):
+class LogPosition(Struct, frozen=True):
     """A place in the log: a txid or an instant; the other is None, or both are. ``bookmark`` is yet to be looked up."""
 
     txid: int | None = None
     time: Micros | None = None
     bookmark: str | None = None
 
-    def found(self, instance: Instance, directory: str | None = None) -> Position:
+    def found(self, instance: Instance, directory: str | None = None) -> LogPosition:
         """With the txid of the bookmark's entry, in the journals of the instance or in ``directory``.
 
         Nothing for NOW. Raises MissingError ``SOW-ENG-070``.
@@ -37,7 +37,7 @@ class Position(Struct, frozen=True):
         from sowctl.engine.topics.logplaces import find_place
 
         place = find_place(instance, self.bookmark, Path(directory) if directory is not None else None)
-        return Position() if place is None else Position(txid=place.txid)
+        return LogPosition() if place is None else LogPosition(txid=place.txid)
 
 
 def moment(invocation: Invocation, text: str | None) -> Moment:
@@ -47,18 +47,18 @@ def moment(invocation: Invocation, text: str | None) -> Moment:
     return read_moment(text, invocation.clock)
 
 
-def position(invocation: Invocation, text: str | None) -> Position:
+def position(invocation: Invocation, text: str | None) -> LogPosition:
     """A txid (a bare number), a bookmark or an instant. Raises UsageError."""
     if text is None:
-        return Position()
+        return LogPosition()
     if "|" in text:
         from sowctl.identity.bookmarks import parse_bookmark
 
         parse_bookmark(text)
-        return Position(bookmark=text)
+        return LogPosition(bookmark=text)
     if text.strip().isdecimal():
-        return Position(txid=int(text))
-    return Position(time=parse_time(text, invocation.clock))
+        return LogPosition(txid=int(text))
+    return LogPosition(time=parse_time(text, invocation.clock))
 
 
 def seconds(name: str, text: str | None) -> float | None:

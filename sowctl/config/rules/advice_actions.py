@@ -12,7 +12,7 @@ from sowctl.config.model import file_of
 from sowctl.config.rules.globs import covers
 from sowctl.config.rules.measures import affordable
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import Step, is_transient
+from sowctl.config.rules.subjects import SubjectStep, is_transient
 from sowctl.config.rules.survey import Survey
 
 SAFE_VARIABLES = frozenset(
@@ -108,7 +108,7 @@ def publish_loop(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: publish to another topic, or let a Filter end the loop.
     """
     graph: dict[Hashable, list[Hashable]] = {}
-    triggers: list[Step] = []
+    triggers: list[SubjectStep] = []
     for step in survey.steps:
         if step.action.find("If") is None:
             if step.module == "amps-action-do-publish-message" and (published := _topic(step)):
@@ -130,7 +130,7 @@ def publish_loop(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(actions[0], message, "publish to another topic, or end the loop with a Filter")
 
 
-def _topic(step: Step) -> tuple[str, ...]:
+def _topic(step: SubjectStep) -> tuple[str, ...]:
     """Topic and message type of a step; nothing where one is missing or known at run time only."""
     topic, kind = step.option("Topic"), step.option("MessageType")
     if topic is None or kind is None or not topic.text or "{{" in topic.text + kind.text:
@@ -138,7 +138,7 @@ def _topic(step: Step) -> tuple[str, ...]:
     return topic.text, kind.text
 
 
-def _triggers(step: Step) -> bool:
+def _triggers(step: SubjectStep) -> bool:
     source = step.option("MessageSource")
     return (
         step.module in ("amps-action-on-publish-message", "amps-action-on-deliver-message")
@@ -148,7 +148,7 @@ def _triggers(step: Step) -> bool:
     )
 
 
-def _starts(on: Step, topic: Hashable, survey: Survey) -> bool:
+def _starts(on: SubjectStep, topic: Hashable, survey: Survey) -> bool:
     pattern, kind = _topic(on)
     return isinstance(topic, tuple) and kind == topic[1] and survey.matches(pattern, topic[0])
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sowctl.config.document import Node
 from sowctl.config.rules.measures import HOUR, interval, interval_text
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import Step
+from sowctl.config.rules.subjects import SubjectStep
 from sowctl.config.rules.survey import Survey
 
 BY_HAND = frozenset({"amps-action-on-admin", "amps-action-on-signal"})
@@ -16,7 +16,7 @@ HALF = 0.6
 """About a half, generously."""
 
 
-def _scheduled(step: Step) -> Node | None:
+def _scheduled(step: SubjectStep) -> Node | None:
     return step.option("Every") if step.module == "amps-action-on-schedule" else None
 
 

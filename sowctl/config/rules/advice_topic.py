@@ -11,7 +11,7 @@ from sowctl.config.matching import is_pattern
 from sowctl.config.model import file_of
 from sowctl.config.rules.measures import DAY, HOUR, SECOND, affordable, count, interval, interval_text
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import Entry, is_transient
+from sowctl.config.rules.subjects import SubjectEntry, is_transient
 from sowctl.config.rules.survey import Survey
 
 SHORT_LIVED = HOUR
@@ -136,7 +136,7 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(entry.node, message, "add it as a Topic of TransactionLog if that is needed")
 
 
-def _missing(entry: Entry, survey: Survey) -> bool:
+def _missing(entry: SubjectEntry, survey: Survey) -> bool:
     if entry.kind != "Topic" or not entry.name or not entry.type or not _persistent(entry.node):
         return False
     stored = entry.node.find("FileName") is not None and entry.node.find("Pattern") is None

@@ -13,7 +13,7 @@ from msgspec import Struct
 from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import Entry, is_transient
+from sowctl.config.rules.subjects import SubjectEntry, is_transient
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import nearest
 
@@ -21,7 +21,7 @@ _SHOWN = 10
 """So many names of a cycle are shown."""
 
 
-class Source(Struct, frozen=True):
+class MessageSource(Struct, frozen=True):
     """A topic that a view reads: its message type where one is written, its name, and the element that names it."""
 
     type: str | None
@@ -29,19 +29,19 @@ class Source(Struct, frozen=True):
     node: Node
 
 
-def sources(view: Node) -> Iterator[Source]:
+def sources(view: Node) -> Iterator[MessageSource]:
     """The sources of a view; of a Join that does not parse, none."""
     underlying = view.find("UnderlyingTopic")
     if underlying is None:
         return
     joins = list(underlying.all("Join"))
     if not joins and underlying.text:
-        yield Source(*split_reference(underlying.text), underlying)
+        yield MessageSource(*split_reference(underlying.text), underlying)
     for node in joins:
         condition = texts.join(node)
         if condition is not None:
-            yield Source(condition.left.message_type, condition.left.topic, node)
-            yield Source(condition.right.message_type, condition.right.topic, node)
+            yield MessageSource(condition.left.message_type, condition.left.topic, node)
+            yield MessageSource(condition.right.message_type, condition.right.topic, node)
 
 
 def split_reference(text: str) -> tuple[str | None, str]:
@@ -52,7 +52,7 @@ def split_reference(text: str) -> tuple[str | None, str]:
     return None, text
 
 
-def resolve(source: Source, entry: Entry, survey: Survey) -> Entry | None:
+def resolve(source: MessageSource, entry: SubjectEntry, survey: Survey) -> SubjectEntry | None:
     """The entry that a source means, wherever it stands; the view's own message type where none is written.
 
     Of two of one name it is the other one; an entry that reads its own name alone reads itself.
@@ -61,7 +61,7 @@ def resolve(source: Source, entry: Entry, survey: Survey) -> Entry | None:
     return found[0] if found else _itself(source, entry)
 
 
-def _itself(source: Source, entry: Entry) -> Entry | None:
+def _itself(source: MessageSource, entry: SubjectEntry) -> SubjectEntry | None:
     return entry if (source.name, source.type or entry.type) == (entry.name, entry.type) else None
 
 
@@ -162,7 +162,7 @@ def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(entry.node, f"cycle among views or conflated topics: {text}", "let one read a Topic")
 
 
-def _below(survey: Survey) -> dict[int, list[Entry]]:
+def _below(survey: Survey) -> dict[int, list[SubjectEntry]]:
     """By the number of each view and conflated topic, the entries that it reads."""
     return {
         entry.number: [found for s in sources(entry.node) if (found := resolve(s, entry, survey)) is not None]
@@ -171,7 +171,7 @@ def _below(survey: Survey) -> dict[int, list[Entry]]:
     }
 
 
-def circles(below: dict[int, list[Entry]]) -> dict[int, int]:
+def circles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
     """By entry, one number for all that derive from each other: the strongly connected parts, in one walk (Tarjan)."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}

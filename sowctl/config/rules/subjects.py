@@ -45,7 +45,7 @@ MEMBERS = {
 """The sections whose members are a subject of rules, and the tag of those members."""
 
 
-class Entry(Struct, frozen=True):
+class SubjectEntry(Struct, frozen=True):
     """A SOW entry under its present kind, whatever spelling it has."""
 
     kind: str
@@ -59,7 +59,7 @@ class Entry(Struct, frozen=True):
         return f"{self.kind} '{self.name}'"
 
 
-class Step(Struct, frozen=True):
+class SubjectStep(Struct, frozen=True):
     """One On, If or Do of an action that names a module, and the Options element, if there is one."""
 
     action: Node

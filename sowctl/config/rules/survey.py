@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.config.document import Node
 from sowctl.config.matching import any_search, is_pattern, topic_matches
-from sowctl.config.rules.subjects import KINDS, MEMBERS, QUEUES, Entry, Step, added_functions, known_types
+from sowctl.config.rules.subjects import KINDS, MEMBERS, QUEUES, SubjectEntry, SubjectStep, added_functions, known_types
 from sowctl.config.spelling import meant
 from sowctl.errors import ConfigError
 
@@ -26,7 +26,9 @@ class Survey:
         self.root = root
         nodes = [node for section in top.all("SOW", "TopicMetaData") for node in section.children if node.tag in KINDS]
         self.entries = tuple(
-            Entry(KINDS[node.tag], node.value("Name", "Topic") or "", node.value("MessageType") or "", node, number)
+            SubjectEntry(
+                KINDS[node.tag], node.value("Name", "Topic") or "", node.value("MessageType") or "", node, number
+            )
             for number, node in enumerate(nodes)
         )
 
@@ -68,24 +70,24 @@ class Survey:
             seen.add(tag)
         return frozenset(map(id, found))
 
-    def entry(self, node: Node) -> Entry:
+    def entry(self, node: Node) -> SubjectEntry:
         """The entry of a node."""
         return self._by_node[id(node)]
 
-    def named(self, name: str, type_: str | None = None) -> tuple[Entry, ...]:
+    def named(self, name: str, type_: str | None = None) -> tuple[SubjectEntry, ...]:
         """The entries of a name, of one message type or any."""
         found = self._by_name.get(name, ())
         return tuple(found) if type_ is None else tuple(entry for entry in found if entry.type == type_)
 
     @cached_property
-    def _by_name(self) -> dict[str, list[Entry]]:
-        index: dict[str, list[Entry]] = {}
+    def _by_name(self) -> dict[str, list[SubjectEntry]]:
+        index: dict[str, list[SubjectEntry]] = {}
         for entry in self.entries:
             index.setdefault(entry.name, []).append(entry)
         return index
 
     @cached_property
-    def _by_node(self) -> dict[int, Entry]:
+    def _by_node(self) -> dict[int, SubjectEntry]:
         return {id(entry.node): entry for entry in self.entries}
 
     @cached_property
@@ -161,16 +163,16 @@ class Survey:
         )
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[SubjectStep, ...]:
         """The On, If and Do of all actions, in document order."""
         return tuple(
-            Step(action, node, module, node.find("Options"))
+            SubjectStep(action, node, module, node.find("Options"))
             for action in self.nodes("Action")
             for node in action.all("On", "If", "Do")
             if (module := node.value("Module"))
         )
 
-    def doing(self, *modules: str) -> tuple[Step, ...]:
+    def doing(self, *modules: str) -> tuple[SubjectStep, ...]:
         """The steps with one of these modules, named without ``amps-action-``."""
         names = {f"amps-action-{module}" for module in modules}
         return tuple(step for step in self.steps if step.module in names)

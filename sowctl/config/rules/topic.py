@@ -11,7 +11,7 @@ from sowctl.config.document import Node
 from sowctl.config.kinds import Wrong, read_expiration
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import QUEUES, Entry
+from sowctl.config.rules.subjects import QUEUES, SubjectEntry
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 from sowctl.journal.format import own_files
@@ -141,7 +141,7 @@ def defined_twice(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: two Topics ``orders`` of type json.
     Instead: rename one; another message type makes another topic.
     """
-    seen: dict[tuple[str, str], dict[str, Entry]] = {}
+    seen: dict[tuple[str, str], dict[str, SubjectEntry]] = {}
     for entry in survey.entries:
         if not entry.name or not entry.type or survey.again(entry.node):
             continue
@@ -162,7 +162,7 @@ def shared_file(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``<FileName>./sow/all.sow</FileName>`` in two Topics.
     Instead: use ``%n`` in FileName, which is different for every topic.
     """
-    first: dict[str, Entry] = {}
+    first: dict[str, SubjectEntry] = {}
     for entry in survey.entries:
         file = entry.node.find("FileName")
         if entry.kind != "Topic" or file is None or not file.text or _durability(entry.node) != "persistent":

@@ -23,7 +23,7 @@ SKIPPED = "NULL inputs are skipped; NULL if none is left"
 _RESULTS = {"text": "String", "number": "number", "scalar": "value", "truth": "Boolean"}
 
 
-class Entry(Struct, frozen=True):
+class FunctionEntry(Struct, frozen=True):
     """One line of the table. ``most`` is None where there is no limit."""
 
     name: str
@@ -139,11 +139,11 @@ TITLES: dict[str, str] = {
 ADDED = {"module": "Functions of the configuration's modules"}
 
 
-def _functions(group: str) -> list[Entry]:
+def _functions(group: str) -> list[FunctionEntry]:
     return entries_of(GROUPS[group], group)
 
 
-def entries_of(functions: Iterable[Function], group: str = "module") -> list[Entry]:
+def entries_of(functions: Iterable[Function], group: str = "module") -> list[FunctionEntry]:
     """Entries for functions as they are declared; those that a configuration adds have a group of their own."""
     entries = []
     for function in functions:
@@ -158,7 +158,7 @@ def entries_of(functions: Iterable[Function], group: str = "module") -> list[Ent
         null = NULL_IN if function.strict else NULL_GIVEN
         null = _NULL.get(function.name, null if function.parameters else NO_ARGUMENTS)
         entries.append(
-            Entry(
+            FunctionEntry(
                 function.name,
                 _ARGUMENTS.get(function.name, default),
                 group,
@@ -173,26 +173,28 @@ def entries_of(functions: Iterable[Function], group: str = "module") -> list[Ent
     return entries
 
 
-def _table() -> tuple[Entry, ...]:
+def _table() -> tuple[FunctionEntry, ...]:
     branch = "the value of a if the condition is true, else that of b; only one of them is evaluated"
-    entries = [Entry("IF", _ARGUMENTS["IF"], "choice", 3, 3, "value", _NULL["IF"], branch)]
+    entries = [FunctionEntry("IF", _ARGUMENTS["IF"], "choice", 3, 3, "value", _NULL["IF"], branch)]
     for group in GROUPS:
         entries += _functions(group)
     for name, (least, most) in AGGREGATES.items():
         result, doc = _AGGREGATES[name]
         notes = ("in projections only, never nested",)
         null = _NULL.get(name, SKIPPED)
-        entries.append(Entry(name, _ARGUMENTS.get(name, "e"), "aggregate", least, most, result, null, doc, notes))
+        entries.append(
+            FunctionEntry(name, _ARGUMENTS.get(name, "e"), "aggregate", least, most, result, null, doc, notes)
+        )
     return tuple(entries)
 
 
-TABLE: tuple[Entry, ...] = _table()
+TABLE: tuple[FunctionEntry, ...] = _table()
 """Every function, by group and then as declared."""
 
 assert {entry.name for entry in TABLE} == {"IF", *FUNCTIONS, *AGGREGATES}
 
 
-def listed(entries: Sequence[Entry]) -> list[str]:
+def listed(entries: Sequence[FunctionEntry]) -> list[str]:
     """Lines that list entries under the headings of their groups."""
     width = max(len(entry.call) for entry in entries)
     lines: list[str] = []
@@ -204,7 +206,7 @@ def listed(entries: Sequence[Entry]) -> list[str]:
     return lines
 
 
-def described(entry: Entry) -> list[str]:
+def described(entry: FunctionEntry) -> list[str]:
     """Lines that say everything of one entry."""
     count = f"{entry.least}" if entry.most == entry.least else f"{entry.least} to {entry.most}"
     if entry.most is None:

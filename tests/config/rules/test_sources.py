@@ -8,14 +8,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.config.document import Node, Source
+from sowctl.config.document import Node, SourceFile
 from sowctl.config.rules.sources import circles
-from sowctl.config.rules.subjects import Entry
+from sowctl.config.rules.subjects import SubjectEntry
 from sowctl.config.validate import validate
 from sowctl.findings import Place
 
 Write = Callable[..., Path]
-NODE = Node("View", "", {}, (), Place("x"), Source("x", "", {}), -1)
+NODE = Node("View", "", {}, (), Place("x"), SourceFile("x", "", {}), -1)
 
 
 def reached(start: int, edges: dict[int, set[int]]) -> set[int]:
@@ -31,7 +31,7 @@ def reached(start: int, edges: dict[int, set[int]]) -> set[int]:
 
 @given(st.dictionaries(st.integers(0, 9), st.sets(st.integers(0, 12), max_size=4)))
 def test_entries_of_one_circle_derive_from_each_other(edges: dict[int, set[int]]) -> None:
-    entries = {number: Entry("View", str(number), "json", NODE, number) for number in range(13)}
+    entries = {number: SubjectEntry("View", str(number), "json", NODE, number) for number in range(13)}
     below = {number: [entries[other] for other in others] for number, others in edges.items()}
     part = circles(below)
     assert set(part) == set(edges)

@@ -20,7 +20,7 @@ _MODULES = ("loading", "structure", "values", "expressions", "spellings")
 _HEADING = re.compile(r"^\s*(What|Why|Example|Instead): ", re.MULTILINE)
 
 
-class Page(NamedTuple):
+class RulePage(NamedTuple):
     """The four parts of a page, each one paragraph; back-quotes mark what is written literally."""
 
     what: str
@@ -29,7 +29,7 @@ class Page(NamedTuple):
     instead: str
 
 
-def page_of(rule: Rule) -> Page:
+def page_of(rule: Rule) -> RulePage:
     """The page of a rule. Raises LookupError for a rule that has none."""
     text = _written().get(rule.id)
     if text is None:
@@ -37,19 +37,19 @@ def page_of(rule: Rule) -> Page:
     return read_page(text, rule.id)
 
 
-def read_page(text: str, owner: str) -> Page:
+def read_page(text: str, owner: str) -> RulePage:
     """The parts of a written page. Raises LookupError where a heading is missing, repeated, or out of order."""
     parts = _HEADING.split(text)
-    if [part.lower() for part in parts[1::2]] != list(Page._fields):
+    if [part.lower() for part in parts[1::2]] != list(RulePage._fields):
         raise LookupError(f"{owner} has no page with the headings What, Why, Example, Instead")
-    return Page(*(" ".join(part.split()) for part in parts[2::2]))
+    return RulePage(*(" ".join(part.split()) for part in parts[2::2]))
 
 
 def explain(rule: Rule) -> str:
     """The page as plain text with its heading: id, title, severity, code and element."""
     page = page_of(rule)
     lines = [f"{rule.id} {rule.title} ({severity(rule)}, {code_of(rule.id)})", f"in {rule.element}", ""]
-    for heading, paragraph in zip(Page._fields, page, strict=True):
+    for heading, paragraph in zip(RulePage._fields, page, strict=True):
         lines += [f"{heading.capitalize()}: {paragraph.replace('``', '')}", ""]
     return "\n".join(lines)
 
