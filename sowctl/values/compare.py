@@ -76,9 +76,9 @@ def number_of(value: SlotValue) -> int | float | None:
         return None
     if type(scalar) is bool:
         return int(scalar)
-    if isinstance(scalar, (int, float)):
+    if type(scalar) is int or type(scalar) is float:
         return scalar
-    reading = numeric_reading(scalar)
+    reading = numeric_reading(scalar)  # type: ignore[arg-type]  # a text: no other kind is left
     return NAN if reading is None else reading
 
 
@@ -92,9 +92,9 @@ def text_of(value: SlotValue) -> bytes | None:
     if type(value) is str:
         return value.encode() or None
     scalar = first(value)
-    if scalar is None or isinstance(scalar, bytes):
+    if scalar is None or type(scalar) is bytes:
         return scalar
-    if isinstance(scalar, str):
+    if type(scalar) is str:
         return scalar.encode()
     if type(scalar) is Number:
         return scalar.text
@@ -102,7 +102,7 @@ def text_of(value: SlotValue) -> bytes | None:
         return b"1" if scalar else b"0"
     if type(scalar) is float:
         return double_text(scalar).encode()
-    return b"%d" % scalar
+    return b"%d" % scalar  # type: ignore[str-format]  # an int: no other kind is left
 
 
 def truth_of(value: SlotValue) -> bool | None:
@@ -122,30 +122,30 @@ def relation(a: Plain, b: Plain) -> int | None:
     """
     if a is None or b is None:
         return None
-    if isinstance(a, (str, bytes)):
-        if isinstance(b, (str, bytes)):
-            # The code points of two strs stand in the order of their UTF-8, so only mixed pairs are encoded.
-            if isinstance(a, str) and isinstance(b, str):
-                return SAME if a == b else LESS if a < b else MORE
-            left, right = _as_bytes(a), _as_bytes(b)
-            return SAME if left == right else LESS if left < right else MORE
+    # Kinds are asked by type(), not isinstance(), which takes twice as long where the answer is no: hence the ignores.
+    left, right = type(a), type(b)
+    a_text, b_text = left is str or left is bytes, right is str or right is bytes
+    if a_text and b_text:
+        if left is not right:
+            a, b = _as_bytes(a), _as_bytes(b)  # type: ignore[arg-type]  # both are texts
+    elif a_text:
         if b != b:
             return UNORDERED
         # A text without a numeric reading stands above all numbers.
-        reading = numeric_reading(a)
+        reading = numeric_reading(a)  # type: ignore[arg-type]  # a text
         if reading is None:
             return MORE
         a = reading
-    elif isinstance(b, (str, bytes)):
+    elif b_text:
         if a != a:
             return UNORDERED
-        reading = numeric_reading(b)
+        reading = numeric_reading(b)  # type: ignore[arg-type]  # a text
         if reading is None:
             return LESS
         b = reading
     elif a != a or b != b:
         return UNORDERED
-    return SAME if a == b else LESS if a < b else MORE
+    return SAME if a == b else LESS if a < b else MORE  # type: ignore[operator]  # two texts or two numbers
 
 
 def _as_bytes(value: str | bytes) -> bytes:
