@@ -175,11 +175,11 @@ def compile_projection(
     ``sources``: the qualifiers that name a source of the view; none given, none is checked. Raises ExpressionError,
     also where there is no grouping.
     """
-    from sowctl.expressions.rows.projection import Part, Projection  # for views and aggregated queries alone
+    from sowctl.expressions.rows.projection import Projection, TextNode  # for views and aggregated queries alone
 
     fields = [(field, text) for text in _texts(projection) for field in parse_projection(text)]
     grouped = () if grouping is None else _texts(grouping)
-    keys = [Part(field, text) for text in grouped for field in parse_grouping(text)]
+    keys = [TextNode(field, text) for text in grouped for field in parse_grouping(text)]
     seen: set[tuple[str, ...]] = set()
     for field, text in fields:
         check(field.expression, text, Context.PROJECTION, extra)

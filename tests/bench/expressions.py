@@ -63,7 +63,7 @@ def _by_hand(payloads: list[bytes]) -> int:
 def _evaluators(payloads: list[bytes], rounds: int) -> None:
     import numpy as np
 
-    from sowctl.expressions.columns import Batch, ColumnProgram
+    from sowctl.expressions.columns import ColumnProgram, SlotBatch
     from sowctl.expressions.compile import compile_filter
     from sowctl.expressions.environment import Environment
     from sowctl.messages.types import get_type
@@ -84,7 +84,7 @@ def _evaluators(payloads: list[bytes], rounds: int) -> None:
         ROWS: over_payloads,
         "rows, built": lambda: len(wanted.matches(rows, env)),
         COLUMNS: lambda: int(np.count_nonzero(program.mask(columns, env))),
-        "building columns from rows": lambda: Batch.of_rows(rows, len(wanted.slots)).build().size and None,
+        "building columns from rows": lambda: SlotBatch.of_rows(rows, len(wanted.slots)).build().size and None,
     }
     counts = {name: call() for name, call in calls.items()}
     if len({count for count in counts.values() if count is not None}) != 1:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from sowctl.errors import LimitError
-from sowctl.expressions.columns import Batch, ColumnProgram, Kind
+from sowctl.expressions.columns import ColumnProgram, Kind, SlotBatch
 from sowctl.expressions.compile import compile_filter, compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
@@ -190,7 +190,7 @@ def test_what_fell_back_is_told() -> None:
 def test_builds_from_lists_and_answers_filters() -> None:
     wanted = compile_filter("/price > 90 AND /region = 'EMEA'")
     program = ColumnProgram(wanted)
-    batch = Batch([[91.5, 90, None, 95], ["EMEA", "EMEA", "EMEA", "APAC"]], 4).build()
+    batch = SlotBatch([[91.5, 90, None, 95], ["EMEA", "EMEA", "EMEA", "APAC"]], 4).build()
     assert program.mask(batch, ENV).tolist() == [True, False, False, False]
     assert [batch.column(place).kind for place in (0, 1)] == [Kind.NUMBER, Kind.STRING]
     assert batch.rows()[0] == (91.5, "EMEA")

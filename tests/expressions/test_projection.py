@@ -17,7 +17,7 @@ from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions.sets import deviation, mean
 from sowctl.expressions.rows.joining import left_join, plan
-from sowctl.expressions.rows.projection import Group
+from sowctl.expressions.rows.projection import GroupState
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.expressions.syntax.joins import JoinSide, parse_join
 from sowctl.values.compare import text_of
@@ -133,10 +133,10 @@ def test_stamps_bring_the_order_of_updates_whatever_the_order_of_arrival(
         "/g",
     )
     rows = [jsonslots.row(json.dumps({"g": g, "v": v}), program.slots) for g, v in messages]
-    ordered: dict[Any, Group] = {}
+    ordered: dict[Any, GroupState] = {}
     program.add(ordered, rows, ENV)
     for cut in range(len(rows)):
-        groups: dict[Any, Group] = {}
+        groups: dict[Any, GroupState] = {}
         for part in (arrival[:cut], arrival[cut:]):
             program.add(groups, [rows[place] for place in part], ENV, stamps=[(place, 7) for place in part])
         for key, group in groups.items():
@@ -149,7 +149,7 @@ def test_groups_are_texts_in_first_seen_order() -> None:
     messages = [{"g": g} for g in ("1", 1, 1.0, True, None, "", "b", [], "1.0")]
     program = compile_projection("COUNT(1) AS /n", "/g")
     rows = [jsonslots.row(json.dumps(message), program.slots) for message in messages]
-    groups: dict[Any, Group] = {}
+    groups: dict[Any, GroupState] = {}
     program.add(groups, rows[:4], ENV)
     program.add(groups, rows[4:], ENV)
     assert {key: program.fields(group, ENV)[0] for key, group in groups.items()} == {
@@ -165,10 +165,10 @@ def test_groups_are_texts_in_first_seen_order() -> None:
 def test_messages_find_their_group_in_any_order(values: list[Any]) -> None:
     program = compile_projection("COUNT(1) AS /n", "/g, /h")
     rows = [jsonslots.row(json.dumps({"g": "x", "h": value}), program.slots) for value in values]
-    alone: dict[Any, Group] = {}
+    alone: dict[Any, GroupState] = {}
     for row in rows:
         program.add(alone, [row], ENV)
-    together: dict[Any, Group] = {}
+    together: dict[Any, GroupState] = {}
     program.add(together, rows, ENV)
     assert [(key, group.count) for key, group in together.items()] == [(k, group.count) for k, group in alone.items()]
 
@@ -177,7 +177,7 @@ def test_messages_find_their_group_in_any_order(values: list[Any]) -> None:
 def test_adding_in_parts_is_adding_at_once(pairs: list[tuple[int, int | None]], cut: int) -> None:
     program = compile_projection("/g, SUM(/v) AS /s, COUNT(/v) AS /c, MAX(/v) AS /m, /v AS /last", "/g")
     rows = [jsonslots.row(json.dumps({"g": g, "v": v}), program.slots) for g, v in pairs]
-    groups: dict[Any, Group] = {}
+    groups: dict[Any, GroupState] = {}
     program.add(groups, rows[:cut], ENV)
     program.add(groups, rows[cut:], ENV)
     parts = [program.fields(group, ENV) for group in groups.values()]
@@ -198,13 +198,13 @@ def test_adding_many_is_adding_one_after_the_other(messages: list[tuple[Any, Any
     assert [slot.path for slot in program.slots] == [parse_path("/g"), parse_path("/v")]
     rows = [tuple(Values(tuple(x)) if type(x) is list else x for x in message[:2]) for message in messages]
     stamps = [(stamp, 0) for _, _, stamp in messages]
-    at_once: dict[Any, Group] = {}
+    at_once: dict[Any, GroupState] = {}
     program.add(at_once, rows, ENV, None, stamps if stamped else None)
-    singly: dict[Any, Group] = {}
+    singly: dict[Any, GroupState] = {}
     for row, stamp in zip(rows, stamps, strict=True):
         program.add(singly, [row], ENV, None, [stamp] if stamped else None)
 
-    def told(groups: dict[Any, Group]) -> list[Any]:
+    def told(groups: dict[Any, GroupState]) -> list[Any]:
         return [(key, repr(g.inputs), repr(g.row), g.stamp, g.count) for key, g in groups.items()]
 
     assert told(at_once) == told(singly)
@@ -212,7 +212,7 @@ def test_adding_many_is_adding_one_after_the_other(messages: list[tuple[Any, Any
 
 def test_of_equal_stamps_the_later_message_counts() -> None:
     program = compile_projection("/g, /v", "/g")
-    groups: dict[Any, Group] = {}
+    groups: dict[Any, GroupState] = {}
     for stamps, values, wanted in (([(5, 1), (5, 1)], "ab", "b"), ([(5, 1)], "c", "c"), ([(4, 9)], "d", "c")):
         program.add(groups, [("x", value) for value in values], ENV, None, stamps)
         assert groups[(b"x",)].row == ("x", wanted)

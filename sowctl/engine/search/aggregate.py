@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
-    from sowctl.expressions.rows.projection import Group, GroupKey
+    from sowctl.expressions.rows.projection import GroupKey, GroupState
     from sowctl.messages.base import MessageType
     from sowctl.values.fields import Slot
 
@@ -88,7 +88,7 @@ class Aggregation:
         grouping texts, txid and time are the highest of the group. Raises InputError ``SOW-QRY-004`` for a payload that
         cannot be read.
         """
-        groups: dict[GroupKey, Group] = {}
+        groups: dict[GroupKey, GroupState] = {}
         if columns is not None:
             from sowctl.expressions.columns.grouping import add_columns
 
@@ -111,7 +111,7 @@ class Aggregation:
             self.program.add(groups, rows, self._environment, headers, all_stamps(values))
         yield from self._written(groups)
 
-    def _written(self, groups: dict[GroupKey, Group]) -> Iterator[Pairs]:
+    def _written(self, groups: dict[GroupKey, GroupState]) -> Iterator[Pairs]:
         digester = batch_digester(self._topic, 0)
         order = sorted(zip(digester(list(groups), null=True), groups.values(), strict=True), key=itemgetter(0))
         for start in range(0, len(order), READ):
@@ -123,6 +123,6 @@ class Aggregation:
                 values.append(encode(digest[:8], digest[8:], txid, time, 0, 0, payload))
             yield keys, values
 
-    def _message(self, group: Group) -> bytes:
+    def _message(self, group: GroupState) -> bytes:
         found = self.program.fields(group, self._environment)
         return self._kind.build(list(zip(self.program.destinations, found, strict=True)))

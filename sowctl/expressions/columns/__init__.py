@@ -12,8 +12,8 @@ with the very same result is handed back to it, node by node, and :meth:`ColumnP
 
 from __future__ import annotations
 
-from sowctl.expressions.columns.batch import Batch
+from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.column import Column, Kind
 from sowctl.expressions.columns.program import ColumnProgram
 
-__all__ = ["Batch", "Column", "ColumnProgram", "Kind"]
+__all__ = ["Column", "ColumnProgram", "Kind", "SlotBatch"]

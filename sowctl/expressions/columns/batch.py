@@ -8,7 +8,7 @@ from sowctl.expressions.columns.column import Column, column_of
 from sowctl.values.fields import Row, SlotValue
 
 
-class Batch:
+class SlotBatch:
     """``size`` messages as one sequence of slot values per slot; ``previous`` likewise of stored records."""
 
     def __init__(
@@ -20,7 +20,9 @@ class Batch:
         self._columns: dict[tuple[bool, int], Column] = {}
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Row], slots: int, previous: Sequence[Row | None] = (), before: int = 0) -> Batch:
+    def of_rows(
+        cls, rows: Sequence[Row], slots: int, previous: Sequence[Row | None] = (), before: int = 0
+    ) -> SlotBatch:
         """The batch of rows of ``slots`` values; ``previous`` are those of stored records, ``before`` values each."""
         stored = [row if row is not None else (None,) * before for row in previous or [None] * len(rows)]
         return cls(
@@ -36,7 +38,7 @@ class Batch:
             self._columns[key] = column_of((self._previous if previous else self._lists)[slot])
         return self._columns[key]
 
-    def build(self) -> Batch:
+    def build(self) -> SlotBatch:
         """Make all columns now."""
         for slot in range(len(self._lists)):
             self.column(slot)

@@ -180,7 +180,7 @@ def column_of(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
     """The column of slot values. One value may be a ``constant``."""
     kinds = set(map(type, values))
     if Values not in kinds:
-        return _of_scalars(values, kinds, values, constant)  # type: ignore[arg-type]
+        return _of_scalars(values, kinds, values, constant)  # type: ignore[arg-type]  # there is no list
     lists = [value for value in values if type(value) is Values]
     if any(value.dropped or len(value.items) > 1 for value in lists):
         return Column(Kind.ROWS, len(values), source=values, constant=constant)

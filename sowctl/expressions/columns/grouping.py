@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sowctl.expressions.columns.batch import Batch
+from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.column import Array, Column, Kind
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.rows.projection import Group, GroupKey, Projection
+from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Row, Slot
 
@@ -22,7 +22,7 @@ _FEW_CODES = 1 << 16
 _WHOLE = (Kind.BOOL, Kind.I64, Kind.U64)
 
 
-class ColumnBatch(Batch):
+class ColumnBatch(SlotBatch):
     """A batch whose columns are there already."""
 
     def __init__(self, columns: Sequence[Column], size: int) -> None:
@@ -37,7 +37,7 @@ class ColumnBatch(Batch):
 
 def add_columns(
     projection: Projection,
-    groups: dict[GroupKey, Group],
+    groups: dict[GroupKey, GroupState],
     columns: dict[Slot, Column],
     size: int,
     env: Environment,
@@ -68,7 +68,7 @@ def add_columns(
         key = tuple(text_of(_value(column, int(order[start]))) for column in keys)
         group = groups.get(key)
         if group is None:
-            group = groups[key] = Group(len(projection.aggregates))
+            group = groups[key] = GroupState(len(projection.aggregates))
         for gathered, values_in_order in zip(group.inputs, taken, strict=True):
             gathered += values_in_order.between(start, stop)
         group.stamps += stamps[start:stop]

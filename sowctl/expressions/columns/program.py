@@ -10,7 +10,7 @@ from msgspec import Struct
 from sowctl.errors import LimitError
 from sowctl.expressions.check import NO_FUNCTIONS
 from sowctl.expressions.columns import arithmetic, comparing, functions, logic
-from sowctl.expressions.columns.batch import Batch
+from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.byrows import OneNode
 from sowctl.expressions.columns.column import Array, Column, Kind, Unsuited, booleans, column_of, constant_of
 from sowctl.expressions.compile import Filter, compile_filter, compile_value
@@ -23,7 +23,7 @@ from sowctl.expressions.rows.program import Compiled, Value
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import walk_up
 from sowctl.values.compare import is_null
-from sowctl.values.fields import Slot
+from sowctl.values.fields import Row, Slot
 
 _SHOWN = 60
 
@@ -55,14 +55,9 @@ class ColumnProgram:
                 self._steps.append(OneNode(node, extra))
         self._notes: dict[str, None] = {}
 
-    def batch(self, rows: Sequence[tuple[object, ...]], previous: Sequence[tuple[object, ...] | None] = ()) -> Batch:
+    def batch(self, rows: Sequence[Row], previous: Sequence[Row | None] = ()) -> SlotBatch:
         """The batch of rows in the order of the compiled expression's slots."""
-        return Batch.of_rows(
-            rows,  # type: ignore[arg-type]
-            len(self.compiled.slots),
-            previous,  # type: ignore[arg-type]
-            len(self.compiled.previous_slots),
-        )
+        return SlotBatch.of_rows(rows, len(self.compiled.slots), previous, len(self.compiled.previous_slots))
 
     def explanation(self) -> list[str]:
         """What of the last evaluation was left to the row evaluator, and why; nothing where all ran on columns."""
@@ -76,7 +71,7 @@ class ColumnProgram:
         nodes = [step.node for step in self._steps if isinstance(step, OneNode)]
         return [node for node in nodes if not _has_kernel(node)]
 
-    def mask(self, batch: Batch, env: Environment, headers: Sequence[Header] | None = None) -> Array:
+    def mask(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None = None) -> Array:
         """Of a filter: one Boolean per message, whether it matches.
 
         Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
@@ -93,7 +88,7 @@ class ColumnProgram:
         mask[found] = True
         return mask
 
-    def column(self, batch: Batch, env: Environment, headers: Sequence[Header] | None = None) -> Column:
+    def column(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None = None) -> Column:
         """Of a value: the column of its scalars; of size 1 where it is the same for all messages.
 
         Raises LimitError as :meth:`mask` does.
@@ -104,7 +99,7 @@ class ColumnProgram:
             assert isinstance(self.compiled, Value)
             return column_of(self.compiled.values(batch.rows(), env, headers, batch.previous_rows()))
 
-    def _run(self, batch: Batch, env: Environment, headers: Sequence[Header] | None) -> Column:
+    def _run(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None) -> Column:
         self._notes.clear()
         stack: list[Column] = []
         for step in self._steps:

@@ -14,8 +14,10 @@ def flatten(node: n.Node) -> n.Node | None:
         return None
     operands: list[n.Node] = []
     for operand in node.operands:
-        inner = isinstance(operand, n.Logic) and operand.operator == node.operator
-        operands += operand.operands if inner else [operand]  # type: ignore[attr-defined]
+        if isinstance(operand, n.Logic) and operand.operator == node.operator:
+            operands += operand.operands
+        else:
+            operands.append(operand)
     if len(operands) == len(node.operands):
         return None
     return n.Logic(node.operator, tuple(operands), span=node.span)

@@ -99,6 +99,7 @@ class Code:
         """A literal as a constant of the namespace."""
         if value is None:
             return Operand("None", "const", True, None)
+        # By type and repr, because 1, 1.0 and TRUE are equal in Python and different here, and NaN equals nothing.
         key = (type(value).__name__, repr(value))
         name = self._constants.get(key)
         if name is None:
@@ -113,8 +114,10 @@ class Code:
         if key not in table:
             table[key] = (len(table), WantedSlot(field))
         position, wanted = table[key]
+        # Every use of a field adds to what is asked of its one slot; the message type reads it once.
         wanted.text = wanted.text or text
         wanted.listed = wanted.listed or listed
+        # Functions of their own do not see the names that the loop unpacks, so they index the row.
         if self.inner:
             return Operand(f"{'prev' if previous else 'row'}[{position}]", "slot")
         return Operand(f"{'p' if previous else 's'}{position}", "slot")
@@ -151,6 +154,7 @@ class Code:
         defaults += [] if self.previous else [" prev = None"]
         head = [f"def run({arguments}):", " out = []", " append = out.append", *defaults]
         loop = [f" for i, {each} in enumerate({pairs}):", *("  " + line for line in unpack), *self.lines, "  " + final]
+        # One try around the loop costs nothing per row; ``i`` tells afterwards which row it was.
         if self.uses_patterns:
             loop = [" i = 0", " try:", *(" " + line for line in loop)]
             loop += [

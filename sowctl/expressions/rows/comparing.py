@@ -50,7 +50,7 @@ COMPARISONS: dict[str, Comparison] = {
 }
 
 
-class Members:
+class InMembers:
     """The literal members of an ``IN`` list, prepared so that their number does not matter.
 
     ``texts`` are its strings (as str where they are UTF-8), ``numbers`` its numbers, ``readings`` the numeric readings

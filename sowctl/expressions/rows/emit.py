@@ -115,6 +115,8 @@ class Emitter:
         return self.code.bind(f"None if {operand.code} is None else not {operand.code}", "truth")
 
     def _logic(self, node: n.Logic) -> Emission:
+        # AND goes on while the result is TRUE, OR while it is FALSE; NULL ends both, as the language has it: on the
+        # left of AND and OR it stays NULL whatever follows. So ``if t:`` and ``if t is False:`` are the whole rule.
         operands = _grouped(node)
         target = self.code.temp()
         undecided = f"if {target}:" if node.operator == "AND" else f"if {target} is False:"
@@ -135,6 +137,7 @@ class Emitter:
             return (yield self._if(node, text))
         if node.name == "COALESCE":
             return (yield self._coalesce(node, text))
+        # Built-in names come first, so a module cannot change what a text means; the check has seen that one exists.
         function = FUNCTIONS.get(node.name) or self.extra[node.name]
         arguments = []
         for position, argument in enumerate(node.arguments):
@@ -200,6 +203,7 @@ class Emitter:
         if function.result == "text":
             call = f"{call} or None"
         if function.strict:
+            # Constants that are not NULL need no test in every row.
             doubtful = [a for a in arguments if not (a.kind == "const" and a.value is not None)]
             nulls = " or ".join(f"{argument.code} is None" for argument in doubtful)
             call = f"None if {nulls} else {call}" if nulls else call
@@ -209,6 +213,8 @@ class Emitter:
 
 def _inexact(operator: str, left: Operand, right: Operand) -> str | None:
     """The test under which Python's own operator does what the language wants: a Double is among the operands."""
+    # With a Double among the operands Python computes what the language wants, without a call; of two Integers the
+    # range must be looked at. % differs in sign, and a division by zero must not raise: those go to the functions.
     if operator == "%" or (operator == "/" and not right.value):
         return None
     if left.kind != "const" and right.kind != "const":

@@ -24,7 +24,7 @@ def source_of(side: JoinSide) -> Source:
     return side.message_type, side.topic
 
 
-class Step(Generic[T]):
+class JoinStep(Generic[T]):
     """One topic that is attached: its conditions against topics attached before."""
 
     def __init__(self, source: Source) -> None:
@@ -32,19 +32,19 @@ class Step(Generic[T]):
         self.conditions: list[tuple[JoinSide, JoinSide]] = []
 
 
-def plan(joins: Sequence[Join]) -> tuple[Source, list[Step[T]]]:
+def plan(joins: Sequence[Join]) -> tuple[Source, list[JoinStep[T]]]:
     """The first topic, and the others in order with their conditions (attached side, new side).
 
     Raises UsageError ``SOW-EXP-027`` where a join attaches to nothing or joins a topic with itself.
     """
     start = source_of(joins[0].left)
-    steps: dict[Source, Step[T]] = {}
+    steps: dict[Source, JoinStep[T]] = {}
     for join in joins:
         left, right = source_of(join.left), source_of(join.right)
         if left == right or (left != start and left not in steps):
             what = f"[{left[1]}] is joined before it is attached" if left != right else f"[{left[1]}] joins itself"
             raise UsageError("SOW-EXP-027", what, hint="the left side of a join names a topic of an earlier join")
-        steps.setdefault(right, Step(right)).conditions.append((join.left, join.right))
+        steps.setdefault(right, JoinStep(right)).conditions.append((join.left, join.right))
     return start, list(steps.values())
 
 
@@ -60,7 +60,7 @@ def left_join(
     ``nulls_match`` is JoinNullEquivalency. Raises UsageError ``SOW-EXP-027``.
     """
     start: Source
-    steps: list[Step[T]]
+    steps: list[JoinStep[T]]
     start, steps = plan(joins)
     tables = [_index(step, records[step.source], key, nulls_match) for step in steps]
     for record in records[start]:
@@ -71,7 +71,7 @@ def left_join(
 
 
 def _index(
-    step: Step[T], records: Sequence[T], key: Callable[[JoinSide, T | None], bytes | None], nulls_match: bool
+    step: JoinStep[T], records: Sequence[T], key: Callable[[JoinSide, T | None], bytes | None], nulls_match: bool
 ) -> dict[Hashable, list[T]]:
     table: dict[Hashable, list[T]] = {}
     for record in records:
@@ -83,7 +83,7 @@ def _index(
 
 def _attached(
     row: dict[Source, T | None],
-    step: Step[T],
+    step: JoinStep[T],
     table: Mapping[Hashable, list[T]],
     key: Callable[[JoinSide, T | None], bytes | None],
     nulls_match: bool,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from sowctl.expressions.rows.code import Code, Emission, Operand
-from sowctl.expressions.rows.comparing import Members
+from sowctl.expressions.rows.comparing import InMembers
 from sowctl.expressions.rows.runtime import COMPARE_NAMES, NAMES
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.patterns import Matcher, Simple
@@ -179,7 +179,7 @@ def _in(emitter: Writer, node: n.In) -> Emission:
         else:
             computed.append(item)
     target = emitter.code.temp()
-    emitter.code.add(f"{target} = {_member(emitter, x, Members(literals)) if literals else 'False'}")
+    emitter.code.add(f"{target} = {_member(emitter, x, InMembers(literals)) if literals else 'False'}")
     for item in computed:
         emitter.code.add(f"if not {target}:")
         yield emitter.block(_equals(emitter, x, item), target)
@@ -191,7 +191,7 @@ def _equals(emitter: Writer, x: Operand, item: n.Node) -> Emission:
     return _result(comparison(emitter, "=", x, emitter.code.simple(operand)))
 
 
-def _member(emitter: Writer, x: Operand, members: Members) -> str:
+def _member(emitter: Writer, x: Operand, members: InMembers) -> str:
     general = f"{emitter.code.give(members.holds)}({x.code})"
     if x.kind != "slot":
         return general

@@ -33,7 +33,7 @@ RESULT = "\0result"
 GroupKey: TypeAlias = tuple[bytes | None, ...]
 
 
-class Part(NamedTuple):
+class TextNode(NamedTuple):
     """An expression and the text it was parsed from."""
 
     node: n.Node
@@ -44,15 +44,15 @@ class Aggregated(Struct, frozen=True):
     """One aggregate call of the projection."""
 
     name: str
-    argument: Part
-    delimiter: Part | None
+    argument: TextNode
+    delimiter: TextNode | None
 
 
 _NO_VALUE = type(None)
 _TEXTS = frozenset((str, _NO_VALUE))
 
 
-class Group:
+class GroupState:
     """What is kept of one group: inputs per aggregate, row and header of the last message, its stamp, their count.
 
     Inputs are without NULLs, except those of aggregates whose order counts: of these there is one per message, so that
@@ -78,11 +78,11 @@ class Projection:
     """
 
     def __init__(
-        self, fields: Sequence[tuple[FieldDefinition, str]], grouping: Sequence[Part], extra: Mapping[str, Function]
+        self, fields: Sequence[tuple[FieldDefinition, str]], grouping: Sequence[TextNode], extra: Mapping[str, Function]
     ) -> None:
         self.destinations: tuple[tuple[str, ...], ...] = tuple(destination_of(field) for field, _ in fields)
         self.aggregates: list[Aggregated] = []
-        outer = [Part(_split(field.expression, text, self.aggregates), text) for field, text in fields]
+        outer = [TextNode(_split(field.expression, text, self.aggregates), text) for field, text in fields]
         delimiters = [call.delimiter for call in self.aggregates if call.delimiter is not None]
         reader, maker = Emitter("", extra), Emitter("", extra)
         read = _tuple(reader, [*grouping, *(call.argument for call in self.aggregates)])
@@ -104,7 +104,7 @@ class Projection:
 
     def add(
         self,
-        groups: dict[GroupKey, Group],
+        groups: dict[GroupKey, GroupState],
         rows: Sequence[Row],
         env: Environment,
         headers: Sequence[Header] | None = None,
@@ -122,17 +122,17 @@ class Projection:
         for key, places in self._places(made).items():
             group = groups.get(key)
             if group is None:
-                group = groups[key] = Group(len(self.aggregates))
+                group = groups[key] = GroupState(len(self.aggregates))
             last = places[-1]
             if len(places) == 1:
                 for inputs, value, every in zip(group.inputs, made[last][width:], ordered, strict=True):
                     if every or value is not None:
-                        inputs.append(value)  # type: ignore[arg-type]
+                        inputs.append(value)  # type: ignore[arg-type]  # loops append scalars
             else:
                 for number, (inputs, every) in enumerate(zip(group.inputs, ordered, strict=True), width):
                     column = [made[place][number] for place in places]
                     column = column if every else [value for value in column if value is not None]
-                    inputs.extend(column)  # type: ignore[arg-type]
+                    inputs.extend(column)  # type: ignore[arg-type]  # loops append scalars
                 if stamps is not None:
                     last = max(reversed(places), key=stamps.__getitem__)
             if placed is not None:
@@ -166,7 +166,7 @@ class Projection:
         """
         return [tuple(map(text_of, values[: self.width])) for values in self._read.values(rows, env, headers)]
 
-    def fields(self, group: Group, env: Environment) -> list[SlotValue]:
+    def fields(self, group: GroupState, env: Environment) -> list[SlotValue]:
         """The values of a group's fields, in the order of ``destinations``."""
         size = len(self.destinations)
         results: list[SlotValue] = [None] * len(self.aggregates)
@@ -182,10 +182,10 @@ class Projection:
                 there = [place for place, value in enumerate(inputs) if value is not None]
                 inputs = [inputs[place] for place in there]
                 stamps = None if stamps is None else [stamps[place] for place in there]
-            results[number] = aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]
+            results[number] = aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]  # loops append scalars
         return list(self._made(group, results, env)[:size])
 
-    def _made(self, group: Group, results: Sequence[SlotValue], env: Environment) -> tuple[SlotValue, ...]:
+    def _made(self, group: GroupState, results: Sequence[SlotValue], env: Environment) -> tuple[SlotValue, ...]:
         row = tuple(results[place] if result else group.row[place] for result, place in self._needs)
         return self._make.values([row], env, [group.header])[0]
 
@@ -197,14 +197,14 @@ def _split(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:
         if not isinstance(current, n.Call) or current.name not in AGGREGATES:
             return None
         number = str(len(aggregates))
-        parts = [Part(argument, text) for argument in current.arguments]
+        parts = [TextNode(argument, text) for argument in current.arguments]
         aggregates.append(Aggregated(current.name, parts[0], parts[1] if len(parts) > 1 else None))
         return n.Field(Path((Step(number),)), (RESULT,), None, 0, span=current.span)
 
     return transform(node, change)
 
 
-def _tuple(emitter: Emitter, parts: Iterable[Part]) -> str:
+def _tuple(emitter: Emitter, parts: Iterable[TextNode]) -> str:
     """Emit all parts; the code that ends a row by appending the tuple of their scalars."""
     codes = []
     for node, text in parts:

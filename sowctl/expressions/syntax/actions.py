@@ -70,7 +70,7 @@ class Builder:
 
     def items_more(self, parts: list[Any]) -> list[Any]:
         parts[0].append(parts[2])
-        return parts[0]  # type: ignore[no-any-return]
+        return parts[0]  # type: ignore[no-any-return]  # what another rule built
 
     # predicates -----------------------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class Builder:
 
     def grouping_more(self, parts: list[Any]) -> list[n.Field]:
         parts[0].append(self.identifier(parts[2:]))
-        return parts[0]  # type: ignore[no-any-return]
+        return parts[0]  # type: ignore[no-any-return]  # what another rule built
 
     def order_key(self, parts: list[Token]) -> OrderKey:
         field = self.identifier(parts)

@@ -33,6 +33,8 @@ def run(start: str, text: str) -> Any:
     values: list[Any] = []
     for token in tokens[:MOST_TOKENS]:
         kind = token[0]
+        # Reduce as long as the table says so for this token, then shift it. A shift is >= 0; a reduction by rule r is
+        # -1 - r; an absent entry is a fault, found at the first token that cannot continue any valid text.
         while True:
             if kind == "END" and states[-1] == last:
                 return values[0]
@@ -44,6 +46,7 @@ def run(start: str, text: str) -> Any:
             if action >= 0:
                 break
             left, size, make = reductions[-1 - action]
+            # A rule without an alias only renames its one part: the value stays where it is.
             if make is not None:
                 parts = values[-size:]
                 values[-size:] = (make(parts),)
@@ -51,6 +54,8 @@ def run(start: str, text: str) -> Any:
             else:
                 states.pop()
             base = states[-1]
+            # A value passes one renaming per level of binding. Where they lead depends on these three things alone,
+            # so every such walk is taken once in a process.
             key = (base, left, kind)
             above = _reached.get(key)
             if above is None:

@@ -100,13 +100,16 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
         found = match(text, position)
         if found is None:
             break
-        kind: str = found.lastgroup  # type: ignore[assignment]
+        kind: str = found.lastgroup  # type: ignore[assignment]  # every alternative is a named group
         start, position = found.span(kind)
+        # A slash begins a path, unless what stands before it is a value: then it divides. The pattern cannot see what
+        # stands before, so ``divides`` remembers it, and a FIELD behind a value gives up all but its slash.
         if kind == "WORD":
             word = text[start:position].upper()
             if word in KEYWORDS:
                 kind = "TIMES" if word == "MOD" else word
                 divides = word in _ENDINGS
+            # A word that is no keyword is the name of a function if a parenthesis follows, and nothing else.
             elif _CALL(text, position):
                 kind, divides = "NAME", False
             else:
@@ -115,6 +118,7 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
         elif kind == "FIELD" and divides and text[start] == "/":
             kind, position, divides = "TIMES", start + 1, False
         elif kind == "TIMES" and not divides and text[start] == "/":
+            # a slash where a value must stand and that begins no path: a malformed path, not a division
             position = start
             break
         else:
@@ -122,7 +126,7 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
         add((kind, start, position))
         if kind == "END":
             return tokens, None
-    at = _SPACE(text, position).end()  # type: ignore[union-attr]
+    at = _SPACE(text, position).end()  # type: ignore[union-attr]  # it matches nothing as well
     fault = _fault(text, at)
     add(("ERROR", at, at))
     return tokens, fault

@@ -125,7 +125,8 @@ class Regex:
         """
         engine = self._engine
         try:
-            return engine.substitute(self._code, b"$1", subject, 0, _ALL_REPLACEMENTS)[0]  # type: ignore[no-any-return]
+            found: bytes = engine.substitute(self._code, b"$1", subject, 0, _ALL_REPLACEMENTS)[0]
+            return found
         except engine.LibraryError as error:
             if error.code == _JIT_STACK_LIMIT or error.code in _LIMITS:
                 raise MatchLimitExceededError(self.source) from error

@@ -121,7 +121,7 @@ def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
         if name != "data" and member.value is not None
     }
     payload = _data(line, members.get("data"), values.pop("data_base64", None))
-    return payload, Envelope(*[values.get(name) for name in _METADATA])  # type: ignore[arg-type]
+    return payload, Envelope(*[values.get(name) for name in _METADATA])  # type: ignore[arg-type]  # _value saw to the kinds
 
 
 def _value(name: str, value: object) -> str | int | float:

@@ -25,7 +25,7 @@ FAILURES = (ValueError, RecursionError)
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-class Batch:
+class JsonBatch:
     """Payloads with what was found out about them: their Structs, and which must be read otherwise.
 
     ``escaped``: some payload may spell a wanted name with an escape, so that the sums over the batch prove nothing.
@@ -54,9 +54,11 @@ class Batch:
 def suspects(payloads: Sequence[bytes], joined: bytes, max_message: int, max_depth: int) -> set[int]:
     """The payloads that msgspec must not judge: too large, too deep, or not UTF-8."""
     found: set[int] = set()
+    # A container takes two bytes: shorter payloads cannot be too deep, and are not looked at one by one.
     longest = max(map(len, payloads), default=0)
     if longest > min(max_message, 2 * max_depth):
         found.update(i for i, p in enumerate(payloads) if len(p) > max_message or is_deep(p, max_depth))
+    # One pass tells for all: line breaks between payloads neither complete nor break a sequence of UTF-8.
     if not joined.isascii() and not _is_utf8(joined):
         found.update(i for i, p in enumerate(payloads) if not _is_utf8(p))
     return found

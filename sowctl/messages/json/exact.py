@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, cast
 
 from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, TOO_DEEP, PayloadRefused
 from sowctl.values.fields import Number
@@ -62,12 +62,12 @@ def parse(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False, hal
 
     ``halves``: surrogates without their partner stay in values (not in names), for those who must tell them apart.
     """
-    return _Reader(payload, max_depth, spans=False, last=last, halves=halves).document()  # type: ignore[return-value]
+    return _Reader(payload, max_depth, spans=False, last=last, halves=halves).json()
 
 
 def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False) -> Spanned:
     """The same with places: every value is a :class:`Spanned`; member names are plain. Raises :class:`JsonRefused`."""
-    return _Reader(payload, max_depth, spans=True, last=last).document()  # type: ignore[return-value]
+    return _Reader(payload, max_depth, spans=True, last=last).spanned()
 
 
 def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, list[str]]:
@@ -76,13 +76,14 @@ def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, 
     Surrogates without their partner stay in values.
     """
     reader = _Reader(payload, max_depth, spans=True, halves=True)
-    return reader.document(), reader.repeated  # type: ignore[return-value]
+    return reader.spanned(), reader.repeated
 
 
 def is_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
     """Whether more than ``max_depth`` containers stand inside one another; of acceptable JSON that is the truth."""
     if len(payload) <= 2 * max_depth or payload.count(b"{") + payload.count(b"[") <= max_depth:
         return False
+    # Brackets inside strings do not count. What is left rises and falls; its highest point is the depth.
     brackets = _ANY_STRING.sub(b"", payload).translate(_RISE, _NO_BRACKETS)
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > max_depth
 
@@ -139,6 +140,16 @@ class _Reader:
         self.names: list[str] = []
         self.repeated: list[str] = []
 
+    def json(self) -> Json:
+        """The value, of a reader without spans."""
+        return cast(Json, self.document())
+
+    def spanned(self) -> Spanned:
+        """The value with its places, of a reader with spans."""
+        found = self.document()
+        assert isinstance(found, Spanned)
+        return found
+
     def document(self) -> object:
         try:
             self.payload.decode()
@@ -146,6 +157,7 @@ class _Reader:
             byte = self.payload[error.start]
             self.fail(error.start, f"byte 0x{byte:02x} is not valid UTF-8", NOT_UTF8)
         self.skip_space()
+        # Containers stand on a list: a payload of any depth costs memory that the limit bounds, and no Python stack.
         while True:
             complete, value = self.start_value()
             while complete:

@@ -21,8 +21,8 @@ import msgspec
 from msgspec import UNSET
 
 from sowctl.messages.base import HalfPair
-from sowctl.messages.json.batch import FAILURES, Batch, Column, Members, decode_each, suspects
-from sowctl.messages.json.plan import Field, Plan
+from sowctl.messages.json.batch import FAILURES, Column, JsonBatch, Members, decode_each, suspects
+from sowctl.messages.json.plan import FieldPlan, PlannedField
 from sowctl.messages.json.shape import holders
 from sowctl.values.fields import Number, Refusal
 
@@ -44,8 +44,8 @@ class FastReader(Generic[T]):
 
     def __init__(
         self,
-        plan: Plan,
-        columns: Callable[[list[Column], Batch], Iterable[T]],
+        plan: FieldPlan,
+        columns: Callable[[list[Column], JsonBatch], Iterable[T]],
         tree: Callable[[object, bytes], T | None],
         exact: Callable[[int, bytes], T | Refusal],
         refused: T,
@@ -78,19 +78,23 @@ class FastReader(Generic[T]):
         """
         if not payloads:
             return [], []
-        batch = Batch(payloads, b"\n".join(payloads) if joined is None else joined)
+        # What is found out about a batch costs one pass over the joined bytes, not one per payload and field.
+        batch = JsonBatch(payloads, b"\n".join(payloads) if joined is None else joined)
         batch.exact = suspects(payloads, batch.joined, self._max_message, self._max_depth)
         if b"\\" in batch.joined:
             self._find_escaped_names(batch)
+        # All payloads in one C loop; only where one of them fails are they tried one by one, to learn which.
         try:
             batch.structs = list(map(self._decode, payloads))
         except FAILURES:
             batch.structs = decode_each(self._decode, payloads, batch.exact, self._blank)
         columns = self._all_columns(batch)
         self._find_duplicates(batch, columns)
+        # The columns may move payloads to the exact reader too, such as those with -0: so the test comes after them.
         passing = self._columns([columns[leaf].values for leaf in self.plan.leaves], batch)
         if not batch.tree and not batch.exact:
             return passing, []
+        # Rows of doubtful payloads were made of what msgspec said: each is replaced below, by the tree or exactly.
         rows = list(passing)
         for index in batch.tree - batch.exact:
             row = self._read_tree(payloads[index])
@@ -100,7 +104,7 @@ class FastReader(Generic[T]):
                 rows[index] = row
         return rows, self._read_exactly(batch, rows)
 
-    def _find_escaped_names(self, batch: Batch) -> None:
+    def _find_escaped_names(self, batch: JsonBatch) -> None:
         """A name spelled with an escape cannot be counted."""
         if self.plan.names and (b"\\u00" if self.plan.ascii else b"\\u") in batch.joined:
             search = self.plan.escapes.search
@@ -108,14 +112,15 @@ class FastReader(Generic[T]):
                 batch.escaped = True
                 batch.exact.update(i for i, payload in enumerate(batch.payloads) if search(payload))
 
-    def _all_columns(self, batch: Batch) -> dict[Field, Members]:
+    def _all_columns(self, batch: JsonBatch) -> dict[PlannedField, Members]:
         """The values of every field, UNSET where it is absent."""
-        columns: dict[Field, Members] = {}
+        columns: dict[PlannedField, Members] = {}
         for field in self.plan.fields:
             parent = field.parent
             if parent is None:
                 columns[field] = Members(list(map(field.get, batch.structs)))
                 continue
+            # Parents come first in the plan. Mostly all values above are Structs, and one C loop reads the member.
             above = columns[parent].values
             kinds = set(map(type, above))
             if kinds == {parent.kind}:
@@ -126,12 +131,14 @@ class FastReader(Generic[T]):
             if list in kinds or dict in kinds:
                 for index, value in enumerate(above):
                     if type(value) is dict or type(value) is list:
+                        # Arrays on the way supply the members of all their objects. With a subscript on the way the
+                        # place in the array counts, which columns do not keep.
                         below.enter(index, value, field.name)
                         if type(value) is list and parent.subscripted:
                             batch.tree.add(index)
         return columns
 
-    def _find_duplicates(self, batch: Batch, columns: dict[Field, Members]) -> None:
+    def _find_duplicates(self, batch: JsonBatch, columns: dict[PlannedField, Members]) -> None:
         """Leave payloads in which a wanted name occurs more often than found to the tree."""
         for name, needle, mask in zip(self.plan.names, self.plan.needles, self.plan.masks, strict=True):
             fields = [field for field in self.plan.fields if field.name == name]
@@ -149,7 +156,9 @@ class FastReader(Generic[T]):
                     doubtful = self._still_there(batch, doubtful, fields[0], needle, mask)
                 batch.tree.update(doubtful)
 
-    def _still_there(self, batch: Batch, doubtful: list[int], field: Field, needle: bytes, mask: bytes) -> list[int]:
+    def _still_there(
+        self, batch: JsonBatch, doubtful: list[int], field: PlannedField, needle: bytes, mask: bytes
+    ) -> list[int]:
         """Those in which the outermost object may have the field twice.
 
         The first occurrence of the name is overwritten with another name of the same length, which keeps the message
@@ -166,17 +175,20 @@ class FastReader(Generic[T]):
             tree = self._decode_tree(payload)
         except FAILURES:
             return None
+        # A name may also occur as a value or below what no path leads to: counting it in the whole tree, or as a name
+        # before a colon, must account for every occurrence. Else some object has it twice: only the exact reader knows.
         found = holders(tree, self.plan.names)
         for needle, token, count in zip(self.plan.needles, self.plan.tokens, found, strict=True):
             if payload.count(needle) != count and len(token.findall(payload)) != count:
                 return None
         return self._tree(tree, payload)
 
-    def _read_exactly(self, batch: Batch, rows: list[T]) -> list[Refusal]:
+    def _read_exactly(self, batch: JsonBatch, rows: list[T]) -> list[Refusal]:
         refusals = []
         for index in sorted(batch.exact):
             row = self._exact(index, batch.payloads[index])
             if isinstance(row, Refusal):
+                # A key with half a surrogate pair is refused, but its texts are known and name it in messages.
                 refusals.append(row)
                 rows[index] = cast(T, row.texts) if isinstance(row, HalfPair) else self._refused
             else:

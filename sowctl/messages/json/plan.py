@@ -29,15 +29,15 @@ _MASK = b"\x7f"
 _ANY = Union[None, bool, int, float, str, list[Any], dict[str, Any]]  # noqa: UP007
 
 
-class Field:
+class PlannedField:
     """One member to decode: its place among the wanted ones, and where its value sits in the decoded Struct."""
 
     __slots__ = ("below", "get", "kind", "name", "parent", "spelled", "subscripted", "terminal")
 
-    def __init__(self, name: str, parent: Field | None) -> None:
+    def __init__(self, name: str, parent: PlannedField | None) -> None:
         self.name = name
         self.parent = parent
-        self.below: dict[str, Field] = {}
+        self.below: dict[str, PlannedField] = {}
         self.terminal = False
         self.subscripted = False
         """Whether some path goes on below it after a subscript."""
@@ -49,20 +49,21 @@ class Field:
         """The Struct type of its value where only members of it are wanted."""
 
 
-class Plan:
+class FieldPlan:
     """The decoder for some paths and the bytes to count. Make it with :func:`make_plan`."""
 
     def __init__(self, paths: Sequence[Path], spelled: Sequence[bool]) -> None:
-        self.fields: list[Field] = []
+        self.fields: list[PlannedField] = []
         """All members on the way, each after its parent."""
-        self.leaves: list[Field] = []
+        self.leaves: list[PlannedField] = []
         """The last member of each path, in the order of the paths."""
-        top: dict[str, Field] = {}
+        top: dict[str, PlannedField] = {}
         for path, text in zip(paths, spelled, strict=True):
+            # Paths share their beginnings: a member is decoded once, however many paths lead through it.
             below, field = top, None
             for step in path.steps:
                 if step.name not in below:
-                    below[step.name] = Field(step.name, field)
+                    below[step.name] = PlannedField(step.name, field)
                 field = below[step.name]
                 below = field.below
                 field.subscripted |= step.index is not None and step is not path.steps[-1]
@@ -73,23 +74,24 @@ class Plan:
         self.struct = _struct(top, self.fields)
         self.names = sorted({field.name for field in self.fields})
         self.needles = [_quoted(name.encode()) for name in self.names]
+        # As long as the name, so that offsets stay; DEL is in no countable name, so the mask is no wanted one.
         self.masks = [_quoted(_MASK * len(name.encode())) for name in self.names]
         self.tokens = [re.compile(re.escape(needle) + rb"[ \t\r\n]*+:") for needle in self.needles]
         self.escapes = _escapes(self.names)
         self.ascii = all(name.isascii() for name in self.names)
 
 
-def make_plan(paths: Sequence[Path], spelled: Sequence[bool]) -> Plan | None:
+def make_plan(paths: Sequence[Path], spelled: Sequence[bool]) -> FieldPlan | None:
     """The plan for ``paths``; None where a name is not countable, so that only the exact reader will do.
 
     ``spelled``, for each path: whether its numbers are wanted as they are written, so that a float hook must see them.
     """
     if any(_UNCOUNTABLE.search(name) for path in paths for name in path.names):
         return None
-    return Plan(paths, spelled if any(spelled) else [True] * len(paths))  # without a hook it makes no difference
+    return FieldPlan(paths, spelled if any(spelled) else [True] * len(paths))  # without a hook it makes no difference
 
 
-def _struct(members: dict[str, Field], order: list[Field]) -> Any:
+def _struct(members: dict[str, PlannedField], order: list[PlannedField]) -> Any:
     """The Struct type for ``members``; their fields are numbered and appended to ``order``, parents first."""
     parts: list[tuple[str, Any, Any]] = []
     for number, field in enumerate(members.values()):
@@ -99,8 +101,10 @@ def _struct(members: dict[str, Field], order: list[Field]) -> Any:
         kind: Any = object
         if field.below and not field.terminal:
             field.kind = _struct(field.below, order)
+            # Everything but an object is decoded as it is: it holds no member, and an array may hold objects.
             kind = Union[field.kind, None, bool, int, float, str, list]  # noqa: UP007
         elif field.below:
+            # The object itself is wanted too, so it is decoded whole, as a dict; the members are looked up in that.
             _struct(field.below, order)
         elif not field.spelled:
             # msgspec asks the hook for numbers of no declared type only, which takes as long as all the rest
@@ -116,6 +120,7 @@ def _quoted(name: bytes) -> bytes:
 def _escapes(names: Sequence[str]) -> re.Pattern[bytes]:
     """Finds every ``\\u`` escape that could be part of one of ``names``."""
     units: set[str] = set()
+    # A name beyond the Basic Multilingual Plane is escaped as two units: each of them makes a payload suspect.
     for character in "".join(names):
         code = character.encode("utf-16-be")
         units.update(code[at : at + 2].hex() for at in range(0, len(code), 2))

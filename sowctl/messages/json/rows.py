@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import UNSET, UnsetType
 
 from sowctl.messages.base import KeyTexts
-from sowctl.messages.json.batch import Batch, Column
+from sowctl.messages.json.batch import Column, JsonBatch
 from sowctl.messages.json.fast import FastReader
 from sowctl.messages.json.plan import make_plan
 from sowctl.messages.json.shape import BEYOND, LOWEST, key_text, resolve, slot_value, value_list
@@ -31,7 +31,7 @@ def row_reader(
         return None
     texts = any(slot.text for slot in slots)
 
-    def columns(values: list[Column], batch: Batch) -> Iterable[Row]:
+    def columns(values: list[Column], batch: JsonBatch) -> Iterable[Row]:
         if not slots:
             return [()] * len(batch.payloads)
         signed = texts and b"-0" in batch.joined
@@ -63,7 +63,7 @@ def key_reader(
     if plan is None:
         return None
 
-    def columns(values: list[Column], batch: Batch) -> Iterable[KeyTexts]:
+    def columns(values: list[Column], batch: JsonBatch) -> Iterable[KeyTexts]:
         if not paths:
             return [()] * len(batch.payloads)
         signed = b"-0" in batch.joined
@@ -80,17 +80,19 @@ def key_reader(
     )
 
 
-def _slot_column(slot: Slot, column: Column, batch: Batch, signed: bool) -> Column:
+def _slot_column(slot: Slot, column: Column, batch: JsonBatch, signed: bool) -> Column:
     """The slot values for a column of decoded ones. ``signed``: a zero may have been written ``-0``."""
     if _leads_nowhere(slot.path):
         return [_ABSENT if slot.listed else None] * len(column)
     kinds = batch.kinds_of(column)
+    # The decoder makes of -0 the int 0, whose text would be 0: such zeros keep their text in the exact reader.
     if signed and int in kinds:
         _leave_zeros(column, batch)
     index = slot.path.steps[-1].index
     if Number in kinds and not slot.text:
         column = [value.value if type(value) is Number else value for value in column]
         kinds = kinds - {Number} | {float}
+    # The common case, which pays for the columns: scalars alone are slot values as they are, with no pass in Python.
     if not slot.listed and not index and kinds <= _SCALARS and _in_range(column, kinds):
         if UnsetType not in kinds:
             return column
@@ -101,7 +103,7 @@ def _slot_column(slot: Slot, column: Column, batch: Batch, signed: bool) -> Colu
     return [absent if value is UNSET else slot_value(*value_list(value, index), slot) for value in column]
 
 
-def _text_column(path: Path, column: Column, batch: Batch, signed: bool) -> list[bytes | None]:
+def _text_column(path: Path, column: Column, batch: JsonBatch, signed: bool) -> list[bytes | None]:
     """The key texts for a column of decoded values."""
     if _leads_nowhere(path):
         return [None] * len(column)
@@ -132,13 +134,13 @@ def _in_range(column: Column, kinds: set[type]) -> bool:
     return bool(min(numbers) >= LOWEST and max(numbers) < BEYOND)
 
 
-def _leave_zeros(column: Column, batch: Batch) -> None:
+def _leave_zeros(column: Column, batch: JsonBatch) -> None:
     """Zeros that may have been written ``-0`` go to the exact reader, which keeps the text."""
     batch.exact.update(
         i for i, value in enumerate(column) if type(value) is int and value == 0 and b"-0" in batch.payloads[i]
     )
 
 
-def _leave_lists(column: Column, batch: Batch) -> None:
+def _leave_lists(column: Column, batch: JsonBatch) -> None:
     """So do arrays in which such a zero may stand."""
     batch.exact.update(i for i, value in enumerate(column) if type(value) is list and b"-0" in batch.payloads[i])

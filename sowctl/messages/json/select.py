@@ -54,7 +54,7 @@ def _kept(payload: bytes, node: Spanned, directive: _Directive | None, include: 
 
 def _object(payload: bytes, node: Spanned, directive: _Directive, include: bool) -> bytes | None:
     include = include if directive.include is None else directive.include
-    members: dict[str, Spanned] = node.value  # type: ignore[assignment]
+    members: dict[str, Spanned] = node.value  # type: ignore[assignment]  # of spans, as the caller saw
     parts = []
     for name, child in members.items():
         kept = _kept(payload, child, directive.below.get(name), include)
@@ -64,6 +64,6 @@ def _object(payload: bytes, node: Spanned, directive: _Directive, include: bool)
 
 
 def _array(payload: bytes, node: Spanned, directive: _Directive, include: bool) -> bytes | None:
-    elements: list[Spanned] = node.value  # type: ignore[assignment]
+    elements: list[Spanned] = node.value  # type: ignore[assignment]  # of spans, as the caller saw
     kept = [part for part in (_kept(payload, element, directive, include) for element in elements) if part is not None]
     return b"[" + b",".join(kept) + b"]" if kept else None

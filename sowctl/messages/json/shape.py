@@ -77,7 +77,7 @@ def scalar(item: object, *, text: bool) -> Scalar:
     if type(item) is int and not LOWEST <= item < BEYOND:
         digits = str(item)
         return Number(float(digits), digits.encode()) if text else float(digits)
-    return item  # type: ignore[return-value]
+    return item  # type: ignore[return-value]  # containers were dropped before
 
 
 def key_text(items: Sequence[object]) -> bytes | None:

@@ -16,14 +16,14 @@ from sowctl.values.fields import Scalar
 from sowctl.values.times import format_milliseconds
 
 
-class Members(dict[str, Any]):
+class BsonMembers(dict[str, Any]):
     """A dictionary in which the first setting counts, which is how the library fills it."""
 
     __slots__ = ()
     __setitem__ = dict.setdefault
 
 
-_OPTIONS: CodecOptions[Any] = CodecOptions(Members, datetime_conversion=DatetimeConversion.DATETIME_MS)
+_OPTIONS: CodecOptions[Any] = CodecOptions(BsonMembers, datetime_conversion=DatetimeConversion.DATETIME_MS)
 _FAILURES = (BSONError, ValueError, TypeError, OverflowError)
 
 
@@ -75,9 +75,9 @@ _KINDS: dict[type, Any] = {
 def _without_references(node: Any) -> Any:
     """The tree with the documents that the library takes for references to others as the documents that they are."""
     if isinstance(node, DBRef):
-        node = Members(node.as_doc())
+        node = BsonMembers(node.as_doc())
     if isinstance(node, dict):
-        return Members({name: _without_references(child) for name, child in node.items()})
+        return BsonMembers({name: _without_references(child) for name, child in node.items()})
     return [_without_references(child) for child in node] if isinstance(node, list) else node
 
 

@@ -17,29 +17,29 @@ Native: TypeAlias = Callable[[SlotValue], object]
 """Makes a value of the format's library of a slot value."""
 
 
-class Directive:
+class PathDirective:
     """What a select list says about one path: a decision or none, and the paths below it."""
 
     __slots__ = ("below", "include")
 
     def __init__(self) -> None:
         self.include: bool | None = None
-        self.below: dict[str, Directive] = {}
+        self.below: dict[str, PathDirective] = {}
 
 
-def directives(select_list: SelectList) -> Directive:
+def directives(select_list: SelectList) -> PathDirective:
     """The tree of a select list; of directives for one path the first counts."""
-    root = Directive()
+    root = PathDirective()
     for include, names in select_list:
         node = root
         for name in names:
-            node = node.below.setdefault(name, Directive())
+            node = node.below.setdefault(name, PathDirective())
         if node.include is None:
             node.include = include
     return root
 
 
-def selected(tree: Tree, directive: Directive) -> Tree:
+def selected(tree: Tree, directive: PathDirective) -> Tree:
     """The root object without what the list leaves out."""
     return _object(tree, directive, True)
 
@@ -110,7 +110,7 @@ def _remove(tree: Tree, names: Sequence[str]) -> None:
 _GONE = object()
 
 
-def _kept(node: object, directive: Directive | None, include: bool) -> object:
+def _kept(node: object, directive: PathDirective | None, include: bool) -> object:
     """What stays of one value. Without a directive at or below it a value stays or goes whole."""
     if directive is None:
         return node if include else _GONE
@@ -124,7 +124,7 @@ def _kept(node: object, directive: Directive | None, include: bool) -> object:
     return node if include else _GONE
 
 
-def _object(node: Tree, directive: Directive, include: bool) -> Tree:
+def _object(node: Tree, directive: PathDirective, include: bool) -> Tree:
     include = include if directive.include is None else directive.include
     parts = ((name, _kept(child, directive.below.get(name), include)) for name, child in node.items())
     return {name: part for name, part in parts if part is not _GONE}

@@ -22,7 +22,7 @@ from sowctl.messages.base import (
     sized,
 )
 from sowctl.messages.tagged.bflatcodec import Scanned, encoded, scan
-from sowctl.messages.tagged.fields import Field, assigned, merged, selected, tag_of
+from sowctl.messages.tagged.fields import TaggedField, assigned, merged, selected, tag_of
 from sowctl.values.compare import plain, text_of
 from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
@@ -122,11 +122,11 @@ class BflatType:
             found.setdefault(field.tag, []).extend(field.values)
         return found
 
-    def _fields(self, payload: bytes, part: str | None = None) -> list[Field]:
+    def _fields(self, payload: bytes, part: str | None = None) -> list[TaggedField]:
         """The fields. Raises InputError."""
         try:
             fields = scan(sized(payload, self.max_message))
-            return [Field(one.tag, payload[one.start : one.end], _is_null(one)) for one in fields]
+            return [TaggedField(one.tag, payload[one.start : one.end], _is_null(one)) for one in fields]
         except PayloadRefused as problem:
             raise input_error(problem, part) from None
 
@@ -148,10 +148,10 @@ def _is_null(field: Scanned) -> bool:
     return all(value is None or value == "" or value == b"" for value in field.values)
 
 
-def _field(tag: bytes, value: SlotValue) -> Field:
+def _field(tag: bytes, value: SlotValue) -> TaggedField:
     scalar = plain(value)
-    return Field(tag, encoded(tag, scalar), scalar is None)
+    return TaggedField(tag, encoded(tag, scalar), scalar is None)
 
 
-def _text(fields: Sequence[Field]) -> bytes:
+def _text(fields: Sequence[TaggedField]) -> bytes:
     return b"".join([field.raw for field in fields])

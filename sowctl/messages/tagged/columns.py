@@ -21,7 +21,7 @@ _ZERO = ord("0")
 _ABSENT = Values(())
 
 
-class Joined:
+class JoinedPayloads:
     """Payloads joined by the separator, and where each begins and ends."""
 
     def __init__(self, payloads: Sequence[bytes], separator: bytes) -> None:
@@ -71,7 +71,7 @@ def tag_of(path: Path, separator: bytes) -> bytes | None:
     return None if b"=" in tag or separator in tag else tag
 
 
-def slot_column(joined: Joined, slot: Slot) -> list[SlotValue]:
+def slot_column(joined: JoinedPayloads, slot: Slot) -> list[SlotValue]:
     """What a slot is in every payload."""
     tag = tag_of(slot.path, joined.separator)
     absent = _ABSENT if slot.listed else None
@@ -102,7 +102,7 @@ def slot_column(joined: Joined, slot: Slot) -> list[SlotValue]:
     return result
 
 
-def text_column(joined: Joined, path: Path) -> list[bytes | None]:
+def text_column(joined: JoinedPayloads, path: Path) -> list[bytes | None]:
     """The text of the first value in every payload; None where there is none or an empty one."""
     tag = tag_of(path, joined.separator)
     if tag is None:
@@ -115,7 +115,7 @@ def text_column(joined: Joined, path: Path) -> list[bytes | None]:
         return [value or None for value in found]
     at = index or 0
     firsts = [values[at : at + 1] for values in found]
-    return [(values[0] or None) if values else None for values in firsts]  # type: ignore[misc]
+    return [(values[0] or None) if values else None for values in firsts]  # type: ignore[misc]  # lists here
 
 
 def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
@@ -132,7 +132,7 @@ def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
     if filled and not whole.translate(None, _NUMBER_BYTES):
         doubles = _doubles(values, whole)
         if doubles is not None:
-            return list(map(Number, doubles, values)) if text else doubles  # type: ignore[return-value]
+            return list(map(Number, doubles, values)) if text else doubles  # type: ignore[return-value]  # floats
     texts = _texts(values, separator, filled)
     if {value[:1] for value in values}.isdisjoint(_STARTS):
         return texts

@@ -14,7 +14,7 @@ from sowctl.errors import UsageError
 from sowctl.messages.base import NO_SUCH_FIELD, SelectList
 
 
-class Field(Struct, frozen=True):
+class TaggedField(Struct, frozen=True):
     """One field: its tag, its bytes in the message, and whether its value is NULL."""
 
     tag: bytes | None
@@ -22,9 +22,9 @@ class Field(Struct, frozen=True):
     null: bool
 
 
-def merged(base: Sequence[Field], delta: Sequence[Field], *, set_nulls: bool) -> list[Field] | None:
+def merged(base: Sequence[TaggedField], delta: Sequence[TaggedField], *, set_nulls: bool) -> list[TaggedField] | None:
     """``base`` with the fields of ``delta`` by tag; None where nothing counts. An array replaces, wholly."""
-    news: dict[bytes, list[Field]] = {}
+    news: dict[bytes, list[TaggedField]] = {}
     for field in delta:
         if field.tag is not None:
             news.setdefault(field.tag, []).append(field)
@@ -33,9 +33,9 @@ def merged(base: Sequence[Field], delta: Sequence[Field], *, set_nulls: bool) ->
     return _replaced(base, news) if news else None
 
 
-def _replaced(base: Sequence[Field], news: dict[bytes, list[Field]]) -> list[Field]:
+def _replaced(base: Sequence[TaggedField], news: dict[bytes, list[TaggedField]]) -> list[TaggedField]:
     """The fields of each tag in the place of the first old one, else at the end."""
-    result: list[Field] = []
+    result: list[TaggedField] = []
     written: set[bytes] = set()
     for field in base:
         if field.tag is None or field.tag not in news:
@@ -49,7 +49,7 @@ def _replaced(base: Sequence[Field], news: dict[bytes, list[Field]]) -> list[Fie
     return result
 
 
-def assigned(fields: Sequence[Field], writes: Sequence[tuple[bytes, Field | None]]) -> list[Field]:
+def assigned(fields: Sequence[TaggedField], writes: Sequence[tuple[bytes, TaggedField | None]]) -> list[TaggedField]:
     """``fields`` with one field per tag written, or none (None) left of it."""
     result = list(fields)
     for tag, new in writes:
@@ -57,7 +57,9 @@ def assigned(fields: Sequence[Field], writes: Sequence[tuple[bytes, Field | None
     return result
 
 
-def selected(fields: Sequence[Field], select_list: SelectList, keeps: Callable[[bytes], str]) -> list[Field]:
+def selected(
+    fields: Sequence[TaggedField], select_list: SelectList, keeps: Callable[[bytes], str]
+) -> list[TaggedField]:
     """What a select list leaves; ``keeps`` gives the name of a tag. What is no field stays only where all does."""
     default = next((include for include, names in select_list if not names), None)
     named: dict[str, bool] = {}

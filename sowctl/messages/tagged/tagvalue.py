@@ -26,8 +26,8 @@ from sowctl.messages.base import (
     too_large,
     too_many_fields,
 )
-from sowctl.messages.tagged.columns import Joined, slot_column, text_column
-from sowctl.messages.tagged.fields import Field, assigned, merged, selected, tag_of
+from sowctl.messages.tagged.columns import JoinedPayloads, slot_column, text_column
+from sowctl.messages.tagged.fields import TaggedField, assigned, merged, selected, tag_of
 from sowctl.values.compare import first, text_of
 from sowctl.values.fields import Number, Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
@@ -62,7 +62,7 @@ class TagValueType:
             readable, refusals = self._readable(payloads)
             if not wanted:
                 return [()] * len(payloads), refusals
-            joined = Joined(readable, self.separator)
+            joined = JoinedPayloads(readable, self.separator)
             rows: list[Row] = list(zip(*[slot_column(joined, slot) for slot in wanted], strict=True))
             for refusal in refusals:
                 rows[refusal.index] = refused
@@ -78,7 +78,7 @@ class TagValueType:
             readable, refusals = self._readable(payloads)
             if not wanted:
                 return [()] * len(payloads), refusals
-            joined = Joined(readable, self.separator)
+            joined = JoinedPayloads(readable, self.separator)
             return list(zip(*[text_column(joined, path) for path in wanted], strict=True)), refusals
 
         return extract
@@ -155,7 +155,7 @@ class TagValueType:
         many = len(payload) > MAX_FIELDS and payload.count(self.separator) > MAX_FIELDS
         return too_many_fields() if many else None
 
-    def _fields(self, payload: bytes, part: str | None = None) -> tuple[list[Field], bytes]:
+    def _fields(self, payload: bytes, part: str | None = None) -> tuple[list[TaggedField], bytes]:
         """The fields, and what stands behind the last one: the separator (also without fields) or nothing."""
         if problem := self._problem(payload):
             raise input_error(problem, part)
@@ -166,10 +166,10 @@ class TagValueType:
         fields = []
         for piece in pieces:
             tag, equals, value = piece.partition(b"=")
-            fields.append(Field(tag if equals else None, piece, not value))
+            fields.append(TaggedField(tag if equals else None, piece, not value))
         return fields, self.separator if ended else b""
 
-    def _text(self, fields: Sequence[Field], end: bytes) -> bytes:
+    def _text(self, fields: Sequence[TaggedField], end: bytes) -> bytes:
         return self.separator.join([field.raw for field in fields]) + end if fields else b""
 
     def _tag(self, names: Sequence[str]) -> bytes:
@@ -178,12 +178,12 @@ class TagValueType:
             return tag
         raise UsageError(NO_SUCH_FIELD, f"a message of type {self.name} can have no field /{names[0]}")
 
-    def _field(self, tag: bytes, value: SlotValue) -> Field:
+    def _field(self, tag: bytes, value: SlotValue) -> TaggedField:
         text = _written(value)
         if self.separator in text:
             words = f"the value for /{tag.decode()} holds the byte 0x{self.separator.hex()} that ends a field"
             raise InputError(UNWRITABLE, words, hint="replace it in the expression")
-        return Field(tag, tag + b"=" + text, not text)
+        return TaggedField(tag, tag + b"=" + text, not text)
 
 
 def _written(value: SlotValue) -> bytes:

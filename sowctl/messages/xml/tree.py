@@ -18,7 +18,7 @@ _ENCODING = re.compile(rb"""(<\?xml[^>]*?encoding\s*=\s*["'])([A-Za-z0-9._-]+)""
 _TAG_END = re.compile(rb"""<[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*>""")
 
 
-class Part:
+class XmlPart:
     """An element with all that stands in it: elements, and the bytes between them (text, comments, and so on)."""
 
     __slots__ = ("attributes", "items", "name", "opening", "texts")
@@ -45,13 +45,13 @@ class Part:
     @property
     def is_object(self) -> bool:
         """Whether it counts as an object with members."""
-        return bool(self.attributes) or any(isinstance(item, Part) for item in self.items)
+        return bool(self.attributes) or any(isinstance(item, XmlPart) for item in self.items)
 
-    def elements(self) -> dict[str, list[Part]]:
+    def elements(self) -> dict[str, list[XmlPart]]:
         """The elements directly in it, by name."""
-        found: dict[str, list[Part]] = {}
+        found: dict[str, list[XmlPart]] = {}
         for item in self.items:
-            if isinstance(item, Part):
+            if isinstance(item, XmlPart):
                 found.setdefault(item.name, []).append(item)
         return found
 
@@ -63,7 +63,7 @@ class Part:
             return
         yield opening[:-2].rstrip() + b">" if opening.endswith(b"/>") else opening
         for item in self.items:
-            if isinstance(item, Part):
+            if isinstance(item, XmlPart):
                 yield from item.pieces()
             else:
                 yield item
@@ -74,15 +74,15 @@ class Part:
         return f"<{self.name}{members}/>".encode()
 
 
-Item: TypeAlias = Part | bytes
+Item: TypeAlias = XmlPart | bytes
 
 
-class Document:
+class XmlDocument:
     """A whole payload: its root element and what stands around it."""
 
     __slots__ = ("after", "before", "root")
 
-    def __init__(self, before: bytes, root: Part, after: bytes) -> None:
+    def __init__(self, before: bytes, root: XmlPart, after: bytes) -> None:
         self.before = before
         self.root = root
         self.after = after
@@ -92,7 +92,7 @@ class Document:
         return b"".join([self.before, *self.root.pieces(), self.after])
 
 
-def parse_document(payload: bytes) -> Document:
+def parse_document(payload: bytes) -> XmlDocument:
     """``payload`` taken apart. Raises PayloadRefused."""
     parser = new_parser()
     taker = _Taker(_as_utf8(payload))
@@ -104,8 +104,8 @@ def parse_document(payload: bytes) -> Document:
     finally:
         parser.StartElementHandler = parser.EndElementHandler = parser.CharacterDataHandler = None
     root = taker.top.items[1]
-    assert isinstance(root, Part) and isinstance(taker.top.items[0], bytes)
-    return Document(taker.top.items[0], root, taker.payload[taker.position :])
+    assert isinstance(root, XmlPart) and isinstance(taker.top.items[0], bytes)
+    return XmlDocument(taker.top.items[0], root, taker.payload[taker.position :])
 
 
 class _Taker:
@@ -115,7 +115,7 @@ class _Taker:
         self.payload = payload
         self.position = 0
         """Up to where the payload has been put away."""
-        self.top = Part("", {})
+        self.top = XmlPart("", {})
         self.stack = [self.top]
 
     def start(self, name: str, attributes: dict[str, str], at: int) -> None:
@@ -124,7 +124,7 @@ class _Taker:
         tag = _TAG_END.match(self.payload, at)
         assert tag is not None
         self.put_away(at)
-        part = Part(name, attributes, tag[0])
+        part = XmlPart(name, attributes, tag[0])
         self.stack[-1].items.append(part)
         self.stack.append(part)
         self.position = tag.end()
@@ -177,14 +177,14 @@ def escaped_attribute(text: str) -> str:
     return text.replace("\n", "&#10;").replace("\t", "&#9;")
 
 
-def json_line(root: Part) -> bytes:
+def json_line(root: XmlPart) -> bytes:
     """The document as one line of JSON."""
     from sowctl.messages.json.text import quoted
 
     return b"{" + quoted(root.name) + b":" + _json(root) + b"}"
 
 
-def _json(part: Part) -> bytes:
+def _json(part: XmlPart) -> bytes:
     from sowctl.messages.json.text import quoted, untyped_text
 
     text = b"null" if part.blank else untyped_text(part.text.encode())

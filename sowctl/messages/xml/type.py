@@ -23,7 +23,7 @@ from sowctl.messages.base import (
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.xml.parse import check
 from sowctl.messages.xml.read import key_reader, read_document, reader
-from sowctl.messages.xml.tree import Document, parse_document
+from sowctl.messages.xml.tree import XmlDocument, parse_document
 from sowctl.values.fields import Refusal, Row, Slot, Write
 from sowctl.values.paths import Path
 
@@ -109,10 +109,10 @@ class XmlType:
         except PayloadRefused:
             return base64_line(payload)
 
-    def _parsed(self, payload: bytes) -> Document:
+    def _parsed(self, payload: bytes) -> XmlDocument:
         return parse_document(sized(payload, self.max_message))
 
-    def _document(self, payload: bytes, part: str | None = None) -> Document:
+    def _document(self, payload: bytes, part: str | None = None) -> XmlDocument:
         try:
             return self._parsed(payload)
         except PayloadRefused as problem:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.base import NO_SUCH_FIELD, UNWRITABLE, Members, SelectList
-from sowctl.messages.nested.write import Directive, directives
+from sowctl.messages.nested.write import PathDirective, directives
 from sowctl.messages.xml.parse import SPACE
-from sowctl.messages.xml.tree import Part, escaped
+from sowctl.messages.xml.tree import XmlPart, escaped
 from sowctl.values.compare import text_of
 from sowctl.values.fields import SlotValue, Write
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[^\W\d][\w.:·-]*")
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-def merge(base: Part, delta: Part, set_nulls: bool) -> bool:
+def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
     """Write what ``delta`` has into ``base``, an element of the same name; tells whether something counted.
 
     A single element is merged with a single one: attributes and elements by name; text of its own replaces all
@@ -40,7 +40,7 @@ def merge(base: Part, delta: Part, set_nulls: bool) -> bool:
     present = base.elements()
     if not present and any(_counts(part, set_nulls) for parts in below.values() for part in parts):
         _set_content(base, [])
-    news: dict[str, list[Part]] = {}
+    news: dict[str, list[XmlPart]] = {}
     for name, parts in below.items():
         old = present.get(name, [])
         if len(parts) == 1 and len(old) == 1:
@@ -51,21 +51,21 @@ def merge(base: Part, delta: Part, set_nulls: bool) -> bool:
     return changed or bool(news)
 
 
-def _counts(part: Part, set_nulls: bool) -> bool:
+def _counts(part: XmlPart, set_nulls: bool) -> bool:
     """Whether an element of a delta says something: not if there is nothing but NULLs in it."""
     if set_nulls or not part.blank or any(value.strip(SPACE) for value in part.attributes.values()):
         return True
-    return any(_counts(item, False) for item in part.items if isinstance(item, Part))
+    return any(_counts(item, False) for item in part.items if isinstance(item, XmlPart))
 
 
-def _without_nulls(part: Part) -> Part:
+def _without_nulls(part: XmlPart) -> XmlPart:
     """A new element as it is added: its own NULLs, unlike those in arrays, are left out."""
     if not part.blank:
         return part
-    bare = Part(part.name, {name: value for name, value in part.attributes.items() if value.strip(SPACE)})
+    bare = XmlPart(part.name, {name: value for name, value in part.attributes.items() if value.strip(SPACE)})
     counts = {name: len(parts) for name, parts in part.elements().items()}
     for item in part.items:
-        if isinstance(item, Part):
+        if isinstance(item, XmlPart):
             if counts[item.name] > 1:
                 bare.items.append(item)
             elif _counts(item, False):
@@ -73,7 +73,7 @@ def _without_nulls(part: Part) -> Part:
     return bare
 
 
-def assign(root: Part, writes: Sequence[Write]) -> None:
+def assign(root: XmlPart, writes: Sequence[Write]) -> None:
     """Write and remove constructed fields, in order."""
     for one in writes:
         if one.remove:
@@ -91,13 +91,13 @@ def build(fields: Members) -> bytes:
             f"an XML message has one root element, not {len(roots)}",
             hint="let all destinations start with the same step, such as /order",
         )
-    root = Part(_checked(roots.pop()), {})
+    root = XmlPart(_checked(roots.pop()), {})
     for names, value in fields:
         _write(root, names, value)
     return b"".join(root.pieces())
 
 
-def select(document_root: Part, select_list: SelectList) -> None:
+def select(document_root: XmlPart, select_list: SelectList) -> None:
     """Take out what the list leaves out; the root element stays."""
     rules = directives(select_list)
     include = True if rules.include is None else rules.include
@@ -105,7 +105,7 @@ def select(document_root: Part, select_list: SelectList) -> None:
         document_root.items.clear()
 
 
-def _select(part: Part, rules: Directive | None, include: bool) -> bool:
+def _select(part: XmlPart, rules: PathDirective | None, include: bool) -> bool:
     """Reduce an element; tells whether it stays."""
     if rules is None:
         if not include:
@@ -119,7 +119,7 @@ def _select(part: Part, rules: Directive | None, include: bool) -> bool:
         if not (include if rule is None or rule.include is None else rule.include):
             del part.attributes[name]
             part.opening = None
-    kept: list[Part | bytes] = []
+    kept: list[XmlPart | bytes] = []
     for item in part.items:
         if isinstance(item, bytes):
             if include:
@@ -130,7 +130,7 @@ def _select(part: Part, rules: Directive | None, include: bool) -> bool:
     return part.is_object or (include and (not had or not part.blank))
 
 
-def _write(root: Part, names: Sequence[str], value: SlotValue) -> None:
+def _write(root: XmlPart, names: Sequence[str], value: SlotValue) -> None:
     if names[0] != root.name:
         raise UsageError(
             NO_SUCH_FIELD,
@@ -142,7 +142,7 @@ def _write(root: Part, names: Sequence[str], value: SlotValue) -> None:
     for name in names[1:-1] if names[-1].startswith("@") else names[1:]:
         found = part.elements().get(name, [])
         if len(found) != 1:
-            new = Part(_checked(name), {})
+            new = XmlPart(_checked(name), {})
             if not part.elements():
                 _set_content(part, [])
             _replace(part, {name: [new]})
@@ -154,7 +154,7 @@ def _write(root: Part, names: Sequence[str], value: SlotValue) -> None:
         _set_content(part, [escaped(text).encode()] if text else [])
 
 
-def _remove(root: Part, names: Sequence[str]) -> None:
+def _remove(root: XmlPart, names: Sequence[str]) -> None:
     parts = [root] if names[0] == root.name else []
     for name in names[1:-1]:
         parts = [below for part in parts for below in part.elements().get(name, [])]
@@ -185,24 +185,24 @@ def _checked(name: str) -> str:
     return name
 
 
-def _set_attribute(part: Part, name: str, value: str) -> None:
+def _set_attribute(part: XmlPart, name: str, value: str) -> None:
     part.attributes[name] = value
     part.opening = None
 
 
-def _set_content(part: Part, items: list[bytes]) -> None:
+def _set_content(part: XmlPart, items: list[bytes]) -> None:
     part.items = list(items)
     part.texts = []
 
 
-def _replace(part: Part, news: dict[str, list[Part]]) -> None:
+def _replace(part: XmlPart, news: dict[str, list[XmlPart]]) -> None:
     """Put new elements of each name where the first old one stands, or at the end."""
     if not news:
         return
-    items: list[Part | bytes] = []
+    items: list[XmlPart | bytes] = []
     written: set[str] = set()
     for item in part.items:
-        if not isinstance(item, Part) or item.name not in news:
+        if not isinstance(item, XmlPart) or item.name not in news:
             items.append(item)
         elif item.name not in written:
             written.add(item.name)

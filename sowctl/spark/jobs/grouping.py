@@ -20,7 +20,7 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.search.matcher import Matcher, headers_of
 from sowctl.errors import InputError
 from sowctl.expressions.rows.joining import source_of
-from sowctl.expressions.rows.projection import Group, GroupKey
+from sowctl.expressions.rows.projection import GroupKey, GroupState
 from sowctl.identity.keys import batch_digester
 from sowctl.identity.keyspace import part_of
 from sowctl.spark.errors import translated
@@ -217,7 +217,7 @@ def _written(
     if not items:
         return
     items.sort(key=itemgetter(0))
-    groups: dict[GroupKey, Group] = {}
+    groups: dict[GroupKey, GroupState] = {}
     rows = [item.values for item in items]
     stamps_of = [item.stamp for item in items]
     program.projection.add(groups, rows, program.environment, _headers(program, items), stamps_of)
@@ -226,10 +226,10 @@ def _written(
     yield index, FilePart(str(path), len(items))
 
 
-def _pairs(program: Program, groups: dict[GroupKey, Group]) -> Iterator[Pairs]:
+def _pairs(program: Program, groups: dict[GroupKey, GroupState]) -> Iterator[Pairs]:
     digests = batch_digester(program.query.key_domain, 0)(list(groups), null=True)
     order = sorted(zip(digests, groups.values(), strict=True), key=itemgetter(0))
-    make: Callable[[Group], bytes] = partial(_message, program)
+    make: Callable[[GroupState], bytes] = partial(_message, program)
     for start in range(0, len(order), READ):
         part = order[start : start + READ]
         values = []
@@ -239,6 +239,6 @@ def _pairs(program: Program, groups: dict[GroupKey, Group]) -> Iterator[Pairs]:
         yield [digest[:8] for digest, _ in part], values
 
 
-def _message(program: Program, group: Group) -> bytes:
+def _message(program: Program, group: GroupState) -> bytes:
     fields = program.projection.fields(group, program.environment)
     return program.kind.build(list(zip(program.projection.destinations, fields, strict=True)))

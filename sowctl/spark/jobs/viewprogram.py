@@ -17,7 +17,7 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.search.matcher import environment_of
 from sowctl.errors import UsageError
 from sowctl.expressions.compile import compile_projection
-from sowctl.expressions.rows.joining import Step, plan, source_of
+from sowctl.expressions.rows.joining import JoinStep, plan, source_of
 from sowctl.expressions.rows.projection import Projection
 from sowctl.expressions.syntax.joins import Join, JoinSide, parse_join
 from sowctl.values.fields import Slot, SlotValue, Values
@@ -108,12 +108,12 @@ class Program:
         return found
 
     @cached_property
-    def steps(self) -> list[Step[Any]]:
+    def steps(self) -> list[JoinStep[Any]]:
         """The steps of the join. Raises UsageError ``SOW-EXP-027``."""
         if not self.joins:
             return []
         start: tuple[str | None, str]
-        steps: list[Step[Any]]
+        steps: list[JoinStep[Any]]
         start, steps = plan(self.joins)
         if self.source_of(start) != 0:
             raise UsageError("SOW-EXP-027", f"[{start[1]}] is joined before it is attached")

@@ -14,7 +14,7 @@ from sowctl.expressions.columns.column import column_of
 from sowctl.expressions.columns.grouping import ColumnBatch, add_columns
 from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.rows.projection import Group, GroupKey, Projection
+from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.values.compare import numeric_reading
 from sowctl.values.fields import Number, Row, SlotValue, Values
 from tests.expressions.alike import same
@@ -47,8 +47,10 @@ PROJECTIONS = [
 ]
 
 
-def by_rows(program: Projection, parts: list[list[Row]], stamps: list[list[tuple[int, int]]]) -> dict[GroupKey, Group]:
-    groups: dict[GroupKey, Group] = {}
+def by_rows(
+    program: Projection, parts: list[list[Row]], stamps: list[list[tuple[int, int]]]
+) -> dict[GroupKey, GroupState]:
+    groups: dict[GroupKey, GroupState] = {}
     for rows, times in zip(parts, stamps, strict=True):
         program.add(groups, rows, ENV, stamps=times)
     return groups
@@ -60,8 +62,8 @@ def columns_of(program: Projection, rows: list[Row]) -> dict[Any, Column]:
 
 def by_columns(
     program: Projection, parts: list[list[Row]], stamps: list[list[tuple[int, int]]]
-) -> dict[GroupKey, Group]:
-    groups: dict[GroupKey, Group] = {}
+) -> dict[GroupKey, GroupState]:
+    groups: dict[GroupKey, GroupState] = {}
     for rows, times in zip(parts, stamps, strict=True):
         txids, seconds = (np.array([stamp[place] for stamp in times], np.int64) for place in (0, 1))
         add_columns(program, groups, columns_of(program, rows), len(rows), ENV, txids, seconds)
