@@ -32,7 +32,7 @@ from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
     from sowctl.engine.bulk.staging import Area, Staged, StagePlan
-    from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.engine.writing.topicwriter import StoreWriter
     from sowctl.store.write import WriteTxn
 
 BUCKET_BYTES = 128 << 20
@@ -130,7 +130,7 @@ class _Commit:
             return
         with ExitStack() as held:
             session = held.enter_context(WriteSession(self.instance, volatile=self.plan.options.allow_volatile))
-            writer = session.topic(self.area.topic)
+            writer = session.store(self.area.topic)
             held.enter_context(session.batch([writer]))
             if self.identity and is_duplicate(self.sequence, session.highest_sequence(self.identity[0], [writer])):
                 report.duplicates = sum(info.entries for info in self.segments)
@@ -145,7 +145,7 @@ class _Commit:
             if report.ahead is not None:
                 self.instance.notify(ahead(report.topic, report.ahead))
 
-    def _decide(self, writer: TopicWriter) -> None:
+    def _decide(self, writer: StoreWriter) -> None:
         if self.deltas or self.preparer.enrichment is not None:
             from sowctl.engine.bulk.finish import Finishing
 
@@ -232,7 +232,7 @@ class _Commit:
         self.report.published = int(found[: outcomes.MISSING].sum())
         self.report.bytes = size
 
-    def _into_journal(self, session: WriteSession, writer: TopicWriter) -> None:
+    def _into_journal(self, session: WriteSession, writer: StoreWriter) -> None:
         """One group, however large; then the store catches up from the journal in transactions of bounded size."""
         session.apply(force=True)
         journal, size, waiting = session.journal, 0, None
@@ -255,7 +255,7 @@ class _Commit:
                     writer.apply(journal.lineage, block.last_txid, block=block.identity)
             writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
 
-    def _into_store(self, writer: TopicWriter) -> None:
+    def _into_store(self, writer: StoreWriter) -> None:
         """One transaction: buckets of the key space one after the other, in key order."""
         size = sum(info.payload_bytes for info in self.segments)
         base, last_time, expired_at = writer.last_txid, writer.last_time, writer.remove_expired_at

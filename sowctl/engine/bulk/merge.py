@@ -17,7 +17,7 @@ from sowctl.engine.bulk.segments import DELETE, Order, Rows, SegmentColumns, Seg
 from sowctl.identity.keyspace import parts_of
 
 if TYPE_CHECKING:
-    from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.engine.writing.topicwriter import StoreWriter
 
 LAST_FILE = 0xFFFFFFFF
 """The file number of what an overwrite deletes: behind every file of the input."""
@@ -116,7 +116,7 @@ def written(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInf
 
 
 def deletions_of_rest(
-    directory: Path, segments: Sequence[SegmentInfo], writer: TopicWriter, now: int
+    directory: Path, segments: Sequence[SegmentInfo], writer: StoreWriter, now: int
 ) -> SegmentInfo | None:
     """A segment that deletes every record of the topic for whose key the run has no message; None if there is none."""
     import numpy as np

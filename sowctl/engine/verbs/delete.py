@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.current import CurrentSource
     from sowctl.engine.sources.source import Matched
-    from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.engine.writing.topicwriter import StoreWriter
 
 SCAN_BATCH = 1000
 
@@ -69,7 +69,7 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
     with WriteSession(instance) as session:
         reports = []
         for topic, matcher in zip(topics, matchers, strict=True):
-            writer = session.topic(topic)
+            writer = session.store(topic)
             with session.batch([writer]):
                 reports.append(_delete(session, writer, topic, matcher, options))
                 session.apply(force=True)
@@ -104,7 +104,7 @@ def _matching(
 
 
 def _delete(
-    session: WriteSession, writer: TopicWriter, topic: TopicConfig, matcher: Matcher, options: DeleteOptions
+    session: WriteSession, writer: StoreWriter, topic: TopicConfig, matcher: Matcher, options: DeleteOptions
 ) -> DeleteReport:
     """Select and delete under the locks of one batch, so that what was compared is what is deleted."""
     instance = session.instance

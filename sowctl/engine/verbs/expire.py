@@ -60,7 +60,7 @@ def _remove_old(session: WriteSession, topic: TopicConfig, now: int) -> int:
 
 def _in_store(session: WriteSession, topic: TopicConfig, run: Callable[[WriteTxn], int]) -> int:
     """Run a transaction on a store that has everything from its journal."""
-    writer = session.topic(topic)
+    writer = session.store(topic)
     with session.batch([writer]):
         writer.remove_expired_at = None
         if writer.journalled:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.keys.keymaker import without_keys
-from sowctl.engine.writing.dryrun import Rehearsal
+from sowctl.engine.writing.dryrun import DryRunWriter
 from sowctl.engine.writing.prepare import Prepared, Preparer
 from sowctl.values.fields import Refusal
 
@@ -48,7 +48,7 @@ class KeyTeller:
         self._domain = named or (None if topic.key_mode == "user" else topic.key_domain)
         self._instance = instance
         self._topic = topic
-        self._writer: Rehearsal | None = None
+        self._writer: DryRunWriter | None = None
 
     def keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None = None
@@ -66,7 +66,7 @@ class KeyTeller:
 
     def _name(self, chains: ChainKeeper, ready: Prepared) -> list[Refusal]:
         if self._writer is None:
-            self._writer = Rehearsal(self._instance, self._topic)
+            self._writer = DryRunWriter(self._instance, self._topic)
             chains.catch_up(self._writer)
         assert ready.texts is not None
         ready.digests, gone = chains.name(ready.texts, ready.places, range(len(ready.places)))

@@ -35,7 +35,7 @@ from sowctl.engine.topics.positions import (
 from sowctl.engine.topics.storefile import refuse_other_file
 from sowctl.engine.writing.rekey import rekey
 from sowctl.engine.writing.session import open_journal
-from sowctl.engine.writing.topicwriter import TopicWriter, open_writer
+from sowctl.engine.writing.topicwriter import StoreWriter, open_writer
 from sowctl.errors import DamageError, RefusedError, SowError, StorageError, UsageError
 from sowctl.store.opening.access import DAMAGED, REPLACED
 
@@ -209,7 +209,7 @@ def _read_through(instance: Instance, path: Path) -> StoreMeta | None:
 def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) -> ReplayReport:
     with journal.lock():
         journal.refresh()
-        writer: TopicWriter = open_writer(instance, topic, journal)
+        writer: StoreWriter = open_writer(instance, topic, journal)
         try:
             entries = len(writer.overlay.changes) if writer.overlay.changes is not None else len(writer.overlay)
             writer.remove_expired_at = None

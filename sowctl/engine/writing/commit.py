@@ -65,7 +65,7 @@ def write(
         written.append(_append(session, logged, publisher, now))
         synced = pool.submit(session.journal.sync)
     alone = [part for part in parts if not part.writer.journalled and len(part)]
-    written += [_write_alone(part, publisher) for part in alone]
+    written += [_write_alone(session, part, publisher) for part in alone]
     return synced, written
 
 
@@ -84,7 +84,7 @@ def _append(
     return group.payloads, first
 
 
-def _write_alone(part: TopicEntries, publisher: Publisher | None) -> tuple[list[bytes], int]:
+def _write_alone(session: WriteSession, part: TopicEntries, publisher: Publisher | None) -> tuple[list[bytes], int]:
     """One synced transaction in the store of a topic without a journal."""
     first = part.writer.last_txid + 1
     into_overlay(part, range(first, first + len(part)))
@@ -93,7 +93,7 @@ def _write_alone(part: TopicEntries, publisher: Publisher | None) -> tuple[list[
         sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
     if part.chains is not None:
         part.chains.save()  # before the records: what the file knows beyond the store's position does not count
-    part.writer.apply(NO_LINEAGE, part.writer.last_txid, sequences)
+    session.stores[part.writer.ref].apply(NO_LINEAGE, part.writer.last_txid, sequences)
     return part.payloads, first
 
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.topics.expiration import expires
-from sowctl.engine.writing.topicwriter import TopicWriter
+from sowctl.engine.writing.topicwriter import is_volatile
 from sowctl.errors import MissingError
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.journal.writer import JournalWriter
 
 
-class Rehearsal(TopicWriter):
+class DryRunWriter:
     """Looks records up through read-only sources; a topic without a store is empty."""
 
     def __init__(self, instance: Instance, config: TopicConfig) -> None:
@@ -36,6 +37,17 @@ class Rehearsal(TopicWriter):
                 self.last_time = max(source.meta.last_time, behind)
         except MissingError:
             pass
+
+    @property
+    def volatile(self) -> bool:
+        """See :class:`~sowctl.engine.writing.topicwriter.TopicWriter`."""
+        return is_volatile(self.config)
+
+    def renew(self, instance: Instance, journal: JournalWriter) -> None:
+        """A dry run takes no lock: it sees the topic as each look finds it."""
+
+    def close(self) -> None:
+        """Nothing stays open."""
 
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
         """See :class:`~sowctl.engine.writing.topicwriter.TopicWriter`."""

@@ -1,7 +1,7 @@
 """Topics that only the transaction log names: what is published to them goes into the journal and nowhere else.
 
 They have no store, no keys and no records; an entry of theirs says so (``sow-journal(5)``, Columns). Publishing alone
-comes here (``behaviour`` 11.32, C57); whoever reads tells that there is no SOW.
+comes here (``behaviour`` 11.32, C57); the verbs that read say that there is no SOW.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.writing.topicwriter import TopicWriter
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import TopicState
     from sowctl.journal.writer import JournalWriter
-    from sowctl.store.meta import AppliedBlock
 
 
-class LogWriter(TopicWriter):
+class LogWriter:
     """A topic that is nothing but its entries: it knows the last one's txid and time, and no record."""
 
     def __init__(self, config: TopicConfig, state: TopicState) -> None:
@@ -28,9 +26,8 @@ class LogWriter(TopicWriter):
         self.overlay = Overlay()
         self.ref = config.name, config.message_type
         self.journalled = True
-        self.rule = None
         self.expires = False
-        self.remove_expired_at = None
+        self.volatile = False
         self._follow(state)
 
     def _follow(self, state: TopicState) -> None:
@@ -38,9 +35,6 @@ class LogWriter(TopicWriter):
 
     def close(self) -> None:
         """Nothing is open."""
-
-    def reload(self) -> None:
-        """Nothing is stored."""
 
     def renew(self, instance: Instance, journal: JournalWriter) -> None:
         """See :class:`~sowctl.engine.writing.topicwriter.TopicWriter`."""
@@ -50,19 +44,6 @@ class LogWriter(TopicWriter):
         """No records."""
         return {}
 
-    def is_full(self) -> bool:
-        """Never: nothing waits to be applied."""
-        return False
-
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """No records."""
         return iter(())
-
-    def apply(
-        self,
-        lineage: bytes,
-        upto: int,
-        sequences: dict[int, int] | None = None,
-        block: AppliedBlock | None = None,
-    ) -> None:
-        """There is nothing to apply to."""

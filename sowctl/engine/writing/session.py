@@ -6,7 +6,7 @@ entries synced, then the overlay, then, in larger transactions, the stores (READ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sowctl.engine.reports import TornTail
-from sowctl.engine.writing.dryrun import Rehearsal
-from sowctl.engine.writing.topicwriter import TopicWriter, nothing_keeps, open_writer
+from sowctl.engine.writing.dryrun import DryRunWriter
+from sowctl.engine.writing.topicwriter import StoreWriter, TopicWriter, nothing_keeps, open_writer
 from sowctl.errors import ConfigError, MissingError
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class WriteSession:
         self.volatile = volatile
         self.dry_run = dry_run
         self.topics: dict[tuple[str, str], TopicWriter] = {}
+        self.stores: dict[tuple[str, str], StoreWriter] = {}
+        """Those of ``topics`` that have a store of their own; none in a dry run."""
         self.torn: list[TornTail] = []
         self._journal: JournalWriter | None = None
         self._complete = True
@@ -57,20 +59,25 @@ class WriteSession:
             if config.key_mode == "none":
                 found = self._log_writer(config)
             elif self.dry_run:
-                found = Rehearsal(self.instance, config)
+                found = DryRunWriter(self.instance, config)
                 if found.volatile and not self.volatile:
                     raise nothing_keeps(config)
             elif config.journalled:
                 with self.journal.lock():
                     self._refresh()
-                    found = open_writer(self.instance, config, self.journal)
+                    found = self.stores[ref] = open_writer(self.instance, config, self.journal)
             else:
-                found = open_writer(self.instance, config, None, volatile=self.volatile)
+                found = self.stores[ref] = open_writer(self.instance, config, None, volatile=self.volatile)
             self.topics[ref] = found
         return found
 
+    def store(self, config: TopicConfig) -> StoreWriter:
+        """Open a topic that has records, for verbs that change its store; not in a dry run. Raises as :meth:`topic`."""
+        self.topic(config)
+        return self.stores[config.name, config.message_type]
+
     @contextmanager
-    def batch(self, topics: list[TopicWriter]) -> Iterator[None]:
+    def batch(self, topics: Sequence[TopicWriter]) -> Iterator[None]:
         """Hold the locks for one batch on ``topics``; on entry every one of them is up to date."""
         if self.dry_run:
             yield
@@ -82,9 +89,12 @@ class WriteSession:
                 for topic in topics:
                     if topic.journalled:
                         topic.renew(self.instance, self.journal)
-            for topic in sorted((t for t in topics if not t.journalled), key=lambda t: t.store.path):
-                locks.enter_context(topic.store.writer_lock(self.instance.lock_wait))
-                topic.reload()
+            # Always the journal first, then stores in the order of their paths: two sessions that want some of the
+            # same locks wait for each other in one direction only.
+            alone = (self.stores[topic.ref] for topic in topics if not topic.journalled)
+            for writer in sorted(alone, key=lambda one: one.store.path):
+                locks.enter_context(writer.store.writer_lock(self.instance.lock_wait))
+                writer.reload()
             yield
 
     def highest_sequence(self, publisher: int, topics: Iterable[TopicWriter] | None = None) -> int:
@@ -99,7 +109,7 @@ class WriteSession:
         highest = self.journal.highest_sequence(publisher) if journalled else 0
         for topic in chosen:
             if not topic.journalled:
-                with topic.store.snapshot() as snapshot:
+                with self.stores[topic.ref].store.snapshot() as snapshot:
                     highest = max(highest, snapshot.sequence(publisher) or 0)
         return highest
 
@@ -124,7 +134,7 @@ class WriteSession:
         """Apply overlays that have grown large (``force``: all that hold anything). Locks must be held."""
         if not self._complete:
             return
-        held = [topic for topic in self.topics.values() if topic.journalled and topic.overlay.size]
+        held = [topic for topic in self.stores.values() if topic.journalled and topic.overlay.size]
         for topic in sorted(held, key=lambda t: t.store.path):
             if force or topic.is_full():
                 topic.renew(self.instance, self.journal)
@@ -132,7 +142,7 @@ class WriteSession:
 
     def finish(self) -> None:
         """Apply everything, under the journal's lock."""
-        if not self.dry_run and any(topic.journalled and topic.overlay.size for topic in self.topics.values()):
+        if not self.dry_run and any(topic.journalled and topic.overlay.size for topic in self.stores.values()):
             with self.journal.lock():
                 self._refresh()
                 self.apply(force=True)
@@ -140,8 +150,7 @@ class WriteSession:
     def close(self) -> None:
         """Close stores and journal; what was acknowledged stays in the journal."""
         for topic in self.topics.values():
-            if not self.dry_run:
-                topic.close()
+            topic.close()
         if self._journal is not None:
             self._journal.close()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sowctl.engine.fold.apply import apply
 from sowctl.engine.fold.overlay import Overlay
@@ -34,6 +34,7 @@ from sowctl.store.env import Store
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.journal.format import Topic
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import AppliedBlock
 
@@ -60,7 +61,45 @@ def apply_limits(file_bytes: int) -> tuple[int, int]:
     return min(APPLY_CHANGES, int(-pages * math.log1p(-dirty / pages))), APPLY_BYTES
 
 
-class TopicWriter:
+class TopicWriter(Protocol):
+    """One topic of a writing session, as publishing sees it.
+
+    There are three kinds: :class:`StoreWriter`, for a topic without records ``logonly.LogWriter``, and in a dry run
+    ``dryrun.DryRunWriter``. ``last_txid`` and ``last_time`` are those of the topic's last entry; ``overlay`` has what
+    is written and not in the store yet.
+    """
+
+    config: TopicConfig
+    ref: Topic
+    journalled: bool
+    expires: bool
+    overlay: Overlay
+    last_txid: int
+    last_time: int
+
+    @property
+    def volatile(self) -> bool:
+        """Whether nothing keeps what is written."""
+
+    def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
+        """The live stored values of ``keys``; those of records that are over at ``now`` are absent."""
+
+    def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """All live records in key order, up to ``size`` at a time."""
+
+    def renew(self, instance: Instance, journal: JournalWriter) -> None:
+        """Be up to date again: the journal's lock was just taken, and others may have written."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+def is_volatile(config: TopicConfig) -> bool:
+    """Whether nothing keeps what is written to a topic: it is transient, and no journal records it."""
+    return config.durability == "transient" and not config.journalled
+
+
+class StoreWriter:
     """A topic's store with its overlay. ``last_time`` is the highest time that the topic has seen."""
 
     def __init__(self, config: TopicConfig, store: Store, overlay: Overlay) -> None:
@@ -82,7 +121,7 @@ class TopicWriter:
     @property
     def volatile(self) -> bool:
         """Whether nothing keeps what is written: the topic is transient, and no journal records it."""
-        return self.config.durability == "transient" and not self.journalled
+        return is_volatile(self.config)
 
     def close(self) -> None:
         """Close the store; what is only in the overlay is in the journal too."""
@@ -182,7 +221,7 @@ class TopicWriter:
 
 def open_writer(
     instance: Instance, config: TopicConfig, journal: JournalWriter | None, *, volatile: bool = False
-) -> TopicWriter:
+) -> StoreWriter:
     """Open ``config`` for writing; with a journal, its lock is held by the caller.
 
     A transient topic lives in a temporary store, made from the journal, for as long as the writer does. Raises
@@ -199,7 +238,7 @@ def open_writer(
 
 def _open_writer(
     instance: Instance, config: TopicConfig, journal: JournalWriter | None, held: ExitStack
-) -> TopicWriter:
+) -> StoreWriter:
     assert instance.config is not None
     assert config.file is not None
     definition = definition_of(instance.config.name, config)
@@ -232,7 +271,7 @@ def _open_writer(
     held.callback(store.close)
     if journal is not None:
         refuse_unlogged_past(config, store.meta(), journal.journal)
-    writer = TopicWriter(config, store, caught_up(instance, config, store, journal))
+    writer = StoreWriter(config, store, caught_up(instance, config, store, journal))
     if writer.expires:
         writer.remove_expired_at = instance.now
     writer.held = held.pop_all()
