@@ -6,3 +6,20 @@ besides its options, ``streams`` among it. ``words/`` finds the command in the t
 ``commands/`` has one file per command, ``io/`` brings messages in and records out, ``manual/`` makes and shows the
 pages. ``configuring`` and ``lookup`` say which configuration, topics and records the words of a command line mean.
 """
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_LOADED: dict[str, Any] = sys.modules
+_FOR_OLDER = "typing_extensions"
+if "msgspec" not in _LOADED and _FOR_OLDER not in _LOADED:
+    # msgspec asks for two names that ``typing`` has since Python 3.11 and takes those where this module is not there.
+    # Loading it (and with it ``inspect``) takes an eighth of what ``import typer, lxml.etree, lmdb``
+    # does, which is the budget of ``get``; so it is out of sight for that import.
+    _LOADED[_FOR_OLDER] = None
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del _LOADED[_FOR_OLDER]

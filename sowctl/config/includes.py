@@ -130,7 +130,7 @@ class Files:
         self.nodes += len(found.tags)
         self.attributes += found.attributes
         wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
-        elements = parse_elements(source, found, wrap)
+        elements = parse_elements(source, found, wrap, plain=self.findings is None)
         return IncludedPart(source, found, elements, chain), wrap
 
     def included(self, part: IncludedPart, number: int, parent: str) -> tuple[IncludedPart, int] | None:

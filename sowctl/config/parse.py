@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.config.document import SourceFile
+from sowctl.config.plainxml import plain_elements
 from sowctl.config.problems import TOO_DEEP, TOO_MANY, clipped
 from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, ConfigScan, without_declaration
 from sowctl.findings import Finding, Level, Place
@@ -100,12 +101,15 @@ def refuse(source: SourceFile, found: ConfigScan) -> None:
         raise Broken(finding_at(refused.rule, source, source.place(refused.offset), refused.message, HINT))
 
 
-def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool) -> list[Any]:
-    """The elements in document order, one for every tag. Breaks X001."""
-    # Encoded again, so that parser and scan judge the same characters whatever the file declares.
+def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: bool) -> list[Any]:
+    """The elements in document order, one for every tag. Breaks X001.
+
+    They are the XML library's, or of a plain text, where ``plain`` allows it, those of a parser that is there sooner.
+    """
+    # Encoded again, so that parsers and scan judge the same characters whatever the file declares.
     body = without_declaration(source.text)
     encoded = (f"<AMPSConfig>{body}</AMPSConfig>" if wrap else body).encode("utf-8", "surrogatepass")
-    elements = _library_elements(source, found, encoded)
+    elements = (plain_elements(encoded) if plain else None) or _library_elements(source, found, encoded)
     if wrap:
         del elements[0]
     if len(elements) != len(found.tags):

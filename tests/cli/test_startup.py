@@ -23,7 +23,7 @@ HEAVY = {
     "msgpack",
     "lmdb",
 }
-SLOW = {"dataclasses", "threading", "sowctl.codes", "sowctl.store.write", "sowctl.store.builder"}
+SLOW = {"dataclasses", "json", "threading", "sowctl.codes", "sowctl.store.write", "sowctl.store.builder"}
 """What takes 0.2 ms or more, for no use to a command that only reads."""
 ROOT = Path(__file__).parents[2]
 
@@ -82,14 +82,27 @@ def test_a_command_imports_only_itself() -> None:
 def test_reading_records_imports_what_it_needs(config: str, argv: list[str], spared: list[str]) -> None:
     names = imported("--config", config, *argv)
     assert "sowctl.store.env" in names
-    needed = {"lmdb", "lxml", "msgpack"}
+    needed = {"lmdb", "msgpack"}
     assert names & ((HEAVY - needed) | SLOW | set(spared)) == set()
 
 
+@pytest.mark.parametrize("argv", [["--version"], ["get", "orders", "1"], ["query", "orders", "/price > 90"]])
+def test_msgspec_does_without_what_older_versions_of_python_need(config: str, argv: list[str]) -> None:
+    pytest.importorskip("typing_extensions", reason="without it there is nothing to do without")
+    names = imported("--config", config, *argv) if len(argv) > 1 else imported(*argv)
+    assert "msgspec" in names
+    assert names & {"typing_extensions", "inspect"} == set()
+
+
+def test_others_find_what_msgspec_does_without() -> None:
+    pytest.importorskip("typing_extensions")
+    program = "import sowctl.cli, sys; print('typing_extensions' in sys.modules); import typing_extensions"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_validate_opens_no_store(config: str) -> None:
-    names = imported("validate", config)
-    assert "lxml.etree" in names
-    assert names & {"numpy", "lmdb", "dataclasses"} == set()
+    assert imported("validate", config) & {"numpy", "lmdb", "dataclasses"} == set()
 
 
 def test_start_up_budget(deep: bool) -> None:
