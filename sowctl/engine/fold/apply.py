@@ -57,9 +57,11 @@ def apply(
     """
 
     def run(txn: WriteTxn) -> Applied:
+        # A position counts within its lineage only: in another log the same txids are other entries.
         applied = txn.meta.applied if txn.meta.lineage == lineage else 0
         if upto > applied or txn.meta.lineage != lineage:
             changes = into_store(txn, overlay, applied, rule)
+            # Records and position change in one transaction: after a crash the store stands before all of it or behind.
             txn.set_applied(lineage, max(upto, applied), block)
             txn.raise_last_time(overlay.last_time)
             for publisher, sequence in (sequences or {}).items():
@@ -70,6 +72,7 @@ def apply(
         return Applied(changes, expired)
 
     done = store.write(run, pending=overlay.held)
+    # Only a transaction that was committed empties the overlay; after an error its entries are applied the next time.
     overlay.clear(upto)
     return done
 
@@ -83,9 +86,10 @@ def into_store(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention | 
 
 def remove_expired(txn: WriteTxn, now: int) -> int:
     """Remove the records whose stamp is not after ``now``; returns how many."""
-    gone = sorted(txn.expired(now))
+    gone = sorted(txn.expired(now))  # in key order: neighbours lie on one page
     if gone:
         txn.delete(gone)
+        # What the store held before this clock can no longer be told from it alone: past states look at this mark.
         txn.set_removal_mark(now)
     return len(gone)
 
@@ -98,10 +102,12 @@ def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
         keys = ordered[start : start + PART]
         values = [overlay.current[key] for key in keys]
         if applied > overlay.base:
+            # Another process has applied a part of these entries; a value of that part may be older than the store's.
             fresh = [place for place, value in enumerate(values) if value is None or stamps(value)[0] > applied]
             keys, values = [keys[place] for place in fresh], [values[place] for place in fresh]
         changes += len(keys)
         if overlay.deletes:
+            # A key stands once in ``current``, deleted or not, so the order of deletions and puts does not matter.
             txn.delete([key for key, value in zip(keys, values, strict=True) if value is None])
             keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
             values = [value for value in values if value is not None]
@@ -122,6 +128,7 @@ def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retenti
     stored: list[tuple[bytes, bytes]] = []
     dropped: list[bytes] = []
     for key in keys:
+        # The rule runs over stored versions and the current record together, then the difference is written.
         before = {value: version_of(value) for _, _, value in txn.versions(key)}
         old = list(before.values())
         if key in currents:

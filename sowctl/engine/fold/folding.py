@@ -121,6 +121,7 @@ def fold(
     for block in blocks.first():
         size += last.add(block, ref, span)
     winners = last.txids()
+    # How many buckets are needed is estimated from the share of entries that win: their payloads are not known yet.
     share = len(winners) / max(last.entries, 1)
     with Buckets(directory, int(size * share) + 96 * len(winners), BUCKET_BYTES) as buckets:
         for block in blocks.again():
@@ -169,6 +170,7 @@ class _LastPerKey:
             times, lengths = times[chosen], lengths[chosen]
         if not len(txids):
             return 0
+        # Of an entry, 17 bytes are kept: key, txid, operation. Payloads are read in the second pass, of winners alone.
         self._keys.append(keys.astype(np.uint64))
         self._txids.append(txids)
         self._publishes.append(operations == PUBLISH)
@@ -197,6 +199,7 @@ class _LastPerKey:
             return self._np.zeros(0, dtype=self._np.uint64)
         self._held = COMPACT_ENTRIES + 1
         self._compact()
+        # A deletion that is a key's last entry wins over what came before it and leaves no record itself.
         return self._txids[0][self._publishes[0]]
 
 

@@ -131,10 +131,12 @@ def assemble(
                 txn.set_applied(log.lineage, span.until, log.block_ending_with(span.until))
 
         builder.flush()
+        # Up to an instant, only the fold can say which entry was the last one; so the position is set behind it.
         builder.change(position)
         if writer is None:
             builder.put_in_place(wait=instance.lock_wait)
         else:
+            # Under the journal's lock nothing is appended, so the store is complete when it takes the old one's place.
             with writer.lock():
                 _finish_under_lock(builder, log, topic, span.until, rule)
                 builder.put_in_place(wait=instance.lock_wait)

@@ -96,6 +96,7 @@ class Buckets:
 
     def sorted(self, size: int) -> Iterator[Pairs]:
         """Everything in key order, in parts of at most ``size`` pairs."""
+        # Buckets are ascending ranges of keys, so sorting one after the other sorts everything.
         for bucket in range(self._count):
             raw, values = self._load(bucket)
             keys = self._np.frombuffer(raw, dtype=">u8")

@@ -71,6 +71,7 @@ def _current(source: CurrentSource, target: Target, now: int) -> tuple[int, int,
     total, records = meta.digest, meta.records
     overlay = source.overlay.current if source.overlay is not None else {}
     rule = target.topic.expiration if target.topic is not None else None
+    # A sum can be corrected: what the overlay replaces goes out of it, what it puts comes in, what is hidden goes out.
     for key, old in snapshot.get_many(sorted(overlay)).items():
         total -= digest_term(key, old)
         records -= 1

@@ -43,6 +43,8 @@ class VersionsSource(Source):
         keys: list[bytes] = []
         values: list[bytes] = []
         with naming_replay(self._config):
+            # Which version was current is decided over stored versions and journalled changes together: a change behind
+            # the store may have been the one that replaced a record before the instant.
             for key, versions in self.timelines(size, start, stop):
                 chosen = as_of(versions, self._at)
                 if chosen is not None:

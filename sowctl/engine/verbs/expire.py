@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from sowctl.engine.fold.apply import remove_expired
 from sowctl.engine.reports import ExpireReport
 from sowctl.engine.sources.current import open_current
-from sowctl.engine.topics.expiration import expires, is_expired
+from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.retention import retention
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import MissingError
-from sowctl.store.codec import expiration_of
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -75,12 +74,7 @@ def _count(instance: Instance, topic: TopicConfig, now: int) -> int:
     except MissingError:
         return 0
     with closing(source):
-        overlay = source.overlay.current if source.overlay is not None else {}
-        hidden = sum(1 for key in source.snapshot.expired(now) if key not in overlay)
-        rule = topic.expiration
-        return hidden + sum(
-            1 for value in overlay.values() if value is not None and is_expired(rule, expiration_of(value), now)
-        )
+        return source.records_by_lifetime()[1]
 
 
 def _count_old(instance: Instance, topic: TopicConfig, now: int) -> int:
