@@ -18,8 +18,7 @@ from sowctl.store.codec import all_stamps, encode, payloads
 if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.search.matcher import Matcher
-    from sowctl.engine.search.memocolumns import Columns
-    from sowctl.engine.search.memorows import Stamped
+    from sowctl.engine.search.memofields import Columns, Stamped
     from sowctl.engine.search.scan import Scan
     from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource
     from sowctl.expressions.environment import Environment

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.search.conditions import Asked
     from sowctl.engine.search.matcher import Matcher
-    from sowctl.engine.search.memocolumns import Columns
-    from sowctl.engine.search.memorows import Stamped
+    from sowctl.engine.search.memofields import Columns, Stamped
     from sowctl.engine.sources.source import Matched, Pairs, StoredSource
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.memo.column import Hits
@@ -106,7 +105,7 @@ class Found:
         column = self._memos.columns.get(order_slot(key))
         if column is None or self.residual or (self._left is not None and len(self._left) <= wanted):
             return None
-        from sowctl.engine.search.ranking import holds_number
+        from sowctl.engine.search.sorting import holds_number
 
         changed = self._changed()
         if not column.numeric and holds_number(self._matcher.type, key, changed.values()):
@@ -139,7 +138,7 @@ class Found:
         columns = [column for slot in slots if (column := self._memos.columns.get(slot)) is not None]
         if self.residual or self.source.hides or len(columns) < len(slots):
             return None
-        from sowctl.engine.search.memorows import rows_of
+        from sowctl.engine.search.memofields import rows_of
 
         return rows_of(self._memos, columns, self._places, slots, self.source, self._matcher)
 
@@ -149,7 +148,7 @@ class Found:
         numpy = p.numpy_for(left * _GAIN)
         if numpy is None or self.residual or self.source.hides or self._memos.changed:
             return None
-        from sowctl.engine.search.memocolumns import columns_of
+        from sowctl.engine.search.memofields import columns_of
 
         return columns_of(self._memos, self._places, slots)
 

@@ -90,7 +90,7 @@ class Matcher:
             self._expected += records
             if self._expected < LOOKING:
                 return None
-            from sowctl.engine.search.needed import looked_for
+            from sowctl.engine.search.prefilter import looked_for
 
             assert self.filter is not None
             assert self.environment is not None

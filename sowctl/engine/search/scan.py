@@ -1,41 +1,85 @@
 """The filter over all records of a target: by indexes, or in this process, or in several with a part of the keys each.
 
-What indexes say is of :mod:`sowctl.engine.search.indexed`, what one process does of
-:mod:`sowctl.engine.search.filtering`, another process of :mod:`sowctl.engine.search.secondprocess`. Called by queries,
-deletes and plans.
+:func:`scanning` opens a target and a :class:`Scan` of it; :func:`filtered` is what each process does with its part of
+the keys. A further process (:class:`Second`) is a fork. LMDB must not be used across one, so the first process closes
+the store before it, and both open it then; what the second found counts only if both see the same state. What matches
+in its part goes through a temporary file, so that neither waits for the other. Whatever goes wrong there, the first
+process reads that part, and so raises the first error in key order, as it would alone.
+
+Called by queries, deletes and plans. Ruled by ``behaviour`` 3.
 """
 
 from __future__ import annotations
 
+import marshal
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from sowctl.engine.options import INDEXED
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.search.filtering import DECODED, READ, filtered
 from sowctl.engine.sources.opening import open_source
 from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
 from sowctl.engine.topics.targets import Target
+from sowctl.errors import SowError
+from sowctl.store.integrity import refuse_short
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.search.indexed import Found
     from sowctl.engine.search.keylookup import Named
     from sowctl.engine.search.matcher import Matcher
-    from sowctl.engine.search.secondprocess import Second
     from sowctl.expressions.syntax.actions import OrderKey
+    from sowctl.store.read import Run
     from sowctl.values.fields import Slot
 
+READ = 400
+"""Records read at a time: so many are searched in one go, and what is made of them stays in the processor's caches."""
+DECODED = 400
+"""Records decoded at a time, where only some of those read may match."""
 PICKED = 800
 """Records read at a time where indexes say which ones match."""
 LARGE = 150_000
 """Records from which on a second process gains more than it costs."""
 MOST_JOBS = 64
+
+
+def filtered(runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = DECODED) -> Iterator[Pairs]:
+    """Those records of ``runs`` that match, in batches that are not empty.
+
+    What cannot match is left out as it is read; the rest is decoded ``size`` at a time, or as they are read.
+    """
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    try:
+        for some, others, run in runs:
+            counts.examined += len(some)
+            places = matcher.possible(others, run)
+            if len(places) < len(some):
+                some, others = [some[place] for place in places], [others[place] for place in places]
+            if keys and len(keys) + len(some) > size:
+                yield from _matching(keys, values, matcher, counts)
+                keys, values = [], []
+            keys, values = (keys + some, values + others) if keys else (some, others)
+    except SowError:
+        # What was read before it is sound and comes first.
+        yield from _matching(keys, values, matcher, counts)
+        raise
+    yield from _matching(keys, values, matcher, counts)
+
+
+def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
+    refuse_short(keys, values)
+    places = matcher.decided(keys, values)
+    counts.matched += len(places)
+    if len(places) == len(keys) > 0:
+        yield keys, values
+    elif len(places):
+        yield [keys[place] for place in places], [values[place] for place in places]
 
 
 class Scan:
@@ -132,8 +176,6 @@ def scanning(
         others: list[Second] = []
         count = _jobs(source, matcher, jobs) if at is None and _stays(target) else 1
         if count > 1:
-            from sowctl.engine.search.secondprocess import Second
-
             opened.close()
             for start, stop in _parts(count)[1:]:
                 others.append(Second(instance, target, matcher, size, start, stop))
@@ -189,3 +231,78 @@ def _stays(target: Target) -> bool:
     """Whether there is a file that can be opened once more (a missing store was rebuilt for this reading alone)."""
     path = target.topic.file if target.topic is not None else target.path
     return path is not None and path.exists()
+
+
+def _state(source: StoredSource) -> tuple[Any, ...]:
+    meta = source.meta
+    return meta.lineage, meta.applied, meta.records, meta.digest.to_bytes(16, "big"), source.last_txid
+
+
+class Second:
+    """Another process, with the keys from ``start`` (inclusive) to ``stop`` (exclusive)."""
+
+    def __init__(
+        self, instance: Instance, target: Target, matcher: Matcher, size: int, start: bytes | None, stop: bytes | None
+    ) -> None:
+        self.start, self.stop = start, stop
+        import tempfile
+
+        self._results = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
+        self._child = 0
+        with suppress(OSError):
+            self._child = os.fork()
+            if self._child == 0:
+                self._work(instance, target, matcher, size)
+
+    def _work(self, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
+        """What the second process does; it never returns."""
+        status = 1
+        import gc
+
+        # It lives for one scan, and looking for cycles among everything that it inherited would copy those pages.
+        gc.disable()
+        try:
+            with closing(open_source(instance, target, None)) as opened:
+                source = opened.stored
+                assert source is not None
+                marshal.dump(_state(source), self._results)
+                counts = QueryStatistics(source.topic, source.message_type)
+                marks = matcher.marks(source.meta.records)
+                runs = source.runs(min(size, READ), self.start, self.stop, marks)
+                for pairs in filtered(runs, matcher, counts, min(size, DECODED)):
+                    marshal.dump(pairs, self._results)
+                marshal.dump((counts.examined, counts.matched, source.scanned), self._results)
+            self._results.flush()
+            status = 0
+        finally:
+            # Without a word, and without what Python does at the end: all of that is the first process's.
+            os._exit(status)
+
+    def succeeded(self, source: StoredSource) -> bool:
+        """Wait for the end of the process: whether it saw what ``source`` shows, and read all of it."""
+        if not self._child:
+            return False
+        child, self._child = self._child, 0
+        if os.waitpid(child, 0)[1]:
+            return False
+        self._results.seek(0)
+        return bool(marshal.load(self._results) == _state(source))
+
+    def results(self, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
+        """What the process found; then its counts are added."""
+        while len(item := marshal.load(self._results)) == 2:
+            yield item
+        counts.examined += item[0]
+        counts.matched += item[1]
+        source.scanned += item[2]
+
+    def end(self) -> None:
+        """End the process, should it still run, and forget its results."""
+        child, self._child = self._child, 0
+        if child:
+            import signal
+
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+            os.waitpid(child, 0)
+        self._results.close()

@@ -1,22 +1,155 @@
-"""Ordering results in bounded memory: the first n, or all through sorted runs in temporary files.
+"""The result of a query in an order that is not that of its keys: sort keys, and sorting in bounded memory.
 
-Items are ``(sort key, SOW key, value)``; sort keys are plain tuples (:mod:`sowctl.values.order`), so runs can be
-written with :mod:`marshal`, which is fast and reads nothing but the plain values that this process wrote itself.
+:func:`ordered` is called by :mod:`sowctl.engine.verbs.query` for orders by fields and by time. Sort keys are made batch
+by batch (:class:`FieldRanks`, :class:`TimeRanks`); :class:`Sorter` keeps the first n, or all through sorted runs in
+temporary files. Items are ``(sort key, SOW key, value)``; sort keys are plain tuples (:mod:`sowctl.values.order`), so
+runs can be written with :mod:`marshal`, which is fast and reads nothing but the plain values that this process wrote
+itself. Ruled by ``behaviour`` 3.2.
 """
 
 from __future__ import annotations
 
 import heapq
 import marshal
-from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
+from sowctl.engine.records import RecordBatch, batch_of
+from sowctl.store.codec import payloads, stamps
+from sowctl.values.fields import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.sources.source import Matched, Pairs, Source
+    from sowctl.expressions.syntax.actions import OrderKey
+    from sowctl.messages.base import MessageType
+
+Found: TypeAlias = "Callable[[], Generator[tuple[Source, Iterator[Matched]]]]"
+"""Gives every source with the records of it that match, once more each time."""
 Item = tuple[Any, bytes, bytes]
 """Sort key, a key that no other item has, stored value: items are ordered as tuples are."""
 _ITEM_BYTES = 300
 """What Python needs for an item besides its value, about."""
 _RUN_ITEMS = 2000
+
+
+def ordered(
+    found: Found, instance: Instance, options: QueryOptions, order: Sequence[OrderKey], wanted: int | None
+) -> Generator[RecordBatch]:
+    """Sort what matches, by time where ``order`` is empty; ``wanted``: so many come out, those skipped among them.
+
+    If a set that was read as texts turns out to hold a number, start over with that known. Raises what reading raises.
+    """
+    mixed = [False] * len(order)
+    while True:
+        names: list[tuple[str, MessageType]] = []
+        with closing(Sorter(options.sort_memory, wanted)) as sorter:
+            ranks = FieldRanks(order, mixed) if order else TimeRanks()
+            if _collect(found, instance, ranks, sorter, names):
+                yield from _emit(sorter, names, options)
+                return
+
+
+def _collect(
+    found: Found,
+    instance: Instance,
+    ranks: FieldRanks | TimeRanks,
+    sorter: Sorter,
+    names: list[tuple[str, MessageType]],
+) -> bool:
+    """Fill the sorter and the ``names`` of sources; False when the reading of a key has to change."""
+    with closing(found()) as sources:
+        for number, (source, matched) in enumerate(sources):
+            owner = number.to_bytes(2, "big")
+            kind = instance.type_of(source.message_type)
+            names.append((source.topic, kind))
+            ranks.begin(kind)
+            for keys, values in matched:
+                ranked = ranks.of(values)
+                if ranked is None:
+                    return False
+                limit = sorter.limit
+                if limit is not None:
+                    places = [place for place, rank in enumerate(ranked) if rank <= limit]
+                    ranked = [ranked[place] for place in places]
+                    keys, values = [keys[place] for place in places], [values[place] for place in places]
+                sorter.add(list(zip(ranked, [key + owner for key in keys], values, strict=True)))
+    return True
+
+
+def _emit(sorter: Sorter, names: list[tuple[str, MessageType]], options: QueryOptions) -> Iterator[RecordBatch]:
+    held: list[tuple[bytes, bytes]] = []
+    number = -1
+    for _, ranked, value in islice(sorter.sorted(), options.skip_n or 0, None):
+        owner = int.from_bytes(ranked[8:], "big")
+        if held and (owner != number or len(held) >= options.batch_size):
+            yield batch_of(*names[number], *_columns(held))
+            held = []
+        number = owner
+        held.append((ranked[:8], value))
+    if held:
+        yield batch_of(*names[number], *_columns(held))
+
+
+def _columns(held: list[tuple[bytes, bytes]]) -> Pairs:
+    return [key for key, _ in held], [value for _, value in held]
+
+
+def holds_number(kind: MessageType, key: OrderKey, values: Iterable[bytes]) -> bool:
+    """Whether the field of an order holds a number in one of these records; then texts are read as numbers, too."""
+    from sowctl.values.order import holds_numbers
+
+    rows, _ = kind.extractor((Slot(key.path, text=key.text),))(payloads(values))
+    return holds_numbers([row[0] for row in rows])
+
+
+class FieldRanks:
+    """Sort keys by fields. A key's reading starts as texts and becomes numeric with the first number met."""
+
+    def __init__(self, order: Sequence[OrderKey], mixed: list[bool]) -> None:
+        from sowctl.values import order as ordering
+
+        self._order, self._mixed, self._seen = order, mixed, False
+        self._ordering = ordering
+        self._slots = tuple(Slot(key.path, text=key.text) for key in order)
+
+    def begin(self, kind: MessageType) -> None:
+        """The values to come are of this type."""
+        self._extract = kind.extractor(self._slots)
+
+    def of(self, values: Sequence[bytes]) -> list[Any] | None:
+        """Sort keys; None if earlier ones were made with a reading that has turned out wrong."""
+        if not values:
+            return []
+        ordering = self._ordering
+        columns = list(zip(*self._extract(payloads(values))[0], strict=True))
+        numeric = [known or ordering.holds_numbers(one) for known, one in zip(self._mixed, columns, strict=True)]
+        if numeric != self._mixed:
+            self._mixed[:] = numeric
+            if self._seen:
+                return None
+        self._seen = True
+        parts = []
+        for column, key, mixed in zip(columns, self._order, self._mixed, strict=True):
+            part = ordering.components(column, mixed, key.text)
+            parts.append(ordering.reversed_components(part) if key.descending else part)
+        return list(zip(*parts, strict=True))
+
+
+class TimeRanks:
+    """Sort keys by time and txid: the order in which records can be published again."""
+
+    def begin(self, kind: MessageType) -> None:
+        """Any type will do."""
+
+    def of(self, values: Sequence[bytes]) -> list[Any] | None:
+        """Sort keys."""
+        return [stamps(value)[::-1] for value in values]
 
 
 class Sorter:

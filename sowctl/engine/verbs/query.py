@@ -8,7 +8,7 @@ the memory for sorting.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, cast
 
@@ -16,10 +16,9 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.search.filtering import filtered
 from sowctl.engine.search.keytext import key_of, keys_of
 from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.search.scan import Scan, scanning
+from sowctl.engine.search.scan import Scan, filtered, scanning
 from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.sources.opening import open_source
@@ -69,7 +68,7 @@ class QueryResult:
 
     def close(self) -> None:
         """End the query early; snapshots and temporary files go."""
-        self._batches.close()  # type: ignore[attr-defined]
+        self._batches.close()
 
 
 class _Run:
@@ -100,10 +99,10 @@ class _Run:
         kind = self._instance.type_of(message_type)
         return Matcher(self._options.filter, kind, name, self._environment, seen=seen, functions=self._functions)
 
-    def batches(self) -> Iterator[RecordBatch]:
+    def batches(self) -> Generator[RecordBatch]:
         """The result, opened when asked for the first batch."""
         batches = self._ordered() if self._order or self._options.by_time else self._limited()
-        with closing(batches):  # type: ignore[type-var]
+        with closing(batches):
             for batch in batches:
                 self.statistics[self._place[batch.topic, batch.message_type]].returned += len(batch)
                 yield self._selected(batch) if self._select is not None else batch
@@ -114,7 +113,7 @@ class _Run:
         if options.projection is not None or options.sow_keys is not None or self._after is not None:
             return sum(map(len, self.batches()))
         skip, left, total = options.skip_n or 0, options.top_n, 0
-        with closing(self._scans()) as scans:  # type: ignore[type-var]
+        with closing(self._scans()) as scans:
             for source, matcher, scan, numbers in scans:
                 assert scan is not None
                 counted = scan.count(matcher)
@@ -133,13 +132,13 @@ class _Run:
         """How each topic is read."""
         from sowctl.engine.verbs.explain import plan_of
 
-        with closing(self._scans()) as scans:  # type: ignore[type-var]
+        with closing(self._scans()) as scans:
             return [plan_of(source, matcher, scan, self._options, self._wanted()) for source, matcher, scan, _ in scans]
 
-    def _found(self) -> Iterator[tuple[Source, Iterator[Matched]]]:
+    def _found(self) -> Generator[tuple[Source, Iterator[Matched]]]:
         """Every source, opened in turn, with what it gives: records that match, or messages made of them."""
         targets = iter(self._targets)
-        with closing(self._scans()) as scans:  # type: ignore[type-var]
+        with closing(self._scans()) as scans:
             for source, matcher, scan, numbers in scans:
                 target = next(targets)
                 found: Iterator[Matched]
@@ -162,7 +161,7 @@ class _Run:
         kind = self._instance.type_of(message_type)
         return Aggregation(projection, grouping, kind, topic, self._environment, self._functions or {})
 
-    def _scans(self) -> Iterator[tuple[Source, Matcher, Scan | None, QueryStatistics]]:
+    def _scans(self) -> Generator[tuple[Source, Matcher, Scan | None, QueryStatistics]]:
         """Every target opened, with its matcher and, unless keys were given, the way through its records."""
         self._place: dict[tuple[str, str], int] = {}
         compiled = iter(self._matchers)
@@ -214,10 +213,10 @@ class _Run:
             return source.lookup(keys_of(texts, target.topic))
         return source.lookup([key_of(text, _mode_of(source)) for text in texts])
 
-    def _limited(self) -> Iterator[RecordBatch]:
+    def _limited(self) -> Generator[RecordBatch]:
         skip = self._options.skip_n or 0
         left = self._options.top_n
-        with closing(self._found()) as sources:  # type: ignore[type-var]
+        with closing(self._found()) as sources:
             for source, found in sources:
                 kind = self._instance.type_of(source.message_type)
                 for keys, values in found:
@@ -233,12 +232,12 @@ class _Run:
                     if left == 0 and not self._options.counted:
                         return
 
-    def _ordered(self) -> Iterator[RecordBatch]:
-        from sowctl.engine.search.ordering import ordered
+    def _ordered(self) -> Generator[RecordBatch]:
+        from sowctl.engine.search.sorting import ordered
 
         return ordered(self._anew, self._instance, self._options, self._order, self._wanted())
 
-    def _anew(self) -> Iterator[tuple[Source, Iterator[Matched]]]:
+    def _anew(self) -> Generator[tuple[Source, Iterator[Matched]]]:
         self.statistics.clear()
         return self._found()
 

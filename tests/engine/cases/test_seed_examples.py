@@ -1,6 +1,6 @@
 """Examples of the behaviour that the server's documentation gives, numbered as "seed example": 25-47.
 
-28, 38 are in test_publish and test_plans; 40 and 41 are cases C35 and C34, 31 is case C75; 32 belongs to subscriptions.
+28 and 38 are in test_publish and test_explain; 40 and 41 are cases C35 and C34, 31 is C75; 32 belongs to subscriptions.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sowctl.engine.search.numerals import spelled
+from sowctl.engine.search.prefilter import spelled
 from sowctl.expressions.rewrites.intervals import Bounds
 
 BOUND = st.none() | st.integers(-2000, 2000) | st.floats(-2000, 2000) | st.sampled_from([1e14, 1e16, math.inf])

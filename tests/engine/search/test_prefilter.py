@@ -12,8 +12,7 @@ from pcre2 import _cy
 from sowctl.engine.search import matcher as reading
 from sowctl.engine.search import prefilter as traces_module
 from sowctl.engine.search.matcher import LOOKING, Matcher
-from sowctl.engine.search.needed import needed_piece, traces_of
-from sowctl.engine.search.prefilter import ENOUGH, Trace, Traces, numbers, words
+from sowctl.engine.search.prefilter import ENOUGH, Trace, Traces, needed_piece, numbers, traces_of, words
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.syntax.errors import MatchLimitExceededError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.search import filtering, scan, secondprocess
+from sowctl.engine.search import scan
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.source import Source
 from sowctl.errors import DamageError, InputError, RefusedError
@@ -83,14 +83,12 @@ def test_runs_are_searched_as_they_were_verified(lab: Lab, forks: list[int], mon
     fill(lab)
     expected = [text for text in lab.query("t") if json.loads(text)["s"] == "red"]
     ends: list[bool] = []
-    original = secondprocess.Second.succeeded
-    monkeypatch.setattr(
-        secondprocess.Second, "succeeded", lambda self, source: ends.append(original(self, source)) or ends[-1]
-    )
+    original = scan.Second.succeeded
+    monkeypatch.setattr(scan.Second, "succeeded", lambda self, source: ends.append(original(self, source)) or ends[-1])
     monkeypatch.delattr(Marks, "joined")
     assert lab.query("t", "/s = 'red'") == expected
     assert ends == [True]
-    monkeypatch.setattr(secondprocess.Second, "_work", lambda *_: os._exit(9))
+    monkeypatch.setattr(scan.Second, "_work", lambda *_: os._exit(9))
     assert lab.query("t", "/s = 'red'") == expected
     assert ends == [True, False]
     monkeypatch.setattr(scan, "LARGE", 1 << 40)
@@ -101,7 +99,7 @@ def test_runs_are_searched_as_they_were_verified(lab: Lab, forks: list[int], mon
 def test_a_second_process_that_fails_is_not_missed(lab: Lab, forks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     fill(lab)
     expected = lab.query("t", "/v = 1")
-    monkeypatch.setattr(secondprocess.Second, "_work", lambda *_: os._exit(9))
+    monkeypatch.setattr(scan.Second, "_work", lambda *_: os._exit(9))
     assert lab.query("t", "/v = 1") == expected
     assert len(forks) == 2
 
@@ -113,7 +111,7 @@ def test_a_second_process_that_saw_another_state_does_not_count(
     original = scan.open_source
 
     def open_source(*arguments: object) -> Source:
-        if forks:
+        if forks and forks[-1]:  # in the first process, which has the id of the second
             lab.clock.tick(1)
             forks.clear()
             lab.publish("t", message(id=1, v=1000), message(id=COUNT + 1, v=1000))
@@ -161,9 +159,9 @@ def test_what_was_read_before_damage_comes_first(tmp_path: Path) -> None:
         for record in lab.open().topic("t").query("/s = 'red'").records():
             found.append(record.payload)
     assert caught.value.code == "SOW-STO-001"
-    sound = (COUNT - 1) // filtering.READ * filtering.READ
+    sound = (COUNT - 1) // scan.READ * scan.READ
     assert found == [payload.encode() for payload in payloads[:sound] if '"red"' in payload]
-    assert 0 < len(found) < filtering.DECODED
+    assert 0 < len(found) < scan.DECODED
 
 
 def test_questions_while_a_result_is_read(lab: Lab, forks: list[int]) -> None:

@@ -1,0 +1,155 @@
+"""The fields of the records that match a filter, from memo indexes instead of the records: by rows or by columns.
+
+Called by :class:`sowctl.engine.search.indexed.Found` for aggregated queries whose projection reads nothing but indexed
+fields: over many records by columns (:func:`columns_of`, which loads numpy), over few by rows (:func:`rows_of`). The
+answer is that of a scan (README, principle 3): records that changed since indexes were built are read. Ruled by
+``behaviour`` 3.4.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sowctl.memo.format import BadMemo
+from sowctl.store.codec import all_stamps, payloads
+from sowctl.values.fields import Row, Slot, SlotValue
+
+if TYPE_CHECKING:
+    from sowctl.engine.search.matcher import Matcher
+    from sowctl.engine.search.memos import Memos
+    from sowctl.engine.sources.source import StoredSource
+    from sowctl.expressions.columns import Column
+    from sowctl.memo.column import MemoColumn as Memo
+    from sowctl.memo.column import Numbers
+
+Stamped: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
+"""Rows, and txid and time of their records."""
+Columns: TypeAlias = "tuple[dict[Slot, Any], Any, Any]"
+"""Columns by slot, txids, times."""
+
+_ROWS = 10_000
+
+
+def _gathered(
+    columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], places: Sequence[int]
+) -> Iterator[Stamped]:
+    """Rows and stamps at some places."""
+    for start in range(0, len(places), _ROWS):
+        part = places[start : start + _ROWS]
+        if isinstance(part, range):
+            chosen = [column[part.start : part.stop] for column in columns]
+            times = stamped[part.start : part.stop]
+        else:
+            chosen = [[column[place] for place in part] for column in columns]
+            times = [stamped[place] for place in part]
+        yield list(zip(*chosen, strict=True)) if chosen else [()] * len(part), times
+
+
+def _woven(parts: Iterator[Stamped], more: list[tuple[int, Row, tuple[int, int]]]) -> Iterator[Stamped]:
+    """Rows with others between them; each of ``more`` stands before the row of its number."""
+    at = 0
+    more.reverse()
+    for rows, times in parts:
+        while more and more[-1][0] <= at + len(rows):
+            stop, row, stamp = more.pop()
+            yield rows[: stop - at], times[: stop - at]
+            yield [row], [stamp]
+            rows, times, at = rows[stop - at :], times[stop - at :], stop
+        yield rows, times
+        at += len(rows)
+    for _, row, stamp in reversed(more):
+        yield [row], [stamp]
+
+
+def rows_of(
+    memos: Memos,
+    columns: Sequence[Memo],
+    places: Sequence[int] | None,
+    slots: Sequence[Slot],
+    source: StoredSource,
+    matcher: Matcher,
+) -> Iterator[Stamped] | None:
+    """The fields at ``places`` (None: all), in key order, with the stamps of their records; None if they are not known.
+
+    ``columns`` are the indexes of ``slots``; ``matcher`` says which of the records match that changed since.
+    """
+    try:
+        stamped = memos.stamps()
+        values = [column.values() for column in columns]
+    except BadMemo:
+        return None
+    if places is None:
+        places = range(memos.records)
+    if not memos.changed:
+        return _gathered(values, stamped, places)
+    keys, fresh = source.lookup(sorted(memos.changed))
+    chosen = matcher.places(keys, fresh)
+    keys, fresh = [keys[place] for place in chosen], [fresh[place] for place in chosen]
+    rows, refused = matcher.type.extractor(slots)(payloads(fresh))
+    if refused:
+        return None
+    gone = memos.changed_places()
+    places = [place for place in places if place not in gone]
+    stops = [bisect_left(places, memos.rank(key)) for key in keys]
+    changed = zip(stops, rows, all_stamps(fresh), strict=True)
+    return _woven(_gathered(values, stamped, places), list(changed))
+
+
+def columns_of(memos: Memos, places: Sequence[int] | None, slots: Sequence[Slot]) -> Columns | None:
+    """The fields at ``places`` (None: all) with the stamps of their records; None where indexes do not know them."""
+    import numpy as np
+
+    known = {slot: memo for slot in slots if (memo := memos.columns.get(slot)) is not None}
+    if len(known) < len(slots):
+        return None
+    chosen = None if places is None else np.array(places, np.int64)
+    try:
+        txids, times = memos.stamp_columns(np)
+        found = {slot: column_from(memo, chosen) for slot, memo in known.items()}
+    except BadMemo:
+        return None
+    return found, *((txids, times) if chosen is None else (txids[chosen], times[chosen]))
+
+
+def column_from(memo: Memo, places: Any) -> Column:
+    """The values of a memo index at ``places`` (None: all). Raises BadMemo."""
+    import numpy as np
+
+    from sowctl.expressions.columns import Column, Kind
+    from sowctl.expressions.columns.column import column_of
+    from sowctl.memo.column import Numbers, Strings
+
+    if isinstance(memo, Strings):
+        codes = np.frombuffer(memo.codes, memo.codes.format)
+        size = len(codes) if places is None else len(places)
+        words = [text.encode() if isinstance(text, str) else text for text in memo.distinct()]
+        return Column(Kind.STRING, size, codes if places is None else codes[places], words=words)  # type: ignore[arg-type]
+    if isinstance(memo, Numbers):
+        return _numbers(memo, places)
+    values = memo.values()
+    return column_of(values if places is None else [values[place] for place in places])
+
+
+def _numbers(memo: Numbers, places: Any) -> Column:
+    import numpy as np
+
+    from sowctl.expressions.columns import Column, Kind
+    from sowctl.memo.column import DOUBLES, INTEGER, INTEGERS, NULL
+
+    data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]
+    marks: Any = np.frombuffer(memo.marks, np.uint8) if len(memo.marks) else None
+    if places is not None:
+        data, marks = data[places], None if marks is None else marks[places]
+    nulls = None if marks is None or not memo.nulls else marks == NULL
+    if nulls is not None and not nulls.any():
+        nulls = None
+    if nulls is not None and nulls.all():
+        return Column(Kind.NULL, len(data))
+    if memo.kinds == INTEGERS:
+        return Column(Kind.I64, len(data), data, nulls)
+    if memo.kinds == DOUBLES or marks is None:
+        return Column(Kind.DOUBLE, len(data), data, nulls)
+    ints = marks == INTEGER
+    return Column(Kind.NUMBER, len(data), data, nulls, ints=ints)
