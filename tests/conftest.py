@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from sowctl.engine.search import matcher
+from sowctl.engine.search import figures
 from tests.support.examples import LONG, SHORT, register
 from tests.support.leftovers import State
 
@@ -82,7 +82,7 @@ def deep(request: pytest.FixtureRequest) -> bool:
 def looks_always() -> Iterator[None]:
     """Filters look for their traces in every store, however few records it has."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matcher, "LOOKING", 0)
+        patch.setattr(figures, "LOOKING", 0)
         yield
 
 

@@ -26,8 +26,8 @@ class Hits(Protocol):
 
     count: int
 
-    def places(self) -> p.Places:
-        """All of them, in any order."""
+    def places(self, *, arrays: bool) -> p.Places:
+        """All of them, in any order; ``arrays``: as an array where that spares time."""
         ...
 
     def among(self, places: p.Places) -> p.Places:
@@ -160,15 +160,15 @@ class _NumberHits:
         self._span = column.span(interval)
         self.count = self._span[1] - self._span[0] + (column.nulls if nulls else 0)
 
-    def places(self) -> p.Places:
+    def places(self, *, arrays: bool) -> p.Places:
         spans = [self._span] if not self._nulls else [(0, self._column.nulls), self._span]
-        return p.stretch(self._column.by_number(), spans)
+        return p.stretch(self._column.by_number(), spans, arrays=arrays)
 
     def among(self, places: p.Places) -> p.Places:
         interval, column = self._interval, self._column
         # NULLs lie outside of the interval: both parts are needed, and looking at each row is no shorter.
         if self._nulls:
-            return p.intersection(places, self.places())
+            return p.intersection(places, self.places(arrays=not isinstance(places, list)))
         # The section has some number for a NULL as well; the marks take those rows out first.
         if column.nulls:
             places = p.flagged(places, column.marks, bytes(not code & NULL for code in range(256)))
@@ -180,7 +180,7 @@ class _Listed:
         self._places = places
         self.count = len(places)
 
-    def places(self) -> p.Places:
+    def places(self, *, arrays: bool) -> p.Places:
         return self._places
 
     def among(self, places: p.Places) -> p.Places:
@@ -232,8 +232,8 @@ class _CodeHits:
         self._spans = [(starts[code], starts[code + 1]) for code in codes if starts[code] < starts[code + 1]]
         self.count = sum(stop - start for start, stop in self._spans)
 
-    def places(self) -> p.Places:
-        return p.stretch(self._places, self._spans)
+    def places(self, *, arrays: bool) -> p.Places:
+        return p.stretch(self._places, self._spans, arrays=arrays)
 
     def among(self, places: p.Places) -> p.Places:
         # One byte for each code: looking a row up is an index and no search, however many codes are chosen.

@@ -1,7 +1,7 @@
-"""Sets of row numbers: which records, by their number in key order; lists of Python, or arrays where numpy is loaded.
+"""Sets of row numbers: which records, by their number in key order; lists of Python, or arrays of numpy.
 
-Loading numpy costs more than it saves a command that looks at few records, so nothing here loads it for few; a process
-that has it already, or looks at very many records, uses it.
+Loading numpy costs more than it saves a command that looks at few records: the caller says by their number whether
+arrays are to be used (``arrays``). What is done with row numbers that there are keeps to what they are.
 """
 
 from __future__ import annotations
@@ -17,27 +17,13 @@ from sowctl.memo.condition import Interval
 
 Places: TypeAlias = Any
 """A list of ints, or a numpy array of them."""
-MANY = 600_000
-"""Places from which on loading numpy pays."""
 
 
-def numpy_for(count: int) -> Any:
-    """numpy where it is loaded already or worth loading for ``count`` places, else None."""
-    # Loaded already: then it costs nothing. Otherwise its import takes as long as going through about 600,000 rows in
-    # Python.
-    if "numpy" not in sys.modules and count < MANY:
-        return None
-    try:
-        import numpy
-    except ImportError:
-        return None
-    return numpy
-
-
-def stretch(places: memoryview, spans: Sequence[tuple[int, int]]) -> Places:
+def stretch(places: memoryview, spans: Sequence[tuple[int, int]], *, arrays: bool) -> Places:
     """The places in some spans of a section of u32 places."""
-    numpy = numpy_for(sum(stop - start for start, stop in spans))
-    if numpy is not None:
+    if arrays:
+        import numpy
+
         parts = [numpy.frombuffer(places[start:stop], numpy.uint32) for start, stop in spans]
         return parts[0] if len(parts) == 1 else numpy.concatenate(parts) if parts else numpy.empty(0, numpy.uint32)
     if len(spans) == 1:

@@ -224,7 +224,7 @@ def _evaluation(instance: Instance, text: str) -> Callable[[], list[bytes]]:
 
     def evaluate() -> list[bytes]:
         hits = sorted((memos.columns[slot].hits(condition) for slot, condition in asked), key=attrgetter("count"))
-        places = hits[0].places()
+        places = hits[0].places(arrays=True)
         for more in hits[1:]:
             places = more.among(places)
         return [b"%d" % len(places)]

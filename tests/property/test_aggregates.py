@@ -6,15 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
 from msgspec.structs import replace
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search import indexed, memos
+from sowctl.engine.search import figures
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.query import query
-from sowctl.memo import rownumbers
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -29,8 +27,8 @@ def _answer(lab: Lab, options: QueryOptions) -> dict[str, str]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexed, "MOST", 1.0)
-    monkeypatch.setattr(memos, "_FEW", 2)
+    monkeypatch.setattr(figures, "MOST", 1.0)
+    monkeypatch.setattr(figures, "SEVERAL", 2)
     part = ("", "<Durability>transient</Durability>")[seed % 2]
     lab = Lab(tmp_path, config_xml(topic_xml("t", part), ("t",) if seed % 4 else ()))
     history: list[dict[str, Any]] = []
@@ -42,7 +40,7 @@ def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: py
         wanted = spelled(expected(history))
         assert _answer(lab, ASKED) == wanted
         for on_columns in (False, True):
-            monkeypatch.setattr(rownumbers, "numpy_for", lambda _, wide=on_columns: numpy if wide else None)
+            monkeypatch.setattr(figures, "ARRAYS", 0 if on_columns else 1 << 60)
             assert _answer(lab, replace(ASKED, index_from=0)) == wanted, on_columns
         moments.append((lab.clock.at, wanted))
         lab.clock.tick(5)

@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search import indexed, memos
+from sowctl.engine.search import figures, indexed
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.query import query
-from sowctl.memo import rownumbers
 from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -35,8 +33,8 @@ _USED: list[int] = []
 def always_by_index() -> Iterator[None]:
     """Indexes are used for every share of the records; how often they were is counted."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(indexed, "MOST", 1.0)
-        patch.setattr(memos, "_FEW", 2)
+        patch.setattr(figures, "MOST", 1.0)
+        patch.setattr(figures, "SEVERAL", 2)
         found = indexed._found
 
         def counted(*arguments: Any) -> Any:
@@ -132,7 +130,7 @@ def _compare_groups(lab: Lab, asked: list[tuple[str, tuple[str, str]]]) -> None:
         expected = _outcome(lab, options)
         for gain in (0, 1 << 40):  # by rows, and on columns
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(rownumbers, "numpy_for", lambda _, gain=gain: numpy if gain else None)
+                patch.setattr(figures, "ARRAYS", 0 if gain else 1 << 60)
                 assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection, gain)
 
 
@@ -203,15 +201,15 @@ def test_indexes_are_built_and_used(tmp_path: Path) -> None:
     assert _memo_files(tmp_path) == []
     _outcome(lab, _options("/n > 45 AND /s = 'x'", None, (None, None), 0))
     assert len(_memo_files(tmp_path)) == 4
-    from sowctl.engine.search.indexed import find
     from sowctl.engine.search.matcher import Matcher, environment_of
+    from sowctl.engine.search.scan import way_of
     from sowctl.engine.sources.opening import open_now
 
     instance = lab.open()
     source = open_now(instance, resolve(instance, "t")[0])
     matcher = Matcher("/n > 45 AND /s = 'x'", instance.type_of("json"), "t", environment_of(instance))
-    found = find(instance, source, matcher, least=0)
-    assert found is not None
-    assert [step.matched for step in found.steps] == [4, 50]
-    assert (found.candidates, found.count(), found.residual) == (4, 4, [])
+    found = way_of(instance, source, matcher, index_from=0)
+    assert isinstance(found, indexed.Found)
+    assert [step.records for step in found.plan.steps] == [4, 50]
+    assert (found.plan.estimated, found.count(), found.plan.residual) == (4, 4, ())
     source.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
@@ -173,7 +172,7 @@ def _show_plans(
 
     for plan in explain(instance, targets, options, analyze=analyze):
         if format in ("json", "ndjson"):
-            line = json.dumps(to_builtins(plan), ensure_ascii=False)
+            line = json.dumps(plan.facts(), ensure_ascii=False)
         else:
             line = display_lines("\n".join(plan_lines(plan)))
         invocation.streams.stdout.write(line.encode() + b"\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from sowctl.engine.search.matcher import headers_of
 from sowctl.errors import InputError, UsageError
@@ -17,10 +17,9 @@ from sowctl.store.codec import all_stamps, encode, payloads
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
-    from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.search.memofields import Columns, Stamped
     from sowctl.engine.search.scan import Scan
-    from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource
+    from sowctl.engine.sources.source import Matched, Pairs
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
     from sowctl.expressions.rows.projection import GroupKey, GroupState
@@ -66,16 +65,14 @@ class Aggregation:
         """The fields of a record that it reads, if they are all it reads."""
         return () if self.program.uses_header else self.program.slots
 
-    def over(
-        self, source: Source, matcher: Matcher, scan: Scan, size: int, numbers: QueryStatistics
-    ) -> Iterator[Pairs]:
+    def over(self, scan: Scan, size: int, numbers: QueryStatistics) -> Iterator[Pairs]:
         """What :meth:`results` gives of the records that match, from indexes alone where these know the fields."""
-        way, slots = scan.found, self.slots
+        way, slots = scan.way, self.slots
         columns = way.columns(slots) if way is not None and slots else None
         rows = way.rows(slots) if way is not None and slots and columns is None else None
         if way is None or (rows is None and columns is None):
-            return self.results(scan.matching(matcher, size, numbers))
-        numbers.examined, numbers.matched = cast("StoredSource", source).visible_records(), way.count() or 0
+            return self.results(scan.matching(size, numbers))
+        numbers.examined, numbers.matched = way.source.visible_records(), way.count() or 0
         return self.results((), rows or (), columns)
 
     def results(

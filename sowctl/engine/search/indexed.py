@@ -10,60 +10,34 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec.structs import replace
 
+from sowctl.engine.search import figures
 from sowctl.engine.search.memos import Memos, open_memos
+from sowctl.engine.search.plan import SCAN, IndexCounts, Plan, Question, Statistics, by_columns, order_slot, refined
 from sowctl.errors import SowError
 from sowctl.memo import rownumbers as p
 from sowctl.memo.format import BadMemo
-from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.engine.search.conditions import Asked
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.search.memofields import Columns, Stamped
     from sowctl.engine.sources.source import Matched, Pairs, StoredSource
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.memo.column import Hits
-
-_LOOKED_UP = 400
-"""Records looked up at a time: what is made of so many stays in the processor's cache."""
-_GAIN = 8
-"""How many times a row costs what looking at a place does."""
-MOST = 0.3
-"""Where more of the records than this share are left, reading all of them in order is faster."""
-
-
-class Taken(Struct, frozen=True):
-    """One condition, and how many records an index says satisfy it."""
-
-    condition: str
-    matched: int
+    from sowctl.values.fields import Slot
 
 
 class Found:
-    """What indexes left of a filter: ``places``, None for all. ``steps`` in the order in which they were taken;
-    ``residual`` conditions are asked of each record that is left; ``ranked``: :meth:`first` may be asked."""
-
-    access = "memo index"
-    """What the plan calls it; ``hash index`` where a filter asks for exact Strings of all the fields of one."""
+    """What indexes left of a filter by a refined ``plan``: ``places``, None for all. The plan's residual conditions are
+    asked of each record that is left; where it is ranked, :meth:`first` may be asked."""
 
     def __init__(
-        self,
-        source: StoredSource,
-        memos: Memos,
-        matcher: Matcher,
-        places: p.Places | None,
-        steps: Sequence[Taken],
-        residual: Sequence[str],
-        *,
-        ranked: bool = False,
+        self, source: StoredSource, memos: Memos, matcher: Matcher, plan: Plan, places: p.Places | None
     ) -> None:
         self.source = source
-        self.ranked = ranked
-        self.steps = steps
-        self.residual = residual
+        self.plan = plan
         self._memos = memos
         self._matcher = matcher
         self._left = places
@@ -72,12 +46,6 @@ class Found:
     def _places(self) -> list[int] | None:
         """In order, which a mere count does without."""
         return None if self._left is None else p.ascending(self._left)
-
-    @property
-    def candidates(self) -> int:
-        """How many records a query for all that match reads."""
-        left = self._memos.records if self._left is None else len(self._left)
-        return left + len(self._memos.changed)
 
     def matching(self, size: int) -> Iterator[Matched]:
         """Keys and values of the records that match, in key order, about ``size`` at a time."""
@@ -91,7 +59,7 @@ class Found:
 
     def count(self) -> int | None:
         """How many records match, where that needs no reading of all of them; else None."""
-        if self.residual or self.source.hides:
+        if self.plan.residual or self.source.hides:
             return None
         if self._left is None:
             return self.source.visible_records()
@@ -103,7 +71,7 @@ class Found:
     def first(self, key: OrderKey, wanted: int) -> Pairs | None:
         """Records among which are the first ``wanted`` by ``key``, ties and all; None where indexes cannot tell."""
         column = self._memos.columns.get(order_slot(key))
-        if column is None or self.residual or (self._left is not None and len(self._left) <= wanted):
+        if column is None or self.plan.residual or (self._left is not None and len(self._left) <= wanted):
             return None
         from sowctl.engine.search.sorting import holds_number
 
@@ -136,7 +104,7 @@ class Found:
     def rows(self, slots: Sequence[Slot]) -> Iterator[Stamped] | None:
         """The fields of the records that match, in key order, with their stamps; None where indexes do not know."""
         columns = [column for slot in slots if (column := self._memos.columns.get(slot)) is not None]
-        if self.residual or self.source.hides or len(columns) < len(slots):
+        if self.plan.residual or self.source.hides or len(columns) < len(slots):
             return None
         from sowctl.engine.search.memofields import rows_of
 
@@ -145,17 +113,19 @@ class Found:
     def columns(self, slots: Sequence[Slot]) -> Columns | None:
         """The same on columns, where there are enough records for that: columns by slot, txids, times."""
         left = self._memos.records if self._left is None else len(self._left)
-        numpy = p.numpy_for(left * _GAIN)
-        if numpy is None or self.residual or self.source.hides or self._memos.changed:
+        if not by_columns(left) or self.plan.residual or self.source.hides or self._memos.changed:
             return None
         from sowctl.engine.search.memofields import columns_of
 
-        return columns_of(self._memos, self._places, slots)
+        try:
+            return columns_of(self._memos, self._places, slots)
+        except ImportError:
+            return None  # numpy is not there: rows will do
 
     def _changed(self) -> dict[bytes, bytes]:
         """The records that changed since the indexes were built, if they match; in key order."""
         found: dict[bytes, bytes] = {}
-        for keys, values in self.source.lookups(sorted(self._memos.changed), _LOOKED_UP):
+        for keys, values in self.source.lookups(sorted(self._memos.changed), figures.LOOKED_UP):
             found.update((keys[place], values[place]) for place in self._matcher.places(keys, values))
         return found
 
@@ -163,100 +133,44 @@ class Found:
         values: Sequence[bytes]
         for keys, spots in self._memos.located(places, size):
             keys, values = self.source.lookup(keys) if spots is None else self.source.at_spots(keys, spots)
-            if self.residual:
+            if self.plan.residual:
                 chosen = self._matcher.places(keys, values)
                 keys, values = [keys[place] for place in chosen], [values[place] for place in chosen]
             if keys:
                 yield keys, values
 
 
-def order_slot(key: OrderKey) -> Slot:
-    """The field by which an order sorts."""
-    return Slot(key.path, text=key.text)
-
-
 def find(
-    instance: Instance,
-    source: StoredSource,
-    matcher: Matcher,
-    order: OrderKey | None = None,
-    fields: Sequence[Slot] = (),
-    *,
-    least: int,
+    instance: Instance, source: StoredSource, question: Question, statistics: Statistics, plan: Plan
 ) -> Found | None:
-    """What indexes leave of the matcher's filter; None where a scan is the better way, or the only one.
-
-    ``order``: the result will be asked for :meth:`Found.first`; ``fields``: for :meth:`Found.rows`.
-    """
-    if source.path is None or source.meta.records < least:
-        return None
-    asked: list[Asked] = []
-    residual: list[str] = []
-    if matcher.filter is not None:
-        from sowctl.engine.search.conditions import conditions_of
-
-        assert matcher.environment is not None
-        asked, residual = conditions_of(matcher.filter, matcher.environment, matcher.functions)
-    if residual or (order is not None and order.text):
-        order = None
-    if residual:
-        fields = ()
-    slots = [one.slot for one in asked] + ([order_slot(order)] if order is not None else []) + [*fields]
-    if not slots or not matcher.type.filterable:
-        return None
-    memos = open_memos(instance, source, tuple(dict.fromkeys(slots)))
+    """What indexes leave of a filter, by the draft of a plan; None where a scan is the better way, or the only one."""
+    slots = [one.slot for one in plan.asked] + ([order_slot(plan.sort)] if plan.sort is not None else [])
+    memos = open_memos(instance, source, tuple(dict.fromkeys((*slots, *plan.fields))))
     if memos is None:
         return None
     try:
-        found = _found(source, memos, matcher, asked, residual, order, fields)
-        if found is not None and _by_hash_index(source, asked, residual):
-            found.access = "hash index"
-        return found
-    except BadMemo:
-        return None
+        return _found(source, memos, question, statistics, plan)
+    except (BadMemo, ImportError):
+        return None  # what cannot be read, or needs numpy where there is none
     except SowError:
         # A condition that fails for some value (a runaway pattern) may never be asked of it by a scan.
         return None
 
 
-def _by_hash_index(source: StoredSource, asked: Sequence[Asked], residual: Sequence[str]) -> bool:
-    """Whether the filter is one of exact matches on all fields of Key or of a HashIndex (seed example 38)."""
-    config = source.config
-    if config is None or residual or not asked or any(one.condition.strings is None for one in asked):
-        return False
-    paths = [one.slot.path for one in asked]
-    return any(sorted(map(str, paths)) == sorted(map(str, index)) for index in (config.keys, *config.hash_indexes))
-
-
-def _found(
-    source: StoredSource,
-    memos: Memos,
-    matcher: Matcher,
-    asked: Sequence[Asked],
-    residual: list[str],
-    order: OrderKey | None,
-    fields: Sequence[Slot],
-) -> Found | None:
-    hits: list[tuple[int, str, Hits]] = []
-    for slot, condition in asked:
+def _found(source: StoredSource, memos: Memos, question: Question, statistics: Statistics, plan: Plan) -> Found | None:
+    hits: dict[str, Hits] = {}
+    counted: list[int | None] = []
+    for slot, condition in plan.asked:
         column = memos.columns.get(slot)
-        if column is None:
-            residual.append(condition.text)
-            continue
-        found = column.hits(condition)
-        hits.append((found.count, condition.text, found))
-    ranked = order is not None and not residual and order_slot(order) in memos.columns
-    ranked = ranked or (bool(fields) and not residual and all(slot in memos.columns for slot in fields))
-    if not hits:
-        return Found(source, memos, matcher, None, (), residual, ranked=True) if ranked and not asked else None
-    hits.sort(key=lambda one: one[0])
-    if hits[0][0] > MOST * memos.records and not ranked:
+        if column is not None:
+            hits[condition.text] = column.hits(condition)
+        counted.append(None if column is None else hits[condition.text].count)
+    chosen = refined(plan, IndexCounts(memos.records, counted, memos.columns), question, statistics)
+    if chosen.access == SCAN:
         return None
-    places = hits[0][2].places()
-    for _, _, more in hits[1:]:
-        places = more.among(places)
-    steps = [Taken(text, count) for count, text, _ in hits]
-    return Found(source, memos, matcher, places, steps, residual, ranked=ranked)
-
-
-__all__ = ["Found", "Taken", "find"]
+    places: p.Places | None = None
+    for step in chosen.steps:
+        found = hits[step.condition]
+        places = found.places(arrays=chosen.arrays) if places is None else found.among(places)
+    left = (memos.records if places is None else len(places)) + len(memos.changed)
+    return Found(source, memos, question.matcher, replace(chosen, estimated=left), places)

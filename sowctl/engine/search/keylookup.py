@@ -11,34 +11,25 @@ from sowctl.identity.keys import batch_digester
 from sowctl.values.paths import Path, Step, parse_path
 
 if TYPE_CHECKING:
-    from sowctl.engine.search.indexed import Taken
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.sources.source import Pairs, StoredSource
     from sowctl.expressions.syntax.actions import OrderKey
+    from sowctl.expressions.syntax.nodes import Node
     from sowctl.store.meta import Definition
     from sowctl.values.fields import Slot
 
 
 class Named:
-    """The records that a filter names by their keys; all of its conditions are asked of them.
+    """The records of the keys that a filter names; all of its conditions are asked of them.
 
     Offers what :class:`~sowctl.engine.search.indexed.Found` does.
     """
 
-    access = "key lookup"
-    ranked = False
-    steps: Sequence[Taken] = ()
-
-    def __init__(self, source: StoredSource, matcher: Matcher, keys: list[bytes]) -> None:
+    def __init__(self, source: StoredSource, matcher: Matcher, keys: Sequence[bytes]) -> None:
         self.source = source
-        self.residual = matcher.conditions()
         self._matcher = matcher
         self._keys = keys
-
-    @property
-    def candidates(self) -> int:
-        """How many records are read."""
-        return len(self._keys)
 
     def matching(self, size: int) -> Iterator[Pairs]:
         """Keys and values of the records that match, in key order, at most ``size`` at a time."""
@@ -63,20 +54,20 @@ class Named:
         return None
 
 
-def named(source: StoredSource, matcher: Matcher) -> Named | None:
-    """The records that the matcher's filter names, if it names any; None where it leaves keys open."""
+def named_keys(node: Node | None, definition: Definition, config: TopicConfig | None) -> list[bytes] | None:
+    """The keys of all records that a filter can match, ascending; None where it leaves keys open.
+
+    ``config`` is None for a bare file, which does not tell whether its keys belong to one topic.
+    """
     from sowctl.expressions.rewrites.bounds import key_bound
 
-    config, definition = source.config, source.meta.definition
-    of_logical_topics = definition.key_domain == "" or (config is not None and config.pattern is not None)
-    if matcher.filter is None or of_logical_topics:
-        return None
-    # A bare file does not tell whether its keys belong to one topic.
+    if definition.key_domain == "" or (config is not None and config.pattern is not None):
+        return None  # keys depend on the logical topic of each record
     fields = definition.key_fields if definition.key_mode == "fields" and config is not None else ()
     paths = [_first_value(parse_path(field)) for field in fields]
-    bound = key_bound(matcher.filter.node, paths, generated_keys=definition.key_mode != "user")
+    bound = key_bound(node, paths, generated_keys=definition.key_mode != "user")
     if bound.nothing:
-        return Named(source, matcher, [])
+        return []
     keys: set[bytes] | None = None
     if bound.keys is not None:
         digests = batch_digester(definition.key_domain or "", len(fields))(bound.keys)
@@ -84,7 +75,7 @@ def named(source: StoredSource, matcher: Matcher) -> Named | None:
     if bound.sow_keys is not None:
         known = {key for text in bound.sow_keys if (key := _key(text, definition)) is not None}
         keys = known if keys is None else keys & known
-    return None if keys is None else Named(source, matcher, sorted(keys))
+    return None if keys is None else sorted(keys)
 
 
 def _first_value(path: Path) -> Path:

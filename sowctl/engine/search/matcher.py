@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.search import figures
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.store.codec import OPTIONAL_PARTS, Uncut, decode, payloads, stamps
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.store.integrity import Marks
     from sowctl.values.fields import Refusal, Row
-
-LOOKING = 4_000
-"""Records from which on looking for traces before decoding spares more time than it takes to load what looks."""
 
 
 class Matcher:
@@ -88,7 +86,7 @@ class Matcher:
         """The traces to be looked for in so many ``records`` more, if that pays."""
         if self._shows and self._traces is None:
             self._expected += records
-            if self._expected < LOOKING:
+            if self._expected < figures.LOOKING:
                 return None
             from sowctl.engine.search.prefilter import looked_for
 

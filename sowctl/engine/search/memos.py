@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.search import figures
 from sowctl.memo import rownumbers as p
 from sowctl.memo.column import MemoColumn
 from sowctl.memo.directory import MemoDirectory
@@ -22,12 +23,7 @@ if TYPE_CHECKING:
     from sowctl.memo.format import MemoFile
     from sowctl.store.codec import Offsets
 
-_SHARE = 16
-"""Where more than one record in so many has changed, indexes are built anew."""
-_LEAST_CHANGED = 4096
 _READ = 1000
-_FEW = 256
-"""Below so many records, what is faster for many is not worth it."""
 _BLOCK = 32
 """Stretches of places whose keys and spots are looked up at once."""
 
@@ -52,14 +48,14 @@ class Memos:
 
     def keys(self, places: p.Places) -> list[bytes]:
         """The keys at some places."""
-        if len(places) < _FEW:
+        if len(places) < figures.SEVERAL:
             keys = self._keys
             return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
         return list(unpack(f"{KEY_SIZE}s" * len(places), p.packed(self._keys.cast("Q"), places)))
 
     def spots(self, places: p.Places) -> Offsets | None:
         """Where the records at some places lie in the store's file; None where that is not known, or they are few."""
-        if self._spots is None or len(places) < _FEW:
+        if self._spots is None or len(places) < figures.SEVERAL:
             return None
         from sowctl.store.codec import Offsets
 
@@ -158,7 +154,7 @@ def _opened(directory: MemoDirectory, source: StoredSource, names: dict[Slot, st
         return None
     if source.overlay is not None:
         changed = changed | source.overlay.current.keys()
-    if len(changed) > max(source.meta.records // _SHARE, _LEAST_CHANGED):
+    if len(changed) > max(source.meta.records // figures.CHANGED_SHARE, figures.CHANGED):
         return None
     columns = {}
     for slot, name in names.items():

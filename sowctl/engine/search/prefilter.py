@@ -10,29 +10,22 @@ look like a trace, too; then a record is decoded in vain.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil, floor
 
 from msgspec import Struct
 
+from sowctl.engine.search import figures
 from sowctl.expressions.rewrites.intervals import Bounds, bounds_of, strings_of
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
 from sowctl.expressions.syntax.nodes import Affix, Between, Compare, Field, Like, Literal, Node, Pattern
 from sowctl.expressions.syntax.patterns import Regex
-from sowctl.patterns import pattern
 from sowctl.store.integrity import JOINED_BYTES, SECRET_SIZE, Marks, numbers_of
 
-SHARE = 0.75
-"""Looking for a trace does not pay where more of the records than this share have it."""
-FEW = 0.5
-"""Where less than this share of the records can still match, these are joined again and searched alone."""
-ENOUGH = 1000
-"""Records after which a trace is judged."""
-MOST_WORDS = 6
-"""Looking for one of so many takes 0.4 microseconds a record, and decoding it 0.5."""
 LONGEST = 1000
 """The pattern engine takes no pattern above 64 KiB."""
-_BEGINNING = pattern(rb"\^?([A-Za-z0-9 _,:;/@!%&~'<>=#`-]+)(.?)")
+_BEGINNING = re.compile(rb"\^?([A-Za-z0-9 _,:;/@!%&~'<>=#`-]+)(.?)")
 MOST_WHOLE = 10**15
 """Whole numbers up to here are Doubles."""
 _EXPONENT = rb"[\d.]++[eE]"
@@ -83,7 +76,7 @@ class _Search:
     @property
     def known(self) -> bool:
         """Whether it was looked for in enough records to be judged."""
-        return self.looked >= ENOUGH
+        return self.looked >= figures.ENOUGH
 
     @property
     def share(self) -> float:
@@ -125,7 +118,7 @@ class Traces:
             places = self._shown(values, run)
         except MatchLimitExceededError:
             return range(len(values))
-        self._searches = [one for one in self._searches if not one.known or one.share <= SHARE]
+        self._searches = [one for one in self._searches if not one.known or one.share <= figures.SHARE]
         if not self._sorted and all(one.known for one in self._searches):
             self._sorted = True
             self._searches.sort(key=lambda one: one.share)
@@ -135,7 +128,7 @@ class Traces:
         escaped = set(self._escapes.numbers(run))
         places: Sequence[int] = range(len(values))
         for search in self._searches:
-            if len(places) < FEW * len(values):
+            if len(places) < figures.AGAIN * len(values):
                 again = search.numbers(self.marks.joined([values[place] for place in places]))
                 found = [places[number] for number in again]
             else:
@@ -176,7 +169,7 @@ def traces_of(conditions: Sequence[Node]) -> list[Trace]:
 def _words(conditions: Sequence[Node]) -> Iterator[tuple[bytes, ...]]:
     for condition in conditions:
         texts = strings_of(condition)
-        if texts and len(texts) <= MOST_WORDS and all(map(_is_plain, texts)):
+        if texts and len(texts) <= figures.WORDS and all(map(_is_plain, texts)):
             yield texts
 
 
@@ -186,7 +179,7 @@ def _pieces(conditions: Sequence[Node]) -> Iterator[tuple[bytes, ...]]:
             continue
         pieces = [needed_piece(condition.pattern)] if isinstance(condition, Like) else _members(condition.items)
         known = tuple(piece for piece in pieces if piece is not None and _is_piece(piece))
-        if len(known) == len(pieces) <= MOST_WORDS:
+        if len(known) == len(pieces) <= figures.WORDS:
             yield known
 
 

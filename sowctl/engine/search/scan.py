@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
@@ -20,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from sowctl.engine.options import INDEXED
 from sowctl.engine.reports import QueryStatistics
+from sowctl.engine.search import figures
+from sowctl.engine.search.plan import MEMO_INDEX, Plan, Question, Statistics, draft, scanned
 from sowctl.engine.sources.opening import open_source
 from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
 from sowctl.engine.topics.targets import Target
@@ -33,22 +35,12 @@ if TYPE_CHECKING:
     from sowctl.engine.search.indexed import Found
     from sowctl.engine.search.keylookup import Named
     from sowctl.engine.search.matcher import Matcher
-    from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.store.read import Run
-    from sowctl.values.fields import Slot
-
-READ = 400
-"""Records read at a time: so many are searched in one go, and what is made of them stays in the processor's caches."""
-DECODED = 400
-"""Records decoded at a time, where only some of those read may match."""
-PICKED = 800
-"""Records read at a time where indexes say which ones match."""
-LARGE = 150_000
-"""Records from which on a second process gains more than it costs."""
-MOST_JOBS = 64
 
 
-def filtered(runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = DECODED) -> Iterator[Pairs]:
+def filtered(
+    runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = figures.DECODED
+) -> Iterator[Pairs]:
     """Those records of ``runs`` that match, in batches that are not empty.
 
     What cannot match is left out as it is read; the rest is decoded ``size`` at a time, or as they are read.
@@ -83,44 +75,53 @@ def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: 
 
 
 class Scan:
-    """A source, open, and how to filter all of it. Made by :func:`scanning`. ``found``: what indexes say of it."""
+    """A source, open, and its plan, to be executed. Made by :func:`scanning`.
 
-    def __init__(self, source: Source, others: Sequence[Second] = (), found: Found | Named | None = None) -> None:
+    ``way``: the records that keys or indexes leave, None for a scan; ``others``: the further processes of one.
+    """
+
+    def __init__(
+        self, source: Source, question: Question, plan: Plan, way: Found | Named | None, others: Sequence[Second] = ()
+    ) -> None:
         self.source = source
-        self.found = found
-        self.jobs = len(others) + 1
+        self.matcher = question.matcher
+        self.plan = plan
+        self.way = way
+        self._question = question
         self._others = others
 
-    def count(self, matcher: Matcher) -> int | None:
+    def count(self) -> int | None:
         """How many records match, where that can be told without reading all of them."""
         stored = self.source.stored
         if stored is None:
             return None
-        if not matcher.selective:
+        if not self.matcher.selective:
             return stored.visible_records()
-        return self.found.count() if self.found is not None else None
+        return self.way.count() if self.way is not None else None
 
-    def first(self, key: OrderKey, wanted: int, counts: QueryStatistics) -> Iterator[Pairs] | None:
-        """Records among which are the first ``wanted`` by ``key``; None where that needs all that match."""
-        if self.found is None:
+    def first(self, wanted: int, counts: QueryStatistics) -> Iterator[Pairs] | None:
+        """Records among which are the first ``wanted`` of the order asked for; None where that needs all that match."""
+        key = self._question.sort
+        if self.way is None or key is None:
             return None
-        matched = self.found.count()
-        pairs = self.found.first(key, wanted) if matched is not None else None
+        matched = self.way.count()
+        pairs = self.way.first(key, wanted) if matched is not None else None
         if matched is None or pairs is None:
             return None
-        counts.examined += self.found.source.visible_records()
+        counts.examined += self.way.source.visible_records()
         counts.matched += matched
         return iter((pairs,))
 
-    def matching(self, matcher: Matcher, size: int, counts: QueryStatistics) -> Iterator[Matched]:
+    def matching(self, size: int, counts: QueryStatistics) -> Iterator[Matched]:
         """Keys and values of the records that match, in key order, at most ``size`` at a time; ``counts`` are kept.
 
         Raises what reading and :meth:`Matcher.places` raise.
         """
-        source, read, decoded = self.source.stored, min(size, READ), min(size, DECODED)
-        if self.found is not None:
-            counts.examined += self.found.source.visible_records()
-            for keys, values in self.found.matching(decoded if self.found.residual else min(size, PICKED)):
+        matcher, source = self.matcher, self.source.stored
+        read, decoded = min(size, figures.READ), min(size, figures.DECODED)
+        if self.way is not None:
+            counts.examined += self.way.source.visible_records()
+            for keys, values in self.way.matching(decoded if self.plan.residual else min(size, figures.PICKED)):
                 counts.matched += len(keys)
                 yield keys, values
             return
@@ -148,76 +149,90 @@ def scanning(
     instance: Instance,
     target: Target,
     at: int | None,
-    matcher_of: Callable[[Source], Matcher],
+    asked: Callable[[Source], Question],
     size: int,
-    index_from: int | None = INDEXED,
-    order: OrderKey | None = None,
-    jobs: int | None = None,
-    fields: Sequence[Slot] = (),
-) -> Iterator[tuple[Scan, Matcher]]:
-    """Open a target to filter all its records, with its matcher. Raises as ``open_source``.
+    *,
+    shown: bool = False,
+) -> Iterator[Scan]:
+    """Open a target to filter all its records, by the plan of what is ``asked``. Raises as ``open_source``.
 
-    ``index_from``: records from which on memo indexes are used and built; None: never. ``order``: the result will be
-    asked for :meth:`Scan.first`. ``jobs``: processes that may read; None: two, where that pays. ``fields``: it
-    will be asked for the rows of these.
+    ``shown``: the plan is printed; then it says how many records there are to see, which takes counting the expired.
     """
     now = instance.now
     instance = replace(instance, clock=lambda: now)
     with ExitStack() as held:
         source = open_source(instance, target, at)
         opened = held.enter_context(closing(source))
-        matcher = matcher_of(source)
-        found = None
-        if source.stored is not None:
-            found = way_of(instance, source.stored, matcher, index_from, order, fields)
-        if found is not None:
-            yield Scan(source, (), found), matcher
-            return
+        question = asked(source)
+        statistics = statistics_of(source, question, reopens=at is None and _stays(target), shown=shown)
+        plan, way = _executable(instance, source.stored, question, statistics)
         others: list[Second] = []
-        count = _jobs(source, matcher, jobs) if at is None and _stays(target) else 1
-        if count > 1:
+        if plan.processes > 1:
+            # LMDB must not be used across a fork: the source is opened again behind it, here and there.
             opened.close()
-            for start, stop in _parts(count)[1:]:
-                others.append(Second(instance, target, matcher, size, start, stop))
+            for start, stop in _parts(plan.processes)[1:]:
+                others.append(Second(instance, target, question.matcher, size, start, stop))
                 held.callback(others[-1].end)
             source = held.enter_context(closing(open_source(instance, target, at)))
-        yield Scan(source, others), matcher
+        yield Scan(source, question, plan, way, others)
+
+
+def statistics_of(source: Source, question: Question, *, reopens: bool = False, shown: bool = False) -> Statistics:
+    """What is known of a source before its records are read; ``reopens``: other processes can open its file."""
+    # Of some logical topics, all that their store holds is read, one record after the other.
+    base, whole = source.base.stored, source.stored is not None
+    topic, kind = source.topic, question.matcher.type
+    if base is None:
+        return Statistics(topic, source.message_type, source.definition, whole=False)
+    return Statistics(
+        topic,
+        source.message_type,
+        source.definition,
+        base.config,
+        base.visible_records() if shown else base.meta.records,
+        base.meta.records,
+        len(base.overlay.current) if base.overlay is not None else 0,
+        whole,
+        base.path is not None,
+        reopens,
+        _processors() if reopens else 0,
+        kind.filterable,
+    )
 
 
 def way_of(
-    instance: Instance,
-    source: StoredSource,
-    matcher: Matcher,
-    index_from: int | None = INDEXED,
-    order: OrderKey | None = None,
-    fields: Sequence[Slot] = (),
+    instance: Instance, source: StoredSource, matcher: Matcher, index_from: int | None = figures.INDEXED
 ) -> Found | Named | None:
-    """The way to the records that a filter can match: by keys, by memo indexes; None for a scan."""
-    if matcher.filter is not None and source.meta.records:
-        from sowctl.engine.search.keylookup import named
+    """The way to the records that a filter can match: by keys, by memo indexes; None for a scan by the caller."""
+    question = Question(matcher, index_from=index_from)
+    return _executable(instance, source, question, statistics_of(source, question))[1]
 
-        by_keys = named(source, matcher)
-        if by_keys is not None:
-            return by_keys
-    if index_from is None or source.meta.records < index_from:
-        return None
+
+def _executable(
+    instance: Instance, source: StoredSource | None, question: Question, statistics: Statistics
+) -> tuple[Plan, Found | Named | None]:
+    """The plan with what it opens: indexes that cannot be had, or leave too much, make it that of a scan."""
+    plan = draft(question, statistics)
+    if source is None:
+        return plan, None
+    if plan.keys is not None:
+        from sowctl.engine.search.keylookup import Named
+
+        return plan, Named(source, question.matcher, plan.keys)
+    if plan.access != MEMO_INDEX:
+        return plan, None
     from sowctl.engine.search.indexed import find
 
-    return find(instance, source, matcher, order, fields, least=index_from)
+    found = find(instance, source, question, statistics, plan)
+    return (scanned(question, statistics), None) if found is None else (found.plan, found)
 
 
-def _jobs(source: Source, matcher: Matcher, wanted: int | None) -> int:
-    """How many processes read: more than one where there is much to read, and no thread that a fork would cut off."""
-    stored = source.stored
-    if stored is None or stored.meta.records < LARGE or not matcher.selective:
-        return 1
-    if wanted is not None and wanted < 2:
-        return 1
-    import threading
-
-    if threading.active_count() > 1 or not hasattr(os, "sched_getaffinity"):
-        return 1
-    return min(2, len(os.sched_getaffinity(0))) if wanted is None else max(1, min(wanted, MOST_JOBS))
+def _processors() -> int:
+    """Processors that further processes would have; 0 where there are threads, which a fork would cut off."""
+    threads = sys.modules.get("threading")
+    if (threads is not None and threads.active_count() > 1) or not hasattr(os, "sched_getaffinity"):
+        return 0
+    return len(os.sched_getaffinity(0))
 
 
 def _parts(count: int) -> list[tuple[bytes | None, bytes | None]]:
@@ -268,8 +283,8 @@ class Second:
                 marshal.dump(_state(source), self._results)
                 counts = QueryStatistics(source.topic, source.message_type)
                 marks = matcher.marks(source.meta.records)
-                runs = source.runs(min(size, READ), self.start, self.stop, marks)
-                for pairs in filtered(runs, matcher, counts, min(size, DECODED)):
+                runs = source.runs(min(size, figures.READ), self.start, self.stop, marks)
+                for pairs in filtered(runs, matcher, counts, min(size, figures.DECODED)):
                     marshal.dump(pairs, self._results)
                 marshal.dump((counts.examined, counts.matched, source.scanned), self._results)
             self._results.flush()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, cast
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.options import QueryOptions
@@ -18,22 +18,17 @@ from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.keytext import key_of, keys_of
 from sowctl.engine.search.matcher import Matcher, environment_of
+from sowctl.engine.search.plan import Question
 from sowctl.engine.search.scan import Scan, filtered, scanning
 from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
-from sowctl.engine.sources.current import CurrentSource
-from sowctl.engine.sources.opening import open_source
 from sowctl.engine.sources.source import Matched, Pairs, Source, alone
 from sowctl.engine.topics.targets import Target, with_records
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.search.aggregate import Aggregation
-    from sowctl.engine.verbs.explain import Plan
-    from sowctl.expressions.syntax.actions import OrderKey
-    from sowctl.values.fields import Slot
+    from sowctl.engine.search.plan import Plan
 
-FEW = 10_000
-"""So many first records are looked for by an index of their order; for more, everything is sorted."""
 DEFAULTS = QueryOptions()
 
 __all__ = ["QueryOptions", "QueryResult", "query"]
@@ -95,7 +90,7 @@ class _Run:
             name, message_type, seen = target.topic.name, target.topic.message_type, target.topic.key_mode == "fields"
         else:
             assert source is not None
-            name, message_type, seen = source.topic, source.message_type, _mode_of(source) == "fields"
+            name, message_type, seen = source.topic, source.message_type, source.definition.key_mode == "fields"
         kind = self._instance.type_of(message_type)
         return Matcher(self._options.filter, kind, name, self._environment, seen=seen, functions=self._functions)
 
@@ -114,13 +109,14 @@ class _Run:
             return sum(map(len, self.batches()))
         skip, left, total = options.skip_n or 0, options.top_n, 0
         with closing(self._scans()) as scans:
-            for source, matcher, scan, numbers in scans:
-                assert scan is not None
-                counted = scan.count(matcher)
+            for scan, numbers in scans:
+                counted = scan.count()
                 if counted is None:
-                    counted = sum(len(keys) for keys, _ in scan.matching(matcher, options.batch_size, numbers))
+                    counted = sum(len(keys) for keys, _ in scan.matching(options.batch_size, numbers))
                 else:
-                    numbers.examined, numbers.matched = cast(CurrentSource, source).visible_records(), counted
+                    stored = scan.source.stored
+                    assert stored is not None  # nothing else counts without reading
+                    numbers.examined, numbers.matched = stored.visible_records(), counted
                 passed = min(skip, counted)
                 numbers.returned = counted - passed if left is None else min(counted - passed, left)
                 skip -= passed
@@ -130,27 +126,27 @@ class _Run:
 
     def plans(self) -> list[Plan]:
         """How each topic is read."""
-        from sowctl.engine.verbs.explain import plan_of
-
-        with closing(self._scans()) as scans:
-            return [plan_of(source, matcher, scan, self._options, self._wanted()) for source, matcher, scan, _ in scans]
+        with closing(self._scans(shown=True)) as scans:
+            return [scan.plan for scan, _ in scans]
 
     def _found(self) -> Generator[tuple[Source, Iterator[Matched]]]:
         """Every source, opened in turn, with what it gives: records that match, or messages made of them."""
-        targets = iter(self._targets)
+        size, targets = self._options.batch_size, iter(self._targets)
         with closing(self._scans()) as scans:
-            for source, matcher, scan, numbers in scans:
-                target = next(targets)
+            for scan, numbers in scans:
+                target, source = next(targets), scan.source
                 found: Iterator[Matched]
-                if scan is not None and self._options.projection is not None:
-                    aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
-                    found = aggregation.over(source, matcher, scan, self._options.batch_size, numbers)
-                elif scan is not None:
-                    found = self._first(scan, numbers) or scan.matching(matcher, self._options.batch_size, numbers)
-                else:
-                    found = filtered(alone((self._looked_up(source, target),)), matcher, numbers)
+                if self._options.sow_keys is not None:
+                    found = filtered(alone((self._looked_up(source, target),)), scan.matcher, numbers)
                     if self._options.projection is not None:
                         found = self._compiled(source.topic, source.message_type).results(found)
+                elif self._options.projection is not None:
+                    aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
+                    found = aggregation.over(scan, size, numbers)
+                else:
+                    wanted = self._wanted()
+                    first = scan.first(wanted, numbers) if wanted is not None else None
+                    found = first or scan.matching(size, numbers)
                 yield source, found if self._after is None else _later(found, self._after)
 
     def _compiled(self, topic: str, message_type: str) -> Aggregation:
@@ -161,57 +157,43 @@ class _Run:
         kind = self._instance.type_of(message_type)
         return Aggregation(projection, grouping, kind, topic, self._environment, self._functions or {})
 
-    def _scans(self) -> Generator[tuple[Source, Matcher, Scan | None, QueryStatistics]]:
-        """Every target opened, with its matcher and, unless keys were given, the way through its records."""
+    def _scans(self, *, shown: bool = False) -> Generator[tuple[Scan, QueryStatistics]]:
+        """Every target opened, with the plan for its records. ``shown``: plans are to be printed."""
         self._place: dict[tuple[str, str], int] = {}
         compiled = iter(self._matchers)
         for target in self._targets:
             known = next(compiled) if target.topic is not None else None
-            with self._opened(target, known) as (source, matcher, scan):
-                numbers = QueryStatistics(source.topic, source.message_type)
-                self._place[source.topic, source.message_type] = len(self.statistics)
+
+            def asked(source: Source, target: Target = target, known: Matcher | None = known) -> Question:
+                return self._question(known if known is not None else self._matcher(target, source))
+
+            options = self._options
+            with scanning(self._instance, target, options.at, asked, options.batch_size, shown=shown) as scan:
+                numbers = QueryStatistics(scan.source.topic, scan.source.message_type)
+                self._place[scan.source.topic, scan.source.message_type] = len(self.statistics)
                 self.statistics.append(numbers)
-                yield source, matcher, scan, numbers
+                yield scan, numbers
 
-    @contextmanager
-    def _opened(self, target: Target, known: Matcher | None) -> Iterator[tuple[Source, Matcher, Scan | None]]:
-        def matcher_of(source: Source) -> Matcher:
-            return known if known is not None else self._matcher(target, source)
-
-        instance, options = self._instance, self._options
-        if options.sow_keys is None:
-            size, least = options.batch_size, options.index_from
-            way = scanning(
-                instance, target, options.at, matcher_of, size, least, self._first_by(), options.jobs, self._fields()
-            )
-            with way as (scan, matcher):
-                yield scan.source, matcher, scan
-        else:
-            with closing(open_source(instance, target, options.at)) as source:
-                yield source, matcher_of(source), None
-
-    def _first_by(self) -> OrderKey | None:
-        """The order's first key, where few records of one topic are wanted (others may hold values of another kind)."""
-        wanted = self._wanted()
-        if len(self._targets) != 1 or not self._order or wanted is None or wanted > FEW:
-            return None
-        if self._options.projection is not None:
-            return None
-        return self._order[0]
-
-    def _fields(self) -> tuple[Slot, ...]:
-        """The fields of every record that are wanted, where that is all."""
-        return self._aggregation.slots if self._aggregation is not None else ()
-
-    def _first(self, scan: Scan, numbers: QueryStatistics) -> Iterator[Pairs] | None:
-        key, wanted = self._first_by(), self._wanted()
-        return scan.first(key, wanted, numbers) if key is not None and wanted is not None else None
+    def _question(self, matcher: Matcher) -> Question:
+        options = self._options
+        return Question(
+            matcher,
+            given=None if options.sow_keys is None else len(options.sow_keys),
+            order=self._order,
+            wanted=self._wanted(),
+            by_time=options.by_time,
+            topics=len(self._targets),
+            projected=options.projection is not None,
+            fields=self._aggregation.slots if self._aggregation is not None else (),
+            index_from=options.index_from,
+            jobs=options.jobs,
+        )
 
     def _looked_up(self, source: Source, target: Target) -> Pairs:
         texts = self._options.sow_keys or ()
         if target.topic is not None:
             return source.lookup(keys_of(texts, target.topic))
-        return source.lookup([key_of(text, _mode_of(source)) for text in texts])
+        return source.lookup([key_of(text, source.definition.key_mode) for text in texts])
 
     def _limited(self) -> Generator[RecordBatch]:
         skip = self._options.skip_n or 0
@@ -258,10 +240,6 @@ def query(instance: Instance, targets: Sequence[Target], options: QueryOptions =
     read.
     """
     return QueryResult(_Run(instance, with_records(instance, targets), options))
-
-
-def _mode_of(source: Source) -> str:
-    return source.definition.key_mode
 
 
 def _later(found: Iterator[Matched], after: bytes) -> Iterator[Matched]:

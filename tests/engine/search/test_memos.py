@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.search import indexed, memos
+from sowctl.engine.search import figures
 from sowctl.errors import InputError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
 @pytest.fixture(autouse=True)
 def always_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexed, "MOST", 1.0)
+    monkeypatch.setattr(figures, "MOST", 1.0)
 
 
 def _both(lab: Lab, filter: str, **options: object) -> list[bytes]:
@@ -85,7 +85,7 @@ def test_another_definition_of_the_message_type_makes_indexes_anew(tmp_path: Pat
 
 
 def test_indexes_are_made_anew_where_too_much_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memos, "_LEAST_CHANGED", 3)
+    monkeypatch.setattr(figures, "CHANGED", 3)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=number) for number in range(30)))
     assert len(_both(lab, "/n >= 25")) == 5
@@ -98,7 +98,7 @@ def test_indexes_are_made_anew_where_too_much_has_changed(tmp_path: Path, monkey
 
 
 def test_a_column_of_another_state_than_its_keys_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memos, "_LEAST_CHANGED", 1)
+    monkeypatch.setattr(figures, "CHANGED", 1)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=number) for number in range(30)))
     assert len(_both(lab, "/n >= 25")) == 5
@@ -111,7 +111,7 @@ def test_a_column_of_another_state_than_its_keys_is_not_used(tmp_path: Path, mon
 
 
 def test_a_closed_instance_keeps_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memos, "_FEW", 2)
+    monkeypatch.setattr(figures, "SEVERAL", 2)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=number) for number in range(500)))
 

@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pcre2 import _cy
 
-from sowctl.engine.search import matcher as reading
+from sowctl.engine.search import figures
 from sowctl.engine.search import prefilter as traces_module
-from sowctl.engine.search.matcher import LOOKING, Matcher
-from sowctl.engine.search.prefilter import ENOUGH, Trace, Traces, needed_piece, numbers, traces_of, words
+from sowctl.engine.search.matcher import Matcher
+from sowctl.engine.search.prefilter import Trace, Traces, needed_piece, numbers, traces_of, words
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
@@ -36,6 +36,10 @@ def fill(lab: Lab) -> None:
 
 def found_by(lab: Lab, text: str) -> set[int]:
     return {json.loads(found)["id"] for found in lab.query("t", text)}
+
+
+LOOKING = 4_000
+"""Records from which on a filter looks, without what the session's fixture sets."""
 
 
 @pytest.mark.parametrize("word", [word for word in WORDS if word])
@@ -244,12 +248,12 @@ def test_traces_in_headers_and_in_other_fields_match_nothing() -> None:
 def test_looking_ends_where_it_spares_nothing() -> None:
     traces = Traces([words([b"x"]), numbers(b"n", b"9")], Marks(SECRET))
     keys, values = stored([b'{"s":"x","n":1}'] * 9 + [b"{}"])
-    for _ in range(ENOUGH // 10):
+    for _ in range(figures.ENOUGH // 10):
         assert traces.shown(values, run_of(keys, values, traces.marks)) == []
     with_x = stored([b'{"s":"x","n":9}'] * 9 + [b'{"n":9}'])[1]
     assert list(traces.shown(with_x)) == list(range(10)), "nearly all records have the word"
     assert traces.pays
-    for _ in range(ENOUGH):
+    for _ in range(figures.ENOUGH):
         traces.shown(with_x)
     assert not traces.pays
     assert list(traces.shown(values)) == list(range(10))
@@ -257,11 +261,11 @@ def test_looking_ends_where_it_spares_nothing() -> None:
 
 def test_nothing_is_marked_where_looking_has_ended() -> None:
     matcher = Matcher("/s = 'x'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
-    keys, values = stored([b'{"s":"x"}'] * ENOUGH)
+    keys, values = stored([b'{"s":"x"}'] * figures.ENOUGH)
     assert matcher.marks(LOOKING) is not None
-    assert len(matcher.places(keys, values)) == ENOUGH
+    assert len(matcher.places(keys, values)) == figures.ENOUGH
     assert matcher.marks(LOOKING) is None
-    assert matcher.possible(values, None) == range(ENOUGH)
+    assert matcher.possible(values, None) == range(figures.ENOUGH)
 
 
 def test_what_few_records_have_is_looked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +274,7 @@ def test_what_few_records_have_is_looked_for_first(monkeypatch: pytest.MonkeyPat
     looked: list[int] = []
     original = Marks.joined
     monkeypatch.setattr(Marks, "joined", lambda self, some: looked.append(len(some)) or original(self, some))
-    for _ in range(2 * ENOUGH // len(values)):
+    for _ in range(2 * figures.ENOUGH // len(values)):
         assert traces.shown(values) == list(range(60, 70))
     assert looked[:2] == [100, 100], "first for the word, in all"
     assert looked[-2:] == [100, 20], "then for the scarce ones, and for the word where those are"
@@ -320,7 +324,7 @@ def test_nothing_is_looked_for_without_machine_code(monkeypatch: pytest.MonkeyPa
 
 
 def test_few_records_are_decoded_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LOOKING", LOOKING)
+    monkeypatch.setattr(figures, "LOOKING", LOOKING)
     keys, values = stored([b'{"s":"y"}'] * 9 + [b'{"s":"x"}'])
     for text, seen in (("/s = 'x'", True), ("/s = 'x'", False), ("/s <> 'x'", True)):
         matcher = Matcher(text, JsonType(), "t", Environment(now=lambda: 0), seen=seen)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.search import scan
+from sowctl.engine.search import figures, scan
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.source import Source
 from sowctl.errors import DamageError, InputError, RefusedError
@@ -35,7 +35,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         started.append(child)
         return child
 
-    monkeypatch.setattr(scan, "LARGE", 10)
+    monkeypatch.setattr(figures, "LARGE", 10)
     monkeypatch.setattr(os, "fork", fork)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
@@ -56,7 +56,7 @@ def test_two_find_what_one_finds(
     in_two = lab.open().topic("t").query("/v > 3", order_by=order)
     found = [record.payload for record in in_two.records()]
     assert len(forks) == 1
-    monkeypatch.setattr(scan, "LARGE", 1 << 40)
+    monkeypatch.setattr(figures, "LARGE", 1 << 40)
     alone = lab.open().topic("t").query("/v > 3", order_by=order)
     assert [record.payload for record in alone.records()] == found
     assert in_two.statistics == alone.statistics
@@ -91,7 +91,7 @@ def test_runs_are_searched_as_they_were_verified(lab: Lab, forks: list[int], mon
     monkeypatch.setattr(scan.Second, "_work", lambda *_: os._exit(9))
     assert lab.query("t", "/s = 'red'") == expected
     assert ends == [True, False]
-    monkeypatch.setattr(scan, "LARGE", 1 << 40)
+    monkeypatch.setattr(figures, "LARGE", 1 << 40)
     assert lab.query("t", "/s = 'red'") == expected
     assert len(ends) == 2
 
@@ -159,9 +159,9 @@ def test_what_was_read_before_damage_comes_first(tmp_path: Path) -> None:
         for record in lab.open().topic("t").query("/s = 'red'").records():
             found.append(record.payload)
     assert caught.value.code == "SOW-STO-001"
-    sound = (COUNT - 1) // scan.READ * scan.READ
+    sound = (COUNT - 1) // figures.READ * figures.READ
     assert found == [payload.encode() for payload in payloads[:sound] if '"red"' in payload]
-    assert 0 < len(found) < scan.DECODED
+    assert 0 < len(found) < figures.DECODED
 
 
 def test_questions_while_a_result_is_read(lab: Lab, forks: list[int]) -> None:

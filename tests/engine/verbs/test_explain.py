@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search import indexed, scan
+from sowctl.engine.search import figures
+from sowctl.engine.search.plan import Plan, PlanStep
 from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.explain import Plan, PlanStep, explain, plan_lines
+from sowctl.engine.verbs.explain import explain, plan_lines
 from sowctl.errors import UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -62,7 +63,7 @@ def test_order_by_index_and_not(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
     assert _plan(lab, order_by="/v", top_n=3, index_from=None).order == "the first 3 of all that match"
     assert _plan(lab, order_by="/v", index_from=0).order == "sorted"
     assert _plan(lab).order == "by SOW key"
-    monkeypatch.setattr(indexed, "MOST", 0.001)
+    monkeypatch.setattr(figures, "MOST", 0.001)
     assert _plan(lab, filter="/v > 5", index_from=0).access == "scan"
 
 
@@ -152,9 +153,9 @@ def test_what_has_no_next_page(lab: Lab, given: dict[str, object]) -> None:
 SEVERAL = """
 import json, os, sys, threading, time
 import sowctl
-from sowctl.engine.search import scan
+from sowctl.engine.search import figures
 config, processes, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-scan.LARGE = 10
+figures.LARGE = 10
 children = []
 fork = os.fork
 os.fork = lambda: children.append(fork()) or children[-1]
@@ -183,7 +184,7 @@ def test_any_number_of_processes_finds_the_same(lab: Lab, jobs: int, monkeypatch
     assert len(found) == 400
     assert found == lab.query("t", "/v > 100 AND /s = 'y'", jobs=1)
     assert (examined, matched) == (900, 400)
-    monkeypatch.setattr(scan, "LARGE", 10)
+    monkeypatch.setattr(figures, "LARGE", 10)
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     assert _plan(lab, filter="/v > 100", jobs=jobs, index_from=None).processes == jobs
 

@@ -1,0 +1,287 @@
+"""The plan of a query for one topic: a value, made before any record is read, printed by --explain, then executed.
+
+It is made in two steps, both pure functions. :func:`draft` takes what is asked (:class:`Question`, compiled) and what
+the store's meta record says (:class:`Statistics`) and decides on a way: by keys that the filter names, by memo indexes,
+or by a scan in one process or several. Where indexes are opened, they tell how many records each condition leaves
+(:class:`IndexCounts`), and :func:`refined` decides again: in which order conditions are taken, or that a scan is faster
+after all (:func:`scanned`).
+
+Called by :mod:`sowctl.engine.search.scan`, which executes plans. The figures are those of
+:mod:`sowctl.engine.search.figures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from sowctl.engine.search import figures
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.search.conditions import Asked
+    from sowctl.engine.search.matcher import Matcher
+    from sowctl.expressions.syntax.actions import OrderKey
+    from sowctl.store.meta import Definition
+    from sowctl.values.fields import Slot
+
+SCAN, KEY_LOOKUP, MEMO_INDEX, HASH_INDEX = "scan", "key lookup", "memo index", "hash index"
+
+
+class PlanStep(Struct, frozen=True):
+    """One condition, and how many records an index says satisfy it."""
+
+    condition: str
+    records: int
+
+
+class Plan(Struct, frozen=True):
+    """How one topic is read. ``access``: ``key lookup``, ``hash index``, ``memo index`` or ``scan``; ``records`` that
+    it has; ``estimated``: how many are read; ``steps`` conditions that indexes answer, ``residual`` those asked of
+    records; ``behind``: records that are in the journal only; ``processes`` that read; ``order``: how the result is
+    ordered. With analyze: how many were ``examined``, ``matched`` and ``returned``, and the ``milliseconds`` taken.
+
+    What follows is executed and not printed: the ``keys`` that a filter names; the conditions ``asked`` of indexes, in
+    the order of ``steps`` where there are such; the order ``sort`` and the ``fields`` that indexes are opened for
+    besides; ``ranked``: indexes have these; ``arrays``: row numbers are arrays of numpy.
+    """
+
+    topic: str
+    message_type: str
+    access: str
+    records: int
+    estimated: int
+    steps: tuple[PlanStep, ...] = ()
+    residual: tuple[str, ...] = ()
+    behind: int = 0
+    processes: int = 1
+    order: str = "by SOW key"
+    examined: int | None = None
+    matched: int | None = None
+    returned: int | None = None
+    milliseconds: float | None = None
+    keys: tuple[bytes, ...] | None = None
+    asked: tuple[Asked, ...] = ()
+    sort: OrderKey | None = None
+    fields: tuple[Slot, ...] = ()
+    ranked: bool = False
+    arrays: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """What is printed, by name; steps as objects."""
+        printed = self.__struct_fields__[: self.__struct_fields__.index("keys")]
+        return {name: getattr(self, name) for name in printed} | {"steps": [asdict(step) for step in self.steps]}
+
+
+class Statistics(Struct, frozen=True):
+    """What is known of a topic before any of its records is read.
+
+    ``records`` to see, ``stored`` ones in the store, expired ones among them, ``behind`` it in the journal. ``whole``:
+    it is the present state of a whole store. ``filed``: indexes can stand beside its file; ``reopens``: other processes
+    can open that file too; ``processors`` that they would have, 0 where no process may begin. ``fields``: its messages
+    have fields.
+    """
+
+    topic: str
+    message_type: str
+    definition: Definition
+    config: TopicConfig | None = None
+    records: int = 0
+    stored: int = 0
+    behind: int = 0
+    whole: bool = True
+    filed: bool = True
+    reopens: bool = True
+    processors: int = 0
+    fields: bool = True
+
+
+class IndexCounts(Struct, frozen=True):
+    """What indexes say, opened: how many ``records`` they know, how many of them satisfy each condition that was asked
+    (None: there is no index of its field), and of which fields there are indexes."""
+
+    records: int
+    hits: Sequence[int | None]
+    known: Collection[Slot]
+
+
+class Question:
+    """What is asked of one topic, compiled. ``given``: so many keys were given instead of a filter.
+
+    ``order`` with ``wanted`` first records (None: all), over so many ``topics``; ``by_time``: in the order of updates
+    where there is no other. ``projected``: the result is messages made of groups, of ``fields`` alone if there are
+    any. ``index_from``: records from which on indexes are used, None for never; ``jobs``: processes that may read, None
+    for as many as pay.
+    """
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        *,
+        given: int | None = None,
+        order: Sequence[OrderKey] = (),
+        wanted: int | None = None,
+        by_time: bool = False,
+        topics: int = 1,
+        projected: bool = False,
+        fields: Sequence[Slot] = (),
+        index_from: int | None = figures.INDEXED,
+        jobs: int | None = None,
+    ) -> None:
+        self.matcher = matcher
+        self.given = given
+        self.fields = tuple(fields)
+        self.index_from = index_from
+        self.jobs = jobs
+        self._order, self._by_time = tuple(order), by_time
+        self._wanted = wanted
+        # Other topics may hold values of another kind, which changes how those of this one compare.
+        sorts = bool(order) and topics == 1 and not projected and wanted is not None and wanted <= figures.FIRST
+        self.sort = self._order[0] if sorts else None
+        """The order's first key, where few records of one topic are wanted."""
+
+    @cached_property
+    def conditions(self) -> tuple[tuple[Asked, ...], tuple[str, ...]]:
+        """The conditions that indexes can answer, and the texts of the others; compiled when first asked for."""
+        matcher = self.matcher
+        if matcher.filter is None:
+            return (), ()
+        from sowctl.engine.search.conditions import conditions_of
+
+        assert matcher.environment is not None
+        asked, others = conditions_of(matcher.filter, matcher.environment, matcher.functions)
+        return tuple(asked), tuple(others)
+
+    def order_in_words(self, *, ranked: bool) -> str:
+        """How the result is ordered; ``ranked``: by an index."""
+        if not self._order:
+            return "by time" if self._by_time else "by SOW key"
+        if self._wanted is None:
+            return "sorted"
+        return f"the first {self._wanted:,}" + (" by index" if ranked else " of all that match")
+
+
+def draft(question: Question, statistics: Statistics) -> Plan:
+    """The plan as far as the store's meta record tells; that of indexes is to be :func:`refined`."""
+    plan = _begun(question, statistics)
+    if question.given is not None:
+        return replace(plan, access=KEY_LOOKUP, estimated=question.given)
+    if statistics.whole:
+        # A key is one search in a tree, whatever else stands in the filter: nothing is faster.
+        keys = _named_keys(question, statistics)
+        if keys is not None:
+            return replace(plan, access=KEY_LOOKUP, estimated=len(keys), keys=tuple(keys))
+        indexed = _indexed(question, statistics, plan)
+        if indexed is not None:
+            return indexed
+    return scanned(question, statistics)
+
+
+def scanned(question: Question, statistics: Statistics) -> Plan:
+    """The plan of a scan, which is always possible."""
+    return replace(_begun(question, statistics), processes=_processes(question, statistics))
+
+
+def refined(plan: Plan, counts: IndexCounts, question: Question, statistics: Statistics) -> Plan:
+    """The draft of a plan by indexes, with what these say; a scan where that is faster."""
+    residual = list(plan.residual)
+    answered = []
+    for asked, hits in zip(plan.asked, counts.hits, strict=True):
+        if hits is None:
+            residual.append(asked.condition.text)
+        else:
+            answered.append((hits, asked))
+    # Indexes give an order or fields without the records; where these are asked a residual condition, that is no use.
+    ranked = not residual and (
+        (plan.sort is not None and order_slot(plan.sort) in counts.known)
+        or (bool(plan.fields) and all(slot in counts.known for slot in plan.fields))
+    )
+    # The condition that leaves the fewest first: the others look only at what it left.
+    answered.sort(key=lambda one: one[0])
+    if answered:
+        if answered[0][0] > figures.MOST * counts.records and not ranked:
+            return scanned(question, statistics)
+    elif plan.asked or not ranked:
+        return scanned(question, statistics)
+    return replace(
+        plan,
+        access=HASH_INDEX if _by_hash_index(plan, residual, statistics) else MEMO_INDEX,
+        steps=tuple(PlanStep(asked.condition.text, hits) for hits, asked in answered),
+        residual=tuple(residual),
+        asked=tuple(asked for _, asked in answered),
+        order=question.order_in_words(ranked=ranked),
+        ranked=ranked,
+        arrays=bool(answered) and answered[0][0] >= figures.ARRAYS,
+    )
+
+
+def by_columns(rows: int) -> bool:
+    """Whether so many rows are grouped faster by columns, loading numpy included, than one by one."""
+    return rows * figures.GAIN >= figures.ARRAYS
+
+
+def order_slot(key: OrderKey) -> Slot:
+    """The field by which an order sorts."""
+    from sowctl.values.fields import Slot
+
+    return Slot(key.path, text=key.text)
+
+
+def _begun(question: Question, statistics: Statistics) -> Plan:
+    return Plan(
+        statistics.topic,
+        statistics.message_type,
+        SCAN,
+        statistics.records,
+        statistics.records,
+        residual=question.matcher.conditions(),
+        behind=statistics.behind,
+        order=question.order_in_words(ranked=False),
+    )
+
+
+def _named_keys(question: Question, statistics: Statistics) -> list[bytes] | None:
+    if question.matcher.filter is None or not statistics.stored:
+        return None
+    from sowctl.engine.search.keylookup import named_keys
+
+    return named_keys(question.matcher.filter.node, statistics.definition, statistics.config)
+
+
+def _indexed(question: Question, statistics: Statistics, plan: Plan) -> Plan | None:
+    """The draft of a plan by indexes; None where none are to be opened, or there is no field to ask one about."""
+    if question.index_from is None or statistics.stored < question.index_from:
+        return None
+    if not statistics.filed or not statistics.fields:
+        return None
+    asked, others = question.conditions
+    # Texts that are ordered as such (``text``) are in no index; a residual condition makes the rest useless, too.
+    sort = question.sort if question.sort is not None and not others and not question.sort.text else None
+    fields = () if others else question.fields
+    if not asked and sort is None and not fields:
+        return None
+    return replace(plan, access=MEMO_INDEX, residual=others, asked=asked, sort=sort, fields=fields)
+
+
+def _processes(question: Question, statistics: Statistics) -> int:
+    """How many processes read: more than one where there is much to filter, and a file that each of them can open."""
+    if not statistics.whole or not statistics.reopens or not question.matcher.selective:
+        return 1
+    if statistics.stored < figures.LARGE or not statistics.processors:
+        return 1
+    if question.jobs is None:
+        return min(figures.PROCESSES, statistics.processors)
+    return max(1, min(question.jobs, figures.MOST_PROCESSES))
+
+
+def _by_hash_index(plan: Plan, residual: Sequence[str], statistics: Statistics) -> bool:
+    """Whether the filter is one of exact matches on all fields of Key or of a HashIndex (seed example 38)."""
+    config = statistics.config
+    if config is None or residual or not plan.asked or any(one.condition.strings is None for one in plan.asked):
+        return False
+    paths = sorted(str(one.slot.path) for one in plan.asked)
+    return any(paths == sorted(map(str, index)) for index in (config.keys, *config.hash_indexes))
