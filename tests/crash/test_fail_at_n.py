@@ -123,7 +123,7 @@ def test_the_nth_write_is_short(memory: Path, template: Template, verb: Verb, se
     points = calls(plot, verb, CountingSeam(("file.write", "file.pwrite")))
     for n in range(1, len(points) + 1):
         for keep, then in [(None, errno.ENOSPC), (0, None), (1, None), (None, None), (1, errno.ENOSPC)]:
-            if not deep and (n + seed + (keep or 0) + (then or 0)) % 3:
+            if not deep and (n + seed + (keep or 0) + (then or 0)) % 5:
                 continue
             problem = f"write {n} of {len(points)} cut to {keep}, then {then}"
             error = attempt(plot, verb, ShortWriteAt(n, keep=keep, then=then))
