@@ -20,6 +20,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.options import PublishOptions, ReplayOptions
@@ -59,8 +60,7 @@ def log_of(topic: str) -> str:
     return "journal" if topic in LOGGED else topic
 
 
-@dataclass
-class Sent:
+class Sent(Struct):
     """A message as handed in."""
 
     topic: str

@@ -29,7 +29,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from msgspec.structs import replace
 
 from sowctl.errors import MissingError
 from sowctl.findings import Level
@@ -140,12 +139,12 @@ class Model:
             for write in group:
                 kept = _pruned(kept, write.time, window)
                 if kept:
-                    kept[-1] = replace(kept[-1], until=write.time)
+                    kept[-1] = kept[-1]._replace(until=write.time)
                 if len(kept) > 1:
                     anchor, current = kept[-2:]
                     exempt = current.fields is None or anchor.fields is None
                     if granularity and not exempt and current.time - anchor.time < granularity:
-                        kept[-2:] = [replace(anchor, until=write.time, lossy=True)]
+                        kept[-2:] = [anchor._replace(until=write.time, lossy=True)]
                 kept.append(Past(write.fields, write.time, None, False))
             if kept := _pruned(kept, now, window):
                 found[key] = kept

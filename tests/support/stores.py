@@ -77,11 +77,11 @@ def apply_steps(path: Path, steps: Iterable[Step], txid: int) -> None:
 
 
 def contents(path: Path) -> Contents:
-    """All records, all versions (by history key), and the meta record; everything verified."""
+    """All records, all versions (by history key), and the meta record but for its transaction; everything verified."""
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         records = {key: value for keys, values in snapshot.scan() for key, value in zip(keys, values, strict=True)}
         pairs = (zip(keys, values, strict=True) for keys, values in snapshot.scan_history())
-        return records, {key: value for chunk in pairs for key, value in chunk}, snapshot.meta
+        return records, {key: value for chunk in pairs for key, value in chunk}, snapshot.meta.changed(transaction=0)
 
 
 def recomputed_digest(path: Path) -> int:

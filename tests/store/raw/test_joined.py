@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
@@ -108,11 +107,11 @@ def test_what_is_elsewhere_now_is_told(tmp_path: Path) -> None:
     sums = bytearray(spots.sums)
     for place in (0, 41, 99):
         sums[4 * place + 1] ^= 0x80
-    found = gathered(path, keys, replace(spots, sums=bytes(sums)))
+    found = gathered(path, keys, spots._replace(sums=bytes(sums)))
     assert found is not None
     assert found[1] == [0, 41, 99]
     assert list(found[0]) == [value for place, value in enumerate(values) if place not in (0, 41, 99)]
-    assert gathered(path, keys, replace(spots, sums=bytes(400))) is None, "nothing is there"
+    assert gathered(path, keys, spots._replace(sums=bytes(400))) is None, "nothing is there"
 
 
 def test_spots_that_lead_nowhere(tmp_path: Path) -> None:
