@@ -3,10 +3,10 @@
 Whoever imports this package imports numpy. The row evaluator defines every result; what cannot be computed on columns
 with the very same result is handed back to it, node by node, and :meth:`ColumnProgram.explanation` says so.
 
-Aggregated queries over memo indexes use it, which have columns already. Filters of scans do not: decoding gives rows, and
-making columns of them costs more than it spares. Over 300,000 JSON records ``/price > 90`` takes 0.23 s by rows and 0.30
-by columns, ``/region = 'EMEA' AND /qty * /price > 40000`` 0.42 and 0.65, of which decoding is 0.21 and 0.38 (400 records
-at a time, as scans read them; with 10,000 at a time 0.34 and 0.33, 0.62 and 0.68).
+Aggregated queries over memo indexes use it, which have columns already. Filters of scans do not: decoding gives rows,
+and making columns of them costs more than it spares. Over 300,000 JSON records ``/price > 90`` takes 0.23 s by rows and
+0.30 by columns, ``/region = 'EMEA' AND /qty * /price > 40000`` 0.42 and 0.65, of which decoding is 0.21 and 0.38 (400
+records at a time, as scans read them; with 10,000 at a time 0.34 and 0.33, 0.62 and 0.68).
 
 * ``column``: one column of values, and how it is made; ``batch``: the columns of some messages
 * ``program``: a compiled expression over a batch, and its explanation
