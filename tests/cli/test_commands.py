@@ -77,7 +77,8 @@ def invocations() -> list[str]:
 def test_examples_can_be_read(line: str) -> None:
     words = shlex.split(line)[1:]
     words = words[: words.index(">")] if ">" in words else words
-    leading, word, rest = split(words)
+    parts = split(words)
+    leading, word, rest = parts.leading, parts.word, parts.rest
     command = find((word or "",)) or find((word or "", rest[0]))
     assert command is not None
     if len(command.words) == 2:
