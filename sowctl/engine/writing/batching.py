@@ -48,7 +48,7 @@ class Listed:
             self.ended = True
             return None
         if not {*map(type, payloads)} <= _PAYLOADS:
-            # one set of types for a batch: no message pays for the mistake of another
+            # The types of a whole batch are one set, so good input pays for no test of each message.
             wrong = next(type(payload).__name__ for payload in payloads if type(payload) not in _PAYLOADS)
             raise TypeError(f"a message is bytes, not {wrong}; of a dict: json.dumps(message).encode()")
         start = self._count
@@ -62,7 +62,7 @@ class PublishBatch(Struct):
     that the batch ends in, and how many of its messages it has taken. ``inputs`` of a batch of several inputs: the
     index of the first message and of the first refused frame of each, and its name.
 
-    Places in the input are worked out when somebody asks: most batches never need theirs.
+    Places in the input are worked out when they are asked for: most batches never need theirs.
     """
 
     name: str
@@ -127,15 +127,22 @@ def batches(
     while True:
         waiting = bool(batch.payloads or batch.refused)
         try:
+            # The input is asked without waiting first: before a wait for more, what is under way is to be acknowledged.
             chunk = None if source.blocking else source.poll(0)
             if chunk is None and not source.ended:
                 before_waiting()
+                # With messages waiting, the wait ends when the oldest of them has waited long enough; an empty batch
+                # waits for ever.
                 chunk = source.poll(max(0.0, deadline - monotonic()) if waiting else None)
         except SowError:
+            # An error of the input does not take back what stood before it: that is published, and only then the error
+            # rises.
             if waiting:
                 yield batch
             raise
         if chunk is None:
+            # Silence makes a batch full as well: a lone message is published after ``linger`` seconds, not when more
+            # arrive.
             if waiting and (source.ended or monotonic() >= deadline):
                 yield batch
                 batch = PublishBatch(name)

@@ -63,6 +63,7 @@ def write(
         # All journalled topics of the batch are one group: after a crash it is there as a whole or not at all. It is
         # appended before stores are written, and synced by another thread while they are.
         written.append(_append(session, logged, publisher, now))
+        # The caller waits for this before it acknowledges anything or lets go of the journal's lock.
         synced = pool.submit(session.journal.sync)
     alone = [part for part in parts if not part.writer.journalled and len(part)]
     written += [_write_alone(session, part, publisher) for part in alone]
@@ -79,6 +80,8 @@ def _append(
     with session.noting():
         first, _ = session.journal.append(group, now)
         for part, rank in zip(parts, ranks, strict=True):
+            # The group's entries get consecutive txids from ``first`` on, in input order over all topics; a part's own
+            # txids are those at its ranks.
             whole = isinstance(rank, range)
             into_overlay(part, range(first, first + len(rank)) if whole else [first + r for r in rank])
     return group.payloads, first
@@ -86,6 +89,7 @@ def _append(
 
 def _write_alone(session: WriteSession, part: TopicEntries, publisher: Publisher | None) -> tuple[list[bytes], int]:
     """One synced transaction in the store of a topic without a journal."""
+    # Without a journal the store itself gives the txids: the batch holds its writer lock, so none is given twice.
     first = part.writer.last_txid + 1
     into_overlay(part, range(first, first + len(part)))
     sequences = None
@@ -93,6 +97,8 @@ def _write_alone(session: WriteSession, part: TopicEntries, publisher: Publisher
         sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
     if part.chains is not None:
         part.chains.save()  # before the records: what the file knows beyond the store's position does not count
+    # The store was opened to sync each commit, so these entries are durable when this returns. Records and the
+    # publisher's number change in the one transaction: a repeated run finds both or neither.
     session.stores[part.writer.ref].apply(NO_LINEAGE, part.writer.last_txid, sequences)
     return part.payloads, first
 
@@ -105,6 +111,7 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
     if len(parts) > 1:
         columns, topic, ranks = _merged(parts)
     count = len(columns)
+    # An entry carries its publisher's number, so the journal alone tells duplicates after a crash (behaviour 6.4).
     sequences = array("Q", publisher.sequences(columns.places)) if publisher is not None else None
     group = Group(
         topics=[part.writer.ref for part in parts],
@@ -128,7 +135,11 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
 
 def _merged(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, list[Sequence[int]]]:
     order = sorted(
-        (place, number, index) for number, part in enumerate(parts) for index, place in enumerate(part.places)
+        # Txids follow the input, also across topics: a reader of the journal sees messages in the order of their
+        # publisher.
+        (place, number, index)
+        for number, part in enumerate(parts)
+        for index, place in enumerate(part.places)
     )
     whole = TopicEntries(parts[0].writer)
     for name in ("places", "payloads", "keys", "checks", "times", "expirations", "flags"):
@@ -177,4 +188,5 @@ def into_overlay(entries: TopicEntries, txids: Sequence[int]) -> None:
     writer.overlay.put(entries.keys, values_from(entries, txids))
     writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
     if entries.chains is not None:
+        # Chains learn only from entries that have their txids: a message that was refused leaves nothing behind.
         entries.chains.learn(entries.places, writer.last_txid)

@@ -33,6 +33,7 @@ class DryRunWriter:
         try:
             with closing(open_current(instance, config)) as source:
                 self.last_txid = source.last_txid
+                # A dry run refuses what a run would refuse, so it needs the topic's last time as a writer would see it.
                 behind = source.overlay.last_time if source.overlay is not None else 0
                 self.last_time = max(source.meta.last_time, behind)
         except MissingError:
@@ -40,7 +41,7 @@ class DryRunWriter:
 
     @property
     def volatile(self) -> bool:
-        """See :class:`~sowctl.engine.writing.topicwriter.TopicWriter`."""
+        """Whether nothing would keep what is written."""
         return is_volatile(self.config)
 
     def renew(self, instance: Instance, journal: JournalWriter) -> None:
@@ -50,9 +51,11 @@ class DryRunWriter:
         """Nothing stays open."""
 
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
-        """See :class:`~sowctl.engine.writing.topicwriter.TopicWriter`."""
+        """The live values of ``keys``: those of this run's earlier batches first, else the present ones."""
         wanted = set(keys)
         fresh = {key: value for key in wanted if (value := self.overlay.current.get(key)) is not None}
+        # A source is opened for each look, not held: a dry run keeps no snapshot that would stop pages from being used
+        # again.
         rest = [key for key in wanted if key not in self.overlay.current]
         try:
             with closing(open_current(self.instance, self.config, now=now)) as source:

@@ -108,6 +108,7 @@ def entries_of(
 
     ``duplicates`` are places of messages that were published before.
     """
+    # Topics that only the transaction log names have entries but no records (behaviour 11.32).
     if preparer.topic.key_mode == "none":
         return _Step(writer, preparer, ready, now).journalled(duplicates)
     chains = preparer.keys.chains
@@ -117,9 +118,11 @@ def entries_of(
     # named once more without it, until no refused message has left a key behind.
     gone: list[Refusal] = []
     while True:
+        # Enrichment and merging write into the payloads: each attempt begins with a copy of them.
         attempt = _Step(writer, preparer, replace(ready, payloads=list(ready.payloads)), now)
         entries, refused = attempt.keyed(duplicates, {refusal.index for refusal in gone})
         linked = chains.linked(refusal.index for refusal in refused)
+        # The loop ends: each turn leaves out at least one message more, and a batch is finite.
         if not linked:
             return entries, gone + refused
         gone += [refusal for refusal in refused if refusal.index in linked]
@@ -151,11 +154,13 @@ class _Step:
             self._name(chains)
         keys = [digest[:8] for digest in ready.digests]
         checks = [digest[8:] for digest in ready.digests]
+        # One look-up for the batch, under the locks: no other process can change these records before they are written.
         stored = writer.stored(keys, self.now)
         if ready.deltas is not None or preparer.enrichment is not None:
             from sowctl.engine.writing.finish import finish
 
             self._without(finish(writer, preparer, ready, self.keep, self.times, stored, self.now))
+        # Outcomes are decided on finished payloads: only then is it known whether a message changes its record.
         statuses = self._decided(keys, checks, stored)
         pick = self._pick
         entries = TopicEntries(writer, pick(ready.places), pick(ready.payloads), pick(keys), pick(checks))
@@ -179,6 +184,7 @@ class _Step:
             self._refuse([index for index in self.keep if deltas[index]], lambda _: NO_RECORD)
         repeated = self._drop(duplicates)
         pick, count = self._pick, len(self.keep)
+        # The flag UNKEYED says of such an entry that its key is none; the columns are still there, filled with zeros.
         zeros = [bytes(8)] * count
         entries = TopicEntries(self.writer, pick(ready.places), pick(ready.payloads), zeros, zeros)
         entries.times, entries.statuses, entries.duplicates = pick(self.times), ["journalled"] * count, repeated

@@ -75,8 +75,11 @@ class _Finishing:
 
     def run(self, keep: Sequence[int]) -> list[Refusal]:
         """Round by round; returns the refusals."""
+        # Within a round no key comes twice, so all of its messages can be enriched together: a batch costs as many
+        # passes as its most frequent key has messages, and mostly that is one.
         for indexes in self._rounds(keep):
             owned = [(index, before) for index in indexes if self._is_owner(index, before := self._before(index))]
+            # What this batch made of a record and has expired already is no PREVIOUS and takes no delta (behaviour 11.40).
             live = [(index, None if before is None or before.gone else before) for index, before in owned]
             for index, before, payload in self._enriched(live):
                 self._finish(index, before, payload)
@@ -99,6 +102,7 @@ class _Finishing:
     def _before(self, index: int) -> Before | None:
         key = self.ready.digests[index][:8]
         found = self.current.get(key)
+        # What this batch made of the record comes before what the store has.
         if found is None and key in self.stored:
             value = self.stored[key]
             correlation = decode(key, value).correlation_id if value[0] & CORRELATION else None
@@ -151,6 +155,7 @@ class _Finishing:
             if before is None and preparer.options.update_only:
                 self._refuse(index, *NO_RECORD)
                 return
+            # Without a record, and in a type that knows no deltas, a delta is an ordinary message (behaviour 1.3).
             if before is not None and preparer.type.mergeable:
                 try:
                     set_nulls = preparer.options.delta_null == "set"
@@ -159,10 +164,14 @@ class _Finishing:
                     self._refuse(index, error.code, error.message)
                     return
             if before is not None and self.correlations[index] is None:
+                # A delta without a correlation id keeps the record's (behaviour C25).
                 self.correlations[index] = before.correlation_id
+        # The merged message is what is stored, so it is the one that must fit (behaviour 1.9).
         if len(payload) > preparer.max_payload:
             self._refuse(index, *preparer.too_large(payload))
             return
+        # The journal gets the merged message, never the delta: so a replay needs no record to merge with (behaviour
+        # C26).
         ready.payloads[index] = payload
         digest, gone = ready.digests[index], self.writer.expires and self._is_gone(index)
         self.current[digest[:8]] = Before(digest[8:], payload, self.correlations[index], gone)

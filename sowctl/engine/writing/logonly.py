@@ -37,7 +37,7 @@ class LogWriter:
         """Nothing is open."""
 
     def renew(self, instance: Instance, journal: JournalWriter) -> None:
-        """See :class:`~sowctl.engine.writing.topicwriter.TopicWriter`."""
+        """Take the txid and the time of the topic's last entry from the journal, whose lock was just taken."""
         self._follow(journal.topic_state(self.ref))
 
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:

@@ -32,6 +32,7 @@ NO_RECORD: Reason = ("SOW-PUB-018", "there is no record that it could update")
 
 def is_duplicate(sequence: int, highest: int) -> bool:
     """Whether a publisher's ``sequence`` number was published before, where ``highest`` is its highest so far."""
+    # Numbers of a publisher only rise, and gaps are allowed: so one number says of each other whether it was seen.
     return sequence <= highest
 
 
@@ -43,10 +44,12 @@ def times_of(
     ``own`` are the times that messages bring, None for the clock's. Time never goes back within a topic, whose latest
     time is ``last``: a message without a time of its own gets the topic's if the clock is behind it, one with a time
     that is past is refused. The times of messages that are refused for any other reason count for those behind them:
-    nobody knows yet which these are, and times must not depend on it.
+    it is not known yet which these are, and times must not depend on it.
     """
     if own is None:
         return [max(now, last)] * count, []
+    # ``running[n]`` is the topic's time before message n. The maximum makes times monotonic even if the clock went back
+    # (behaviour 11.41); the fold by time and the retention rule rest on that.
     running = list(accumulate((now if time is None else time for time in own), max, initial=last))
     older = [index for index, time in enumerate(own) if time is not None and time < running[index]]
     return running[1:], older
@@ -76,6 +79,7 @@ def expirations(times: Sequence[Micros], lifetimes: Sequence[Lifetime] | None, u
         return [expiration(time, lifetime, usual) for time, lifetime in zip(times, lifetimes, strict=True)]
     if usual is None or not times:
         return [NEVER] * len(times)
+    # Times never decrease, so equal ends mean equal times: one addition instead of one for each message.
     if times[0] == times[-1]:
         return [ending(times[0], usual)] * len(times)
     return [ending(time, usual) for time in times]
@@ -89,6 +93,8 @@ def unchanged(befores: Sequence[bytes | None], payloads: Sequence[bytes]) -> lis
     return [
         before is not None
         and (
+            # The stored value is header, payload and trailer: equal length and an equal beginning make the payloads
+            # equal.
             len(before) - len(payload) == OVERHEAD and before.startswith(payload, HEADER_SIZE)
             if before.startswith(PLAIN)
             else has_payload(before, payload)
@@ -120,8 +126,10 @@ def decide(
     messages are deletions, None for none.
     """
     repeats = _repeats(keys)
+    # A key is 64 bits of a hash, the check word the next 64 bits: two records with equal keys but other key values are
+    # told apart by it (behaviour 11.5).
     if not deletes and _owned(checks, befores) and all(checks[place] == checks[earlier] for place, earlier in repeats):
-        # The usual case: no key is anybody else's, so every message that comes is written.
+        # The usual case: each key belongs to the record with the same key values, so every message is written.
         if same is None:
             statuses: list[Status] = ["inserted"] * len(keys)
         else:
@@ -130,6 +138,7 @@ def decide(
                 for before, equal in zip(befores, same, strict=True)
             ]
         for place, earlier in repeats:
+            # The stored record is no longer what such a message meets: its own batch has replaced it.
             statuses[place] = "unchanged" if contents[place] == contents[earlier] else "updated"
         return Decided(statuses, {})
     return _one_by_one(keys, checks, contents, befores, same, deletes)
@@ -165,10 +174,13 @@ def _one_by_one(
     deletes: Sequence[bool] | None,
 ) -> Decided:
     """The general case: deletions among the messages, or a key that belongs to a record with other key values."""
+    # What each key holds after the messages so far: check word and content, or None after a deletion. A key that is not
+    # in here still holds what the store has.
     known: dict[bytes, tuple[bytes, object] | None] = {}
     statuses: list[Status] = []
     removed: dict[int, bytes] = {}
     for index, (key, check, before) in enumerate(zip(keys, checks, befores, strict=True)):
+        # What this run did to the key comes before what the store says of it.
         if key in known:
             record = known[key]
             owner = record[0] if record is not None else None
@@ -181,6 +193,7 @@ def _one_by_one(
             statuses.append("missing" if owner is None else "deleted")
             if owner is not None:
                 removed[index] = owner
+            # The key is free from here on: a message behind the deletion inserts, and may have other key values.
             known[key] = None
         elif owner is None or owner == check:
             statuses.append("inserted" if owner is None else "unchanged" if equal else "updated")

@@ -99,7 +99,10 @@ class Preparer:
 
             logicals = names_for(self.topic, len(payloads), envelopes, refused)
         if self.preprocessing is not None:
+            # The order is that of behaviour 1.7: Preprocessing sees the message alone, and the key is made of what it
+            # wrote.
             payloads = self._preprocessed(self.preprocessing, payloads, envelopes, refused)
+        # One pass over lengths for the batch; single messages are looked at only if one of them is too large.
         if max(map(len, payloads), default=0) > self.max_payload:
             self._refuse_large(payloads, refused)
         made = self.keys.make(payloads, envelopes, refused)
@@ -107,11 +110,14 @@ class Preparer:
         if self.preprocessing is not None and texts is not None:
             self._refuse_halves(self.preprocessing, given, texts, refused)
         if logicals is not None:
+            # Within a Pattern topic a record's identity is its logical topic with its key values (behaviour 1.8).
             digests = logical_keys(self.topic, made, logicals)
         deltas = self._deltas(len(payloads), envelopes, refused)
         times = self._times(payloads, envelopes, refused)
         lifetimes = self._lifetimes(envelopes, refused)
         correlations = [_raw(envelope.correlation_id) for envelope in envelopes] if envelopes else None
+        # Columns are cut to the good messages once, at the end: until here an index means the same message in all of
+        # them.
         places = (
             [index for index in range(len(payloads)) if index not in refused] if refused else list(range(len(payloads)))
         )
@@ -178,6 +184,7 @@ class Preparer:
         self, count: int, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> list[bool] | None:
         if envelopes is None or all(envelope.command is None for envelope in envelopes):
+            # None for "no deltas" spares such batches the look-up and merge under the locks altogether.
             return [True] * count if self.options.delta else None
         for index, envelope in enumerate(envelopes):
             if envelope.command not in _COMMANDS:
@@ -203,6 +210,7 @@ class Preparer:
             try:
                 times.append(parse_time(text, self.clock) if text is not None else self._fixed_time)
             except SowError as error:
+                # The column keeps its length: a refused message has a hole in it, which is cut out with the message.
                 times.append(None)
                 refused.setdefault(index, Refusal(index, "SOW-PUB-004", f"its time cannot be used: {error.message}"))
         return times

@@ -34,6 +34,7 @@ class Publisher:
         self._numbers = {}
         for place in range(count):
             given = own[place] if own is not None else None
+            # A message's own number wins: an envelope that is published again must be told from a new one.
             if given is not None:
                 self._numbers[place] = given
             elif self._first is not None:
@@ -48,6 +49,7 @@ class Publisher:
         """
         last = self._highest(self.identity[0])
         for place in sorted(place for places, _ in logs for place in places):
+            # Numbers are given in input order over all topics, so they rise with the txids.
             last = max(last, self._numbers.setdefault(place, last + 1))
         duplicates = set()
         for places, highest in logs:
@@ -55,6 +57,7 @@ class Publisher:
                 number = self._numbers[place]
                 if is_duplicate(number, highest):
                     duplicates.add(place)
+                # Within a batch, too: the second of two messages with one number is a duplicate of the first.
                 highest = max(highest, number)
         return duplicates
 

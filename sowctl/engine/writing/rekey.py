@@ -86,6 +86,7 @@ def rekey(
     with ExitStack() as stack:
         if journal is not None:
             stack.enter_context(journal.lock())
+            # Under the lock nothing is appended: what is read from here on is all that there is.
             journal.refresh()
         folded = _folded(instance, log, topic, stack) if topic.file is not None else None
         if folded is None or use_store:
@@ -102,11 +103,14 @@ def rekey(
             return done
         behind = live.overlay.last_time if live.overlay is not None else 0
         latest = log.topic_state((topic.name, topic.message_type)).last_time
+        # Time within a topic never goes back (behaviour 11.41), whatever the clock says.
         at = max(instance.now, live.meta.last_time, behind, latest)
         sources = (live, folded) if folded is not None and folded is not live else (live,)
         waiting = None
         for group in plan.groups(sources, at):
             if waiting is not None:
+                # One group in several blocks: readers take none of it before its last block is there, so a crash in
+                # between leaves the records under their former keys.
                 journal.append(waiting, instance.now, last=False)
             waiting = group
         assert waiting is not None
@@ -160,6 +164,8 @@ class _Plan:
         rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
         old, new, words = np.frombuffer(self._keys, ">u8"), rows[:, 0], rows[:, 1]
         written = np.frombuffer(b"".join(txids), "<u8")[::2]
+        # By new key, and within one by txid: the last row of each run of equal keys is the record that was written
+        # last.
         order = np.lexsort((written, new))
         same = new[order][1:] == new[order][:-1]
         self._refuse_collisions(new[order], words[order], same)
@@ -173,6 +179,7 @@ class _Plan:
         self.merged = int(len(old) - len(winners))
         again = won if whole else won & ~stays
         chosen = np.flatnonzero(again)
+        # Published in the order in which they were written, so that the order by time stays what it was.
         self.kept = chosen[np.argsort(written[chosen], kind="stable")]
         self._fresh = ~np.isin(new, old[~leaves])
 

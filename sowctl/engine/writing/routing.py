@@ -80,6 +80,8 @@ class Router:
         found = self._topics.get(ref)
         if found is None:
             preparer = Preparer(self._session.instance, config, self._options)
+            # A batch under way may hold the journal's lock or a store's. Opening takes locks in their order, so those
+            # go first.
             self._before_opening()
             found = self._topics[ref] = self._session.topic(config), preparer
         return found
@@ -89,6 +91,8 @@ class Router:
         if batch.envelopes is None:
             if not batch.payloads:
                 return [], []
+            # Without envelopes all messages go to one topic, so the whole batch is one share, and no message is looked
+            # at.
             writer, preparer, logical = self.target(*self._default)
             names = None if logical is None else [logical] * len(batch.payloads)
             ready, refusals = preparer.prepare(batch.payloads, None, names)
@@ -118,12 +122,16 @@ class Router:
         for place, envelope in enumerate(batch.envelopes or ()):
             if place in without:
                 continue
+            # A topic named on the command line wins over the envelope's, so that a file of one topic can be published
+            # to another.
             named = envelope.topic is not None and self._default[0] is None
             ref = (envelope.topic, envelope.message_type) if named else self._default
             if ref not in opened and ref not in bad:
                 try:
                     opened[ref] = self.target(*ref)
                 except SowError as error:
+                    # A topic that does not exist, or a wrong name, refuses the message that names it. A store that is
+                    # damaged or locked ends the run instead: it says nothing about the message.
                     if error.exit_status not in (2, 10):
                         raise
                     bad[ref] = error
@@ -131,6 +139,8 @@ class Router:
                 refusals.append(Refusal(place, bad[ref].code, bad[ref].message))
                 continue
             writer, _, logical = opened[ref]
+            # One share for one store: a Pattern topic's logical topics share its file, so their messages keep their
+            # order.
             places, names = found.setdefault(writer.ref, ([], []))
             places.append(place)
             if logical is not None:
@@ -178,6 +188,9 @@ class Router:
 
     def logs(self, shares: list[Share], publisher: Publisher) -> list[tuple[list[int], int]]:
         """Places by where their numbers are kept, with the highest number there. The locks are held."""
+        # Sequence numbers of journalled topics are all in the journal, so they are judged together; a topic without a
+        # journal keeps its own in its store. A run that died between the two has written one of them, and only that
+        # one's messages are duplicates when the run is repeated.
         together = [share for share in shares if share.writer.journalled]
         groups = [together] if together else []
         groups += [[share] for share in shares if not share.writer.journalled]

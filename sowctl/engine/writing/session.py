@@ -30,6 +30,7 @@ class WriteSession:
     """Topics opened for writing. Use as a context manager; :meth:`batch` around every batch."""
 
     def __init__(self, instance: Instance, *, dry_run: bool = False, volatile: bool = False) -> None:
+        # A store must not be opened twice in a process, so readers on the way ask this session for what it has open.
         self.instance = replace(instance, opened=self._opened)
         self.volatile = volatile
         self.dry_run = dry_run
@@ -120,12 +121,15 @@ class WriteSession:
         If that is broken off, by a signal or by damage, the overlays lack entries: nothing is applied any more, because
         a store would then claim a position that it has not got. The journal has the entries.
         """
+        # There is no ``finally`` on purpose: after an error the mark stays, and :meth:`apply` does nothing from then
+        # on.
         complete, self._complete = self._complete, False
         yield
         self._complete = complete
 
     def append(self, group: Group, now: int) -> int:
         """Append and sync one group at once; returns its first txid. From here on it is acknowledged."""
+        # The journal gives the txids under its lock and counts on from its own last entry, so none is given twice.
         first, _ = self.journal.append(group, now)
         self.journal.sync()
         return first
@@ -134,8 +138,11 @@ class WriteSession:
         """Apply overlays that have grown large (``force``: all that hold anything). Locks must be held."""
         if not self._complete:
             return
+        # Only what the journal holds, synced, is applied. A crash between the sync and here loses nothing: the next
+        # writer folds the same entries from the journal, from the store's position on.
         held = [topic for topic in self.stores.values() if topic.journalled and topic.overlay.size]
         for topic in sorted(held, key=lambda t: t.store.path):
+            # Renewed first: a replay may have put an older store in place, and the overlay would not reach back to it.
             if force or topic.is_full():
                 topic.renew(self.instance, self.journal)
                 topic.apply(self.journal.lineage, self.journal.last_txid, block=self.journal.last_block)
@@ -170,6 +177,8 @@ class WriteSession:
     def _refresh(self) -> None:
         tell_cut(self.instance, self.journal, self.torn)
         with self.noting():
+            # Other processes may have appended while this session held no lock: their entries belong into the overlays
+            # before any decision is made about a record.
             for block in self.journal.refresh():
                 for ref, topic in self.topics.items():
                     if topic.journalled and block.map.has(ref):
@@ -249,8 +258,12 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         lock_wait=instance.lock_wait,
         now=instance.now,
         random=instance.random(16),
+        # A journal that begins anew counts on above every store: a txid that a store has applied is never given to
+        # another entry, or the store would pass over it as applied already.
         first_txid_floor=max((s.applied for s in known), default=0),
+        # What a store has applied was acknowledged: a torn end before that txid is a loss, and no tail to be cut off.
         acknowledged=applied_of(lineage, known) if lineage is not None else 0,
+        # A new journal notes which topics had records before it: it can never say that it covers them (behaviour 1.6).
         beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
         holder=instance.holder,
         archive=log.archive_directory,

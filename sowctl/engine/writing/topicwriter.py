@@ -58,6 +58,7 @@ def apply_limits(file_bytes: int) -> tuple[int, int]:
     pages, dirty = file_bytes / PAGE, DIRTY_BYTES / PAGE
     if pages <= dirty:
         return APPLY_CHANGES, FIRST_BYTES if file_bytes <= EMPTY_BYTES else APPLY_BYTES
+    # The formula above, solved for n where the changed pages are as many as one transaction may hold.
     return min(APPLY_CHANGES, int(-pages * math.log1p(-dirty / pages))), APPLY_BYTES
 
 
@@ -143,12 +144,14 @@ class StoreWriter:
                 hint="nothing of this batch was written; start again with the present configuration",
                 topic=self.config.name,
             )
+        # The store may be ahead of the overlay (another process applied) or behind it (nothing is applied yet).
         self.last_txid = max(meta.applied, self.overlay.last_txid)
         self.last_time = max(meta.last_time, self.overlay.last_time)
 
     def renew(self, instance: Instance, journal: JournalWriter) -> None:
         """After the journal's lock was taken: start over if a replay has put an older store in place."""
         if self.store.meta().applied < self.overlay.base:
+            # The overlay holds the entries above ``base`` alone; a store that stands before that misses those between.
             self.overlay = caught_up(instance, self.config, self.store, journal)
         self.reload()
 
@@ -156,11 +159,13 @@ class StoreWriter:
         """The live stored values of ``keys``, overlay first; expired records count as absent (``behaviour`` 11.40)."""
         asked = set(keys)
         current = self.overlay.current
+        # A key that the overlay has deleted is in ``current`` as None, and must not be looked up in the store.
         wanted = asked.difference(current)
         found = {key: value for key in asked - wanted if (value := current[key]) is not None}
         if wanted:
             with naming_replay(self.config), self.store.snapshot() as snapshot:
                 if snapshot.count:
+                    # In key order, neighbours lie on one page of the store.
                     found.update(snapshot.get_many(sorted(wanted)))
         if self.expires:
             rule = self.config.expiration
@@ -215,6 +220,7 @@ class StoreWriter:
                 remove_expired_at=self.remove_expired_at,
                 sequences=sequences,
             )
+        # Once is enough for a session: what expires later is hidden from readers, and the next writer removes it.
         self.remove_expired_at = None
         self.limits = apply_limits(self.store.file_size())
 
@@ -242,6 +248,8 @@ def _open_writer(
     assert instance.config is not None
     assert config.file is not None
     definition = definition_of(instance.config.name, config)
+    # With a journal the store may commit without a sync: what a crash takes from it, the journal has. Without one, the
+    # store's own synced transaction is the acknowledgement.
     durable = journal is None
     if config.durability == "persistent":
         from sowctl.engine.topics.storefile import refuse_reserved
@@ -273,6 +281,7 @@ def _open_writer(
         refuse_unlogged_past(config, store.meta(), journal.journal)
     writer = StoreWriter(config, store, caught_up(instance, config, store, journal))
     if writer.expires:
+        # Expired records leave the file with the first transaction of the session, which is written anyway.
         writer.remove_expired_at = instance.now
     writer.held = held.pop_all()
     return writer
@@ -318,6 +327,7 @@ def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: Jo
     if journal is None:
         return overlay
     ref = config.name, config.message_type
+    # The topic's last entry is applied, and the store is not ahead of the journal: there is nothing to read.
     at_rest = journal.topic_state(ref).last_txid <= meta.applied <= journal.last_txid
     if at_rest and meta.lineage == journal.lineage:
         refuse_other_history(meta, journal.journal, Path(store.path))
@@ -346,6 +356,7 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
                 seam=instance.seam,
                 now=instance.now,
                 lineage=journal.lineage if journal is not None else bytes(16),
+                # The new store stands at the journal's end: all entries before it are of other topics.
                 applied=journal.last_txid if journal is not None else 0,
                 lock_wait=instance.lock_wait,
                 command=instance.holder,
