@@ -117,6 +117,7 @@ class _Commit:
 
     def go(self, staged: Sequence[Staged]) -> None:
         report = self.report
+        # Attempts end in any order; samples and refusals are told in the order of the input.
         staged = sorted(staged, key=lambda one: one.first)
         report.messages = sum(one.messages for one in staged)
         report.blank = sum(one.blank for one in staged)
@@ -131,7 +132,10 @@ class _Commit:
         with ExitStack() as held:
             session = held.enter_context(WriteSession(self.instance, volatile=self.plan.options.allow_volatile))
             writer = session.store(self.area.topic)
+            # From here to the end the locks are held: decisions about records stay true until they are written.
             held.enter_context(session.batch([writer]))
+            # Asked under the locks: a driver that is run again after a crash finds its own number in the journal or the
+            # store, and publishes nothing twice.
             if self.identity and is_duplicate(self.sequence, session.highest_sequence(self.identity[0], [writer])):
                 report.duplicates = sum(info.entries for info in self.segments)
                 return
@@ -154,6 +158,7 @@ class _Commit:
             for rejected in finishing.refused:
                 self._refused(rejected)
         if self.overwrite:
+            # Behind the finishing, because refused messages are gone by then: they keep no record alive.
             rest = deletions_of_rest(self.directory, self.segments, writer, self.now)
             self.segments += [rest] if rest is not None else []
         count = sum(info.entries for info in self.segments)
@@ -234,11 +239,14 @@ class _Commit:
 
     def _into_journal(self, session: WriteSession, writer: StoreWriter) -> None:
         """One group, however large; then the store catches up from the journal in transactions of bounded size."""
+        # The overlay is empty then, so that memory holds only this run's entries while the store catches up.
         session.apply(force=True)
         journal, size, waiting = session.journal, 0, None
         first = journal.last_txid + 1
         for entries in self._entries(writer.last_time):
             if waiting is not None:
+                # One block waits, because only the last one may be marked as the end of the group. Until that mark is
+                # on disk, readers and recovery take the whole group for one that was never written.
                 journal.append(waiting, self.now, last=False)
             waiting = group_of(entries, writer.ref, self.identity, self.sequence)
             size += sum(map(len, entries.payloads))
@@ -249,6 +257,8 @@ class _Commit:
             journal.append(waiting, self.now, last=True)
             journal.sync()
             self.report.first_txid, self.report.last_txid = first, journal.last_txid
+            # The group is durable. The store is filled from the journal itself, in parts: after a crash between two
+            # parts it stands at a block's end, and the next writer goes on from there.
             for block in journal.journal.blocks(after=first - 1, topic=writer.ref):
                 writer.overlay.fold(block, writer.ref, first - 1)
                 if writer.is_full():
@@ -261,10 +271,13 @@ class _Commit:
         base, last_time, expired_at = writer.last_txid, writer.last_time, writer.remove_expired_at
         buckets = max(1, -(-size // BUCKET_BYTES))
 
+        # All buckets in one transaction: without a journal, that is what makes the run all or nothing. It begins with
+        # values of before it each time, because a transaction may be run once more when the file has to grow.
         def run(txn: WriteTxn) -> tuple[int, int]:
             last, written, latest = base, 0, last_time
             for number in range(buckets):
                 overlay = Overlay(history=writer.rule is not None)
+                # Each pass counts txids through the whole run, so that a message gets the same one whatever its bucket.
                 last, written = fold(overlay, self._entries(last_time), base, number, buckets)
                 if len(overlay):
                     into_store(txn, overlay, txn.meta.applied, writer.rule)
@@ -272,6 +285,7 @@ class _Commit:
             txn.set_applied(NO_LINEAGE, last)
             txn.raise_last_time(latest)
             if self.identity is not None:
+                # In the transaction of the records, so that a repeated run finds either both or neither.
                 txn.set_sequence(self.identity[0], self.sequence)
             if expired_at is not None:
                 remove_expired(txn, expired_at)

@@ -61,6 +61,7 @@ def entries_of(
         codes = outcomes.codes[at : at + len(columns)]
         # All messages of the block count for the times, those that are refused too: as where they were decided.
         times, _ = times_of(columns, now, last_time)
+        # A deletion of a key without a record writes no entry: the journal holds what changed something.
         places = ((codes != REFUSED) & (codes != MISSING)).nonzero()[0]
         owners = columns.checks if outcomes.checks is None else outcomes.checks[at : at + len(columns)]
         if len(places):
@@ -86,6 +87,8 @@ def _written(
     deletes = True in gone
     checks = columns.checks[places].astype(np.uint64)
     if deletes:
+        # The entry of a deletion has the check word of the record that it removes, as one that ``sowctl delete``
+        # writes.
         checks = np.where(gone, owners[places].astype(np.uint64), checks)
     times = [all_times[place] for place in chosen]
     stamps = expirations(times, _lifetimes(columns.lifetimes[places], flags), usual)
@@ -139,6 +142,8 @@ def group_of(entries: StagedEntries, topic: Topic, publisher: tuple[int, str] | 
         times=array("q", entries.times),
         expirations=array("q", entries.expirations),
         publisher=0 if publisher is not None else NO_PUBLISHER,
+        # One number for all entries: they are written together or not at all, so one answer is enough for a repeated
+        # run.
         sequences=array("Q", (sequence,)) * count if publisher is not None else None,
         flags=array("H", entries.flags),
         payloads=entries.payloads,
@@ -156,6 +161,7 @@ def fold(overlay: Overlay, found: Iterable[StagedEntries], base: int, number: in
     for entries in found:
         size += sum(map(len, entries.payloads))
         for place, key in enumerate(entries.keys):
+            # Entries of other buckets count, too: txids are those of the run, not of the bucket.
             txid += 1
             if part_of(key, buckets) != number:
                 continue

@@ -58,17 +58,20 @@ class Finishing:
         self._known: dict[bytes, bytes | None] = {}
 
     def finish(self, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
-        """The same run, finished, with publishes in place of deltas."""
+        """Segments of the run with finished messages, and publishes in place of deltas."""
         size = sum(info.payload_bytes for info in segments)
         buckets = max(1, -(-size // BUCKET_BYTES))
         made = [
             written(self._directory, f"finished-{number}.segment", self._bucket(segments, number, buckets))
             for number in range(buckets)
         ]
+        # Each bucket has messages of the whole input: their segments overlap, and are merged into input order again.
         return in_order(self._directory, [info for info in made if info is not None])
 
     def _bucket(self, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[StagedRow]:
         self._known = {}
+        # Each bucket walks the whole input for the times: a message's time depends on all messages before it, in any
+        # bucket.
         last = self._writer.last_time
         for info in segments:
             with SegmentReader(self._directory, info) as reader:
@@ -84,6 +87,8 @@ class Finishing:
                         else:
                             mine.append(row._replace(flags=row.flags | HAS_TIME, time=times[place]))
                     self._look_up({row.key for row in mine}.difference(self._known))
+                    # A deletion ends what a delta behind it may be merged with, so messages are finished in stretches
+                    # between deletions.
                     for deletes, some in groupby(mine, key=_is_deletion):
                         rows = list(some)
                         yield from self._deleted(rows) if deletes else self._finished(rows)
@@ -124,7 +129,9 @@ class Finishing:
         """Make a finished message the record that the next one of its key meets."""
         stamp = expiration(row.time, _lifetime(row), self._preparer.usual)
         expired = self._writer.expires and is_expired(self._writer.config.expiration, stamp, self._now)
+        # Without a txid, which is given only when the group is written: nothing in this module looks at it.
         value = encode(row.key, row.check, 0, row.time, stamp, 0, row.payload, row.user_key, row.correlation_id)
+        # A record that is over by now is none that a delta is merged with (behaviour 11.40).
         self._known[row.key] = None if expired else value
 
 

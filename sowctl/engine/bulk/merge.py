@@ -48,6 +48,8 @@ def in_order(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentIn
     """The same messages in segments that follow one another; those that lie across each other are merged."""
     done: list[SegmentInfo] = []
     cluster: list[SegmentInfo] = []
+    # Tasks mostly read parts of the input one behind the other. Segments that overlap none before them are taken as
+    # they are, and only a cluster of overlapping ones is read and written once more.
     for info in sorted(segments, key=lambda one: one.first):
         if cluster and info.first > max(one.last for one in cluster):
             done.append(_merged(directory, cluster))
@@ -123,15 +125,19 @@ def deletions_of_rest(
 
     def rest() -> Iterator[StagedRow]:
         count = writer.store.meta().records + len(writer.overlay)
+        # The topic is scanned once for each bucket; in exchange, memory holds the keys of one bucket only.
         buckets = max(1, -(-(count + sum(info.entries for info in segments)) // BUCKET_ENTRIES))
         for number in range(buckets):
             kept = np.concatenate([np.zeros(0, dtype=np.uint64), *_keys(directory, segments, number, buckets)])
             kept.sort()
+            # What has expired is not seen here and needs no deletion: it leaves the store by itself.
             for keys, _ in writer.scan(PART, now):
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8").astype(np.uint64)
                 mine = parts_of(numbers, buckets) == number
                 gone = mine & ~np.isin(numbers, kept)
                 for place in gone.nonzero()[0].tolist():
+                    # Behind every file of the input, so that these deletions come last, and their txids are the highest
+                    # of the group.
                     yield StagedRow(LAST_FILE, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
 
     numbered = (row._replace(position=place) for place, row in enumerate(rest()))

@@ -44,7 +44,7 @@ KEYS_AT_ONCE = 10_000
 Columned = Callable[[], Iterator[SegmentColumns]]
 """Gives the columns of all segments in the order of the input, once more each time."""
 Blocks = Callable[[], Iterator[tuple[SegmentColumns, list[bytes]]]]
-"""The same with the payloads."""
+"""Gives columns and payloads of all segments in the order of the input, once more each time."""
 
 
 class Outcomes(Struct):
@@ -72,10 +72,13 @@ def decide(
     import numpy as np
 
     found = Outcomes(np.zeros(count, dtype=np.uint8), None)
+    # Times first, and over the whole run in input order: whether a message is too old depends on those before it, in
+    # whatever part of the key space they lie. Everything behind this looks at one key at a time.
     if _refuse_older(read, writer, now, found):
         found.checks = np.zeros(count, dtype=np.uint64)
     buckets = -(-count // bucket)
     for number in range(buckets):
+        # All messages of a key lie in one part, so each part can be decided by itself.
         messages = _bucket(read, number, buckets, found)
         _decide(messages, writer, now, found, _fingerprint)
         _confirm(messages, blocks, writer, now, found)
@@ -105,6 +108,7 @@ def _refuse_older(read: Columned, writer: TopicWriter, now: int, found: Outcomes
         for index in older:
             found.codes[at + index] = REFUSED
             found.reasons[at + index] = too_old(times[index])
+        # The topic's time goes on from block to block, as in one long batch.
         at, last = at + len(columns), times[-1]
     return deletes
 
@@ -146,6 +150,7 @@ def _bucket(read: Columned, number: int, buckets: int, found: Outcomes) -> _Mess
         parts[4].append(places + at)
         at += len(columns)
     keys, checks, hashes, deletes, indexes = (np.concatenate(part) for part in parts)
+    # Stable, so that messages of one key stay in input order: their outcomes follow from one another.
     order = keys.argsort(kind="stable")
     return _Messages(keys[order], checks[order], hashes[order], deletes[order], indexes[order])
 
@@ -165,6 +170,8 @@ def _decide(
         some = slice(starts[first], starts[min(first + KEYS_AT_ONCE, len(starts) - 1)])
         keys, checks = words(messages.keys[some].astype(">u8")), words(messages.checks[some].astype(">u8"))
         contents, deletes = messages.contents[some].tolist(), messages.deletes[some].tolist()
+        # Read under the topic's lock, as publishing does: no other process changes a record between this and the
+        # commit.
         stored = writer.stored(keys, now)
         befores, same = list(map(stored.get, keys)), None
         if stored:
@@ -185,12 +192,14 @@ def _decide(
 def _confirm(messages: _Messages, blocks: Blocks, writer: TopicWriter, now: int, found: Outcomes) -> None:
     """Decide once more about keys with unchanged messages, by contents that are equal for equal payloads alone.
 
-    The staged hashes have 64 bits: whoever wants to can make two payloads with one hash, and a message that differs
-    from its record must not count as unchanged. SHA-256 is taken for the payload itself. Payloads are read only here,
-    and only a digest of each is held.
+    The staged hashes have 64 bits: two payloads with one hash can be made on purpose, and a message that differs from
+    its record must not count as unchanged. SHA-256 is taken for the payload itself. Payloads are read only here, and
+    only a digest of each is held.
     """
     import numpy as np
 
+    # A hash that differs proves that payloads differ, so inserted and updated are certain. Only "unchanged" may be
+    # wrong.
     if not (found.codes[messages.indexes] == UNCHANGED).any():
         return
     starts = messages.starts()
@@ -198,6 +207,7 @@ def _confirm(messages: _Messages, blocks: Blocks, writer: TopicWriter, now: int,
     group[starts[1:]] = 1
     group = group.cumsum()
     unsure = np.zeros(len(starts), dtype=bool)
+    # All messages of such a key are decided anew: what one of them is depends on those before it.
     unsure[group[found.codes[messages.indexes] == UNCHANGED]] = True
     chosen = unsure[group].nonzero()[0]
     indexes = messages.indexes[chosen]
@@ -205,6 +215,7 @@ def _confirm(messages: _Messages, blocks: Blocks, writer: TopicWriter, now: int,
     contents = np.empty(len(indexes), dtype="V32")
     contents[order] = np.frombuffer(_digests(blocks, indexes[order]), dtype="V32")
     again = _Messages(messages.keys[chosen], messages.checks[chosen], contents, messages.deletes[chosen], indexes)
+    # They are refused once more below, with their reasons: these must not be there twice.
     for index in indexes[found.codes[indexes] == REFUSED].tolist():
         del found.reasons[index]
     _decide(again, writer, now, found, lambda payload: sha256(payload).digest())

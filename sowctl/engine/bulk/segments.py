@@ -135,6 +135,7 @@ def pack(rows: Rows) -> bytes:
             size += len(parts[-1])
     raw_columns, raw_payloads = b"".join(parts), b"".join(rows.payloads)
     columns, payloads = codec.compress(CODEC_ZSTD, raw_columns), codec.compress(CODEC_ZSTD, raw_payloads)
+    # Columns and payloads are compressed apart: deciding reads columns several times, and payloads hardly ever.
     sizes = len(raw_columns), len(columns), len(raw_payloads), len(payloads)
     head = HEADER.pack(MAGIC, len(rows), *sizes, crc32(columns), crc32(payloads), 0)[:-4]
     return b"".join((head, crc32(head).to_bytes(4, "little"), columns, payloads))
@@ -155,6 +156,7 @@ def unpack(raw: memoryview, count: int) -> SegmentColumns:
         if not (flags & bit).any():
             texts.append(None)
             continue
+        # Columns of texts begin at a multiple of eight bytes, as in a block of the journal.
         at += -at % 8
         lengths = numpy.frombuffer(raw, dtype="<u4", count=count, offset=at).tolist()
         ends = list(accumulate(lengths, initial=at + 4 * count))
@@ -186,6 +188,8 @@ class SegmentWriter:
         orders = list(zip(rows.files, rows.positions, strict=True))
         if not orders:
             return
+        # The merge takes the first and the last order of a segment for its bounds: a row out of order would be lost in
+        # it.
         if orders[0] <= self.last or any(a >= b for a, b in pairwise(orders)):
             raise ValueError("messages of a segment must ascend by file and position")
         self._first = self._first or orders[0]
@@ -212,6 +216,7 @@ class SegmentWriter:
             self._flush()
         try:
             self._file.flush()
+            # Synced before it gets its name, and named before the driver hears of it: a segment with a name is whole.
             os.fsync(self._file.fileno())
             self._file.close()
             self._path.rename(self._final)
@@ -249,6 +254,7 @@ class SegmentReader:
             count, raw_columns, columns, raw_payloads, size, crc = self._header(head)
             stored = self._file.read(columns)
             texts: list[bytes] = []
+            # Proven before it is decompressed: a damaged length must not decide how much memory is taken.
             if crc32(stored) != crc[0] or len(stored) != columns:
                 raise self._damaged()
             found = unpack(codec.decompress(CODEC_ZSTD, memoryview(stored), raw_columns), count)
@@ -262,6 +268,7 @@ class SegmentReader:
                 self._file.seek(size, os.SEEK_CUR)
             seen += count
             yield found, texts
+        # The driver was told how many there are: a file that ends between two blocks looks whole, and is not.
         if seen != self.info.entries:
             raise self._damaged()
 

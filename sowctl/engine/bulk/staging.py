@@ -155,6 +155,8 @@ def place_of(instance: Instance, topic: TopicConfig) -> Path:
 def _begin(root: Path, instance: Instance) -> tuple[Path, int]:
     """Under the gate: sweep what is stale, make a directory, hold its lock."""
     with _gate(root, instance):
+        # The lock of a live driver's directory is held, so only those of dead drivers go. Directory and lock are made
+        # under the gate: between the two steps a directory looks like one that a dead driver left.
         sweep(root)
         while True:
             run = root / f"{_RUN}{instance.random(8).hex()}"
@@ -164,6 +166,8 @@ def _begin(root: Path, instance: Instance) -> tuple[Path, int]:
             except FileExistsError:
                 continue
         lock = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        # The kernel lets go of the lock when the driver dies, however it dies: no time limit and no process id is
+        # needed.
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(lock, f"{instance.holder} {os.getpid()}\n".encode())
         return run, lock
@@ -171,7 +175,7 @@ def _begin(root: Path, instance: Instance) -> tuple[Path, int]:
 
 @contextmanager
 def _gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
-    """Hold the gate file of a staging root, so that nobody sweeps a directory that is being made."""
+    """Hold the gate file of a staging root, so that no other run sweeps a directory that is being made."""
     path = root / _GATE
     while True:
         if instance is not None:
@@ -179,6 +183,8 @@ def _gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
+            # The last run removes the gate file. A lock on a file that has no name any more excludes no other process:
+            # try again.
             if path.exists() and path.stat().st_ino == os.fstat(fd).st_ino:
                 yield path
                 return
@@ -195,6 +201,7 @@ def sweep(root: Path) -> list[Path]:
         except OSError:
             continue
         try:
+            # If this fails, the driver lives, and its directory stays.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(run, ignore_errors=True)
             gone.append(run)

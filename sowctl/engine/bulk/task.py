@@ -60,6 +60,7 @@ class StageTask:
         self.attempt = attempt
         self.stopped = False
         self._directory = Path(plan.directory)
+        # All tasks have the driver's clock: a message gets the same time whichever task prepares it, and however often.
         instance = Instance(plan.config, partial(int, plan.now))
         self._preparer = Preparer(instance, plan.topic, plan.options)
         self._operation = OPERATIONS[plan.operation]
@@ -124,6 +125,8 @@ class StageTask:
             text = envelope.sow_key or ""
             if text.isascii() and text.isdigit() and int(text) < 1 << 64:
                 places.append(place)
+                # A deletion by SOW key does not know key values, so its check word is zeros; the commit puts the
+                # record's in.
                 digests.append(key_bytes(int(text)) + bytes(8))
             else:
                 refused.append(Refusal(place, "SOW-PUB-003", f"{text!r} is not a SOW key"))
@@ -168,6 +171,7 @@ class StageTask:
     def _stage(self, rows: Rows) -> None:
         if not len(rows):
             return
+        # A segment ascends, which lets the commit merge whole segments. Where input comes back, another one begins.
         if self._writer is not None and (rows.files[0], rows.positions[0]) <= self._writer.last:
             self._close_segment()
         if self._writer is None:
@@ -205,6 +209,7 @@ class StageTask:
         self._refused.count += len(found)
         self._refused.samples += found[: SAMPLES - len(self._refused.samples)]
         if self._rejects is not None:
+            # Each attempt has a file of its own, so attempts that run at once do not mix their lines.
             with self._rejects.open("ab") as file:
                 file.write(b"".join(map(reject_line, found)))
         self.stopped = self.plan.stop
@@ -225,5 +230,6 @@ class StageTask:
             self._writer.discard()
             self._writer = None
         if kind is not None:
+            # An attempt that failed is tried again under another name; what it leaves would only take room.
             for info in self._done:
                 (self._directory / info.name).unlink(missing_ok=True)

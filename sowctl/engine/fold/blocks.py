@@ -27,6 +27,7 @@ Texts = Sequence[bytes | None] | None
 def _span(block: Block, after: int, until: int | None) -> tuple[int, int]:
     """The places of a block's entries with ``after < txid <= until``: txids are consecutive, so they are a range."""
     count, first = len(block), block.first_txid
+    # Both ends are cut to the block: ``after`` and ``until`` may lie far outside of it.
     start = min(max(0, after + 1 - first), count)
     stop = count if until is None else min(max(0, until + 1 - first), count)
     return start, max(start, stop)
@@ -135,6 +136,8 @@ def taken(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
     A deletion is a tombstone. ``winners`` are of one topic or of several: the block's topics are not looked at.
     """
     first, number = block.first_txid, winners.dtype.type
+    # Winners ascend and a block's txids are consecutive: two searches find those of this block. The numbers are made of
+    # the array's type, or numpy would compare unsigned txids as floating-point numbers.
     low, high = winners.searchsorted(number(first)), winners.searchsorted(number(first + len(block)))
     if low == high:
         return [], []
@@ -142,6 +145,7 @@ def taken(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
     places = (winners[low:high] - number(first)).astype("i8")
     chosen = places.tolist()
     keys = words(columns.keys[places])
+    # Payloads lie one behind the other, so the sums of their lengths are where they end.
     ends = columns.lengths.cumsum(dtype="i8")
     starts = (ends - columns.lengths)[places].tolist()
     raw = bytes(block.payload_bytes())
@@ -173,6 +177,7 @@ def stored(
 ) -> list[bytes]:
     """Stored values of entries, by columns of plain values; where ``gone`` says so, the tombstone of a deletion."""
     if gone is None and user_keys is None and correlation_ids is None and logical_topics is None:
+        # Most topics have no optional parts: their values are packed by columns.
         return encode_plain(keys, checks, txids, times, expirations, payloads)
     nothing: Sequence[None] = (None,) * len(keys)
     rows = zip(

@@ -83,6 +83,7 @@ class _Blocks:
                 self._kept.append(block)
                 self._size += block.header.size
                 if self._size > KEEP_BYTES:
+                    # Too many to keep: they are read again, so memory stays bounded however long the journal is.
                     self._kept = None
             yield block
 
@@ -93,6 +94,7 @@ class _Blocks:
             return
         kept.reverse()
         while kept:
+            # Each block is let go of as soon as it was used.
             yield kept.pop()
 
     def _read(self) -> Iterator[Block]:
@@ -120,6 +122,7 @@ def fold(
     size = 0
     for block in blocks.first():
         size += last.add(block, ref, span)
+    # A txid stands for one entry of the journal, so the second pass needs no keys to know which entries win.
     winners = last.txids()
     # How many buckets are needed is estimated from the share of entries that win: their payloads are not known yet.
     share = len(winners) / max(last.entries, 1)
@@ -178,6 +181,7 @@ class _LastPerKey:
         self._held += len(txids)
         self.latest = max(self.latest, int(times[-1]))
         self.last_txid = int(txids[-1])
+        # Memory grows with the number of keys, not of entries.
         if self._held > COMPACT_ENTRIES:
             self._compact()
         return int(lengths.sum(dtype=np.int64))
@@ -230,6 +234,8 @@ def _fill_history(
                     noted.update(stamps(value)[0] for value in values[:: -(-len(values) // NOTED)])
         entries_in_order = chain.from_iterable(zip(*part, strict=True) for part in buckets.sorted(PART))
         for key, rows in groupby(entries_in_order, key=itemgetter(0)):
+            # All entries of a key come together and in txid order: the retention rule sees them as live writes did, and
+            # so keeps the same versions.
             versions = extend([], (value for _, value in rows), rule)
             current = versions[-1]
             older = versions if current.tombstone else versions[:-1]

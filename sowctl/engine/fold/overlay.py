@@ -47,10 +47,12 @@ class Overlay:
         """About how many bytes of values are held; superseded ones are gone unless there is history."""
         if self.changes is not None or not self._added:
             return self.size
+        # Superseded values are gone from memory; their sizes are not known any more, so the mean stands for them.
         return self.size * len(self.current) // self._added
 
     def put(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add published records in txid order."""
+        # Entries come in txid order and an equal key replaces: the value with the highest txid is the one that stays.
         self.current.update(zip(keys, values, strict=True))
         if self.changes is not None:
             self.changes.extend(zip(keys, values, strict=True))
@@ -60,6 +62,7 @@ class Overlay:
 
     def delete(self, key: bytes, tombstone: bytes) -> None:
         """Add one deletion."""
+        # Kept as None, not removed: the store may still have the record, which this entry hides and later deletes.
         self.current[key] = None
         self.deletes = True
         if self.changes is not None:

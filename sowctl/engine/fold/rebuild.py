@@ -1,7 +1,8 @@
 """Stores from journals: a new store is filled, made up to date, and put in the place of the old one.
 
-:mod:`sowctl.engine.fold.folding` fills it, or whoever folds elsewhere. Called by ``replay``, and by readers and writers
-that find no store or need one of the past. Ruled by ``sow-store(5)``, Replacing a store, and README, principle 1.
+:mod:`sowctl.engine.fold.folding` fills it, or a job that folds on Spark. Called by ``replay``, and by readers and
+writers that find no store or need one of the past. Ruled by ``sow-store(5)``, Replacing a store, and README, principle
+1.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def rebuild(
     the end is made up to date and put in place under its lock, so that no write is lost; else the caller sees to it.
     ``check_of`` makes what looks at a topic's records on their way into the store, and raises what it finds.
     """
+    # The end is fixed before anything is read: all topics are folded up to the same entry, whatever is appended
+    # meanwhile.
     end = min(until if until is not None else log.last_txid(), log.last_txid())
     done = []
     for topic in topics:
@@ -105,6 +108,8 @@ def assemble(
     assert instance.config is not None
     rule = retention(topic.history)
     definition = definition_of(instance.config.name, topic)
+    # The new store has a name of its own until it is complete. A crash leaves the old one in place, and a reader of the
+    # old one is not disturbed.
     with build(
         topic.file,
         definition,
@@ -120,6 +125,8 @@ def assemble(
         else:
             entries, last_time, last_txid = fold(builder, log, topic, span, rule, check)
         if check is not None:
+            # Before the store is put in place: a record under a key of another definition stops the rebuild with
+            # nothing changed.
             check.finish()
 
         def position(txn: WriteTxn) -> None:
@@ -149,6 +156,7 @@ def _finish_under_lock(
 ) -> None:
     """Entries that were appended while the store was built."""
     ref = topic.name, topic.message_type
+    # Few entries, mostly none: the long fold runs without the lock, and writers wait only for what came during it.
     overlay = Overlay(history=rule is not None, base=reached)
     for block in log.blocks(after=reached, topic=ref):
         overlay.fold(block, ref, reached)
@@ -157,6 +165,7 @@ def _finish_under_lock(
     def catch_up(txn: WriteTxn) -> None:
         into_store(txn, overlay, reached, rule)
         txn.raise_last_time(overlay.last_time)
+        # The block's identity is noted with the position: it tells a copy of this journal that goes on by itself apart.
         txn.set_applied(log.lineage, last, log.block_ending_with(last))
 
     if last > reached:

@@ -69,6 +69,8 @@ class Buckets:
     def __enter__(self) -> Buckets:
         if self._count > 1:
             self._files = [
+                # Beside the new store, where room for the store itself must be; without a name, so that a crash leaves
+                # nothing.
                 self._stack.enter_context(tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115 - closed by the stack
                 for _ in range(self._count)
             ]
@@ -86,11 +88,15 @@ class Buckets:
             self._values[0] += values
             return
         numbers = self._np.frombuffer(keys, dtype=">u8")
+        # Within a bucket the order of arrival stays, in memory as in the file: with a stable sort behind it, values of
+        # one key come out in txid order.
         for bucket, places in shares(numbers.astype(self._np.uint64), self._count):
             chosen = [values[place] for place in places.tolist()]
             self._keys[bucket].append(numbers[places].tobytes())
             self._values[bucket] += chosen
             self._sizes[bucket] += sum(map(len, chosen))
+            # Each bucket writes when it holds this much: writes are large, and no bucket holds much more than that in
+            # memory.
             if self._sizes[bucket] >= WRITE_BYTES:
                 self._spill(bucket)
 
@@ -128,6 +134,7 @@ class Buckets:
                 keys.append(raw)
                 values += part
             file.close()
+        # What was not written arrived last.
         keys += self._keys[bucket]
         values += self._values[bucket]
         self._keys[bucket], self._values[bucket] = [], []

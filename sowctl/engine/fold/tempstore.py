@@ -22,5 +22,6 @@ def aside(topic: TopicConfig, name: str) -> Iterator[TopicConfig]:
     """``topic`` with a file of its own, ``name.sow``, in a directory that is removed at the end with what is in it."""
     import tempfile  # with shutil and random; most commands make no such store
 
+    # Only the topic's file is replaced: keys, types and limits stay, so the copy gives the answers of the topic itself.
     with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
         yield replace(topic, file=Path(place) / f"{name}.sow")

@@ -79,7 +79,7 @@ class _Finishing:
         # passes as its most frequent key has messages, and mostly that is one.
         for indexes in self._rounds(keep):
             owned = [(index, before) for index in indexes if self._is_owner(index, before := self._before(index))]
-            # What this batch made of a record and has expired already is no PREVIOUS and takes no delta (behaviour 11.40).
+            # What this batch made of a record is no PREVIOUS and takes no delta if it has expired (behaviour 11.40).
             live = [(index, None if before is None or before.gone else before) for index, before in owned]
             for index, before, payload in self._enriched(live):
                 self._finish(index, before, payload)

@@ -248,8 +248,8 @@ def _open_writer(
     assert instance.config is not None
     assert config.file is not None
     definition = definition_of(instance.config.name, config)
-    # With a journal the store may commit without a sync: what a crash takes from it, the journal has. Without one, the
-    # store's own synced transaction is the acknowledgement.
+    # With a journal a commit of the store need not be synced wholly: what a crash takes from it, the journal has.
+    # Without one, the store's own synced transaction is the acknowledgement.
     durable = journal is None
     if config.durability == "persistent":
         from sowctl.engine.topics.storefile import refuse_reserved
