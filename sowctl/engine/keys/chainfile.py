@@ -55,6 +55,7 @@ def _blocks(raw: bytes, path: Path) -> Iterator[ChainBlock]:
     while at + _HEAD.size <= len(raw):
         length, crc = _HEAD.unpack_from(raw, at)
         body = raw[at + _HEAD.size : at + _HEAD.size + length]
+        # A torn write ends the file: what stands behind it was never relied on.
         if len(body) < length or crc32(body) != crc:
             return
         at += _HEAD.size + length
@@ -80,14 +81,19 @@ def append(
             size = os.fstat(fd).st_size
             if size > LOOSE:
                 content = _encoded(replace(block, links=list(whole)))
+                # The new file holds all in one block. At least half of the bytes go, so a file is not written anew
+                # again soon.
                 if len(content) * 2 < size:
                     return _anew(path, content, seam)
+            # A journalled topic's file may have grown by another process, whose blocks are as good: only a torn end
+            # goes. Without a journal, what lies behind ``keep`` was never published, and is cut off.
             keep = _whole_until(path, seam) if shared and size > keep else keep
             if size > keep:
                 seam.call("file.truncate", os.ftruncate, fd, keep)
             content = _encoded(block)
             _write(seam, fd, content, keep)
             seam.call("file.sync", os.fsync, fd)
+            # A new file's name is durable only when its directory is synced.
             if not size:
                 sync_directory(path.parent, seam)
             return keep + len(content)
@@ -115,6 +121,8 @@ def _locked(path: Path, seam: Seam) -> int:
         except BaseException:
             os.close(fd)
             raise
+        # Another process may have put a new file in place while this one waited for the lock: a lock on the old one
+        # guards nothing.
         if there.st_ino == os.fstat(fd).st_ino:
             return fd
         os.close(fd)
@@ -129,6 +137,7 @@ def _anew(path: Path, content: bytes, seam: Seam) -> int:
             seam.call("file.sync", os.fsync, fd)
         finally:
             os.close(fd)
+        # Synced before it is renamed: under the file's name stands the old content or the new one, and never a part.
         seam.call("file.rename", os.rename, temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -61,7 +61,7 @@ class ChainedKeys:
     def make(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`."""
+        """The texts of primary and secondary fields, with empty digests: keys follow under the locks."""
         texts, refusals = self._texts(payloads)
         refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
         return Keys([b""] * len(payloads), None, texts)
@@ -97,11 +97,14 @@ class Chains:
             first, self._loaded = not self._loaded, True
             if first:
                 self._load(None)
+            # The first time the journal is read in any case: only it tells whether the file follows its lineage.
             if first or self._position < topic.last_txid:
                 self._from_journal(topic)
         elif not self._loaded or self._changed():
             first, self._loaded = not self._loaded, True
             self._load(topic.last_txid)
+            # Without a journal the file is the only place where secondary values stand: made anew from the records,
+            # chains would fall apart unnoticed. An empty file says that this was accepted.
             if self._end < 0 and topic.last_txid:
                 raise self._without_file()
             if self._end == 0 and topic.last_txid:
@@ -114,7 +117,7 @@ class Chains:
     def name(
         self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
     ) -> tuple[list[bytes], list[Refusal]]:
-        """The digests of the messages ``keep`` in order (:data:`NO_DIGEST` for the others), and who gets none."""
+        """The digests of the messages ``keep`` in order (:data:`NO_DIGEST` for the others), and what gets none."""
         self._pending = {}
         known, fresh = self.links, dict[bytes, bytes]()
         digests, refused = [NO_DIGEST] * len(texts), []
@@ -123,8 +126,12 @@ class Chains:
             found: dict[bytes, bytes] = {}
             for value in texts[index]:
                 if value is not None:
+                    # ``fresh`` is what this batch has learnt so far: messages of one batch see one another in input
+                    # order.
                     digest = fresh.get(value) or known.get(value)
                     if digest is not None:
+                        # By digest: two values of one chain are one chain. More than one digest means that the message
+                        # would join two records, and records are never joined afterwards.
                         found.setdefault(digest, value)
             if len(found) > 1:
                 values = " and ".join(value.decode("utf-8", "replace") for value in found.values())
@@ -137,6 +144,7 @@ class Chains:
             digests[index] = next(iter(found)) if found else key_digest(self._prefix, (primary,))
             if primary is not None and primary not in known and primary not in fresh:
                 fresh[primary] = digests[index]
+                # Not known yet: a message that is refused later must not leave its value in a chain.
                 self._pending[places[index]] = primary, digests[index]
         return digests, refused
 
@@ -161,6 +169,7 @@ class Chains:
         self._fresh, self._moved = {}, False
 
     def _add(self, value: bytes, digest: bytes) -> None:
+        # The first chain of a value is its chain for ever: an equal value read again from the journal changes nothing.
         if value not in self.links:
             self.links[value] = self._fresh[value] = digest
 
@@ -172,11 +181,15 @@ class Chains:
             return
         self._end = 0
         for block in blocks:
+            # Another topic, or other fields: a file may hold blocks of several, and each skips those of the others.
             if block.identity != self._identity:
                 self._end = block.end
                 continue
+            # Written before the store's transaction, which then did not happen: its messages were never published, and
+            # what lies behind it in the file is cut off by the next write.
             if until is not None and block.applied > until:
                 break
+            # Another journal: its chains are not those of this one.
             if block.lineage != self._lineage:
                 self.links, self._position, self._lineage = {}, 0, block.lineage
             self.links.update(block.links)
@@ -198,6 +211,7 @@ class Chains:
         with log:
             if self._lineage != log.lineage:
                 self.links, self._fresh, self._position, self._lineage = {}, {}, 0, log.lineage
+            # The journals do not reach back to the topic's first entry; the records tell at least the primary values.
             if self._position == 0 and not log.covers(ref):
                 self._from_records(topic)
             for block in log.blocks(after=self._position, topic=ref):

@@ -41,6 +41,7 @@ class PresentKeys:
         self.topic = topic
         self._instance = instance
         self._kind = instance.type_of(topic.message_type)
+        # The key was made of the message before Enrichment, and stored is the one behind it.
         by_fields = topic.key_mode == "fields" and self._kind.filterable and not _enriches_key(topic)
         self.known = topic.key_mode == "user" or by_fields
 
@@ -98,6 +99,7 @@ class KeyCheck:
     def see(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Look at some of the records that come from one place, spread over them."""
         step = -(-len(keys) // SAMPLE) or 1
+        # Spread over the block, so that not only the messages of its beginning are looked at.
         self._keys += keys[::step]
         self._values += values[::step]
         if len(self._keys) >= GATHERED:

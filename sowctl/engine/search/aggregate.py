@@ -68,6 +68,8 @@ class Aggregation:
     def over(self, scan: Scan, size: int, numbers: QueryStatistics) -> Iterator[Pairs]:
         """What :meth:`results` gives of the records that match, from indexes alone where these know the fields."""
         way, slots = scan.way, self.slots
+        # Indexes first, by columns where there are many rows, then by rows; else the records are read. All three ways
+        # give the same groups.
         columns = way.columns(slots) if way is not None and slots else None
         rows = way.rows(slots) if way is not None and slots and columns is None else None
         if way is None or (rows is None and columns is None):
@@ -109,11 +111,14 @@ class Aggregation:
 
     def _written(self, groups: dict[GroupKey, GroupState]) -> Iterator[Pairs]:
         digester = batch_digester(self._topic, 0)
+        # By key as records come: the order depends on the groups alone, not on the way that they were found.
         order = sorted(zip(digester(list(groups), null=True), groups.values(), strict=True), key=itemgetter(0))
         for start in range(0, len(order), READ):
             keys, values = [], []
             for digest, group in order[start : start + READ]:
                 payload = self._message(group)
+                # The highest txid of the group, so a field that is neither grouped nor aggregated is that of its latest
+                # update (decision 50).
                 txid, time = group.stamp
                 keys.append(digest[:8])
                 values.append(encode(digest[:8], digest[8:], txid, time, 0, 0, payload))

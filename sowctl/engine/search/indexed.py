@@ -59,12 +59,14 @@ class Found:
 
     def count(self) -> int | None:
         """How many records match, where that needs no reading of all of them; else None."""
+        # A residual condition, or a lifetime that may be over, is decided by the record alone: no index counts it.
         if self.plan.residual or self.source.hides:
             return None
         if self._left is None:
             return self.source.visible_records()
         unchanged = len(self._left)
         if self._memos.changed:
+            # What the indexes say of changed records is out of date: these are read, and counted by what they hold now.
             unchanged = sum(key not in self._memos.changed for key in self._memos.keys(p.listed(self._left)))
         return unchanged + len(self._changed())
 
@@ -83,6 +85,8 @@ class Found:
         waiting: list[int] = []
         seen = 0
         try:
+            # A group are all records with one value. Groups are taken whole, so ties are all there when the result is
+            # sorted by the further keys of the order.
             for group in column.ordered(descending=key.descending):
                 waiting += group if allowed is None else [place for place in group if place in allowed]
                 if len(waiting) + seen < wanted:
@@ -111,7 +115,7 @@ class Found:
         return rows_of(self._memos, columns, self._places, slots, self.source, self._matcher)
 
     def columns(self, slots: Sequence[Slot]) -> Columns | None:
-        """The same on columns, where there are enough records for that: columns by slot, txids, times."""
+        """What :meth:`rows` gives, as columns by slot, txids and times, where there are enough records for that."""
         left = self._memos.records if self._left is None else len(self._left)
         if not by_columns(left) or self.plan.residual or self.source.hides or self._memos.changed:
             return None
@@ -125,6 +129,7 @@ class Found:
     def _changed(self) -> dict[bytes, bytes]:
         """The records that changed since the indexes were built, if they match; in key order."""
         found: dict[bytes, bytes] = {}
+        # The whole filter is asked of them, also the conditions that indexes answer of the others.
         for keys, values in self.source.lookups(sorted(self._memos.changed), figures.LOOKED_UP):
             found.update((keys[place], values[place]) for place in self._matcher.places(keys, values))
         return found
@@ -171,6 +176,7 @@ def _found(source: StoredSource, memos: Memos, question: Question, statistics: S
     places: p.Places | None = None
     for step in chosen.steps:
         found = hits[step.condition]
+        # Conditions are joined by AND: each one looks only at row numbers that those before it left.
         places = found.places(arrays=chosen.arrays) if places is None else found.among(places)
     left = (memos.records if places is None else len(places)) + len(memos.changed)
     return Found(source, memos, question.matcher, replace(chosen, estimated=left), places)

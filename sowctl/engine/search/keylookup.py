@@ -44,13 +44,13 @@ class Named:
         return sum(len(keys) for keys, _ in self.matching(len(self._keys) or 1))
 
     def rows(self, slots: Sequence[Slot]) -> None:
-        """Not known here."""
+        """None: keys tell no fields of their records."""
 
     def columns(self, slots: Sequence[Slot]) -> None:
-        """Not known here."""
+        """None: keys tell no fields of their records."""
 
     def first(self, key: OrderKey, wanted: int) -> Pairs | None:
-        """Not known here."""
+        """None: keys tell no order of their records."""
         return None
 
 
@@ -65,6 +65,8 @@ def named_keys(node: Node | None, definition: Definition, config: TopicConfig | 
         return None  # keys depend on the logical topic of each record
     fields = definition.key_fields if definition.key_mode == "fields" and config is not None else ()
     paths = [_first_value(parse_path(field)) for field in fields]
+    # The bound holds for every record that the filter can match, and perhaps for more: the whole filter is asked of
+    # each record that is found, so too many keys cost time and never a wrong answer.
     bound = key_bound(node, paths, generated_keys=definition.key_mode != "user")
     if bound.nothing:
         return []
@@ -74,6 +76,7 @@ def named_keys(node: Node | None, definition: Definition, config: TopicConfig | 
         keys = {digest[:8] for digest in digests}
     if bound.sow_keys is not None:
         known = {key for text in bound.sow_keys if (key := _key(text, definition)) is not None}
+        # Key fields and SOW_KEY() both hold, so only keys that satisfy both are left.
         keys = known if keys is None else keys & known
     return None if keys is None else sorted(keys)
 
@@ -90,4 +93,5 @@ def _key(text: str, definition: Definition) -> bytes | None:
         key = key_of(text, definition.key_mode)
     except UsageError:
         return None
+    # SOW_KEY() compares texts: of a generated key only its one decimal spelling is equal, not " 7" or "007".
     return key if definition.key_mode == "user" or str(int.from_bytes(key, "big")) == text else None

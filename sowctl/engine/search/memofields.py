@@ -52,6 +52,7 @@ def _woven(parts: Iterator[Stamped], more: list[tuple[int, Row, tuple[int, int]]
     at = 0
     more.reverse()
     for rows, times in parts:
+        # ``more`` was reversed, so that its next one is taken off the end.
         while more and more[-1][0] <= at + len(rows):
             stop, row, stamp = more.pop()
             yield rows[: stop - at], times[: stop - at]
@@ -84,6 +85,7 @@ def rows_of(
         places = range(memos.records)
     if not memos.changed:
         return _gathered(values, stamped, places)
+    # Changed records are read as they are now, and asked the whole filter; what the indexes say of them goes.
     keys, fresh = source.lookup(sorted(memos.changed))
     chosen = matcher.places(keys, fresh)
     keys, fresh = [keys[place] for place in chosen], [fresh[place] for place in chosen]
@@ -92,6 +94,7 @@ def rows_of(
         return None
     gone = memos.changed_places()
     places = [place for place in places if place not in gone]
+    # A key's rank says before which row it belongs, so the result stays in key order.
     stops = [bisect_left(places, memos.rank(key)) for key in keys]
     changed = zip(stops, rows, all_stamps(fresh), strict=True)
     return _woven(_gathered(values, stamped, places), list(changed))
@@ -142,6 +145,7 @@ def _numbers(memo: Numbers, places: Any) -> Column:
     marks: Any = np.frombuffer(memo.marks, np.uint8) if len(memo.marks) else None
     if places is not None:
         data, marks = data[places], None if marks is None else marks[places]
+    # A column without NULLs has no mask: what computes on it takes the shorter way.
     nulls = None if marks is None or not memo.nulls else marks == NULL
     if nulls is not None and not nulls.any():
         nulls = None

@@ -1,6 +1,6 @@
 """The memo indexes of a source: opened, built where they are missing, and what has changed since (``sow-memo(5)``).
 
-Nobody depends on them. What cannot be read, or written, is done without.
+No answer depends on them. What cannot be read, or written, is done without.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Memos:
             part = places[start : start + block]
             keys = self.keys(part)
             if changed and (gone := changed.intersection(keys)):
+                # Changed records come from the store, by the caller: here they would be there twice, and out of date.
                 kept = [at for at, key in enumerate(keys) if key not in gone]
                 part, keys = p.chosen(part, kept), [keys[at] for at in kept]
             spots = self.spots(part)
@@ -87,7 +88,7 @@ class Memos:
         )
 
     def stamp_columns(self, numpy: Any) -> tuple[Any, Any]:
-        """The same as two arrays. Raises BadMemo."""
+        """Txid and time of every record as two arrays. Raises BadMemo."""
         return numpy.frombuffer(self._file.section(2), "<u8"), numpy.frombuffer(self._file.section(3), "<i8")
 
     def rank(self, key: bytes) -> int:
@@ -149,16 +150,21 @@ def _opened(directory: MemoDirectory, source: StoredSource, names: dict[Slot, st
     if known is None:
         return None
     file, keys = known
+    # The digest names the state that the indexes were built from. The store notes the keys of its last transactions:
+    # those since that state are read as records, and where the note does not reach back, indexes are of no use.
     changed = source.snapshot.changed_since(file.head.digest)
     if changed is None:
         return None
     if source.overlay is not None:
+        # What the journal holds behind the store is newer than any index.
         changed = changed | source.overlay.current.keys()
+    # So many records would be read one by one that building anew is faster.
     if len(changed) > max(source.meta.records // figures.CHANGED_SHARE, figures.CHANGED):
         return None
     columns = {}
     for slot, name in names.items():
         found = directory.column(name, file.head.digest)
+        # All columns or none: those of one query must be of one state.
         if found is None:
             return None
         if found[0] is not None:
@@ -179,13 +185,14 @@ def _built(instance: Instance, directory: MemoDirectory, source: StoredSource, n
 def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> None:
     """Build the columns ``names``, and with them all that there are for another state. Raises OSError, ImportError.
 
-    Records that cannot be read leave their columns unfit; whoever needs them finds out by reading the records.
+    Records that cannot be read leave their columns unfit; a query of such a field reads the records instead.
     """
     from sowctl.memo.build import ColumnBuilder, key_parts, spot_parts
 
     digest = source.meta.digest
     known = directory.keys()
     fresh = known is None or known[0].head.digest != digest
+    # Row numbers belong to a state: with a new list of keys, every column that is to be kept is built again.
     wanted = existing(instance, directory, source) | names if fresh else names
     slots = [slot for slot, name in wanted.items() if directory.column(name, digest) is None]
     extract = instance.type_of(source.message_type).extractor(slots)
@@ -199,9 +206,12 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
             builder.add(column)
         if refused:
             for builder in builders:
+                # A column that lacks a value must not answer: a condition on it would leave a record out.
                 builder.spoil()
     if fresh:
         spots = source.snapshot.located(bytes(keys))
+        # Offsets before keys, keys before columns: each file names the state by its digest, so a reader that comes in
+        # between finds none, or one of another state, and does without.
         directory.put_spots(None if spots is None else spot_parts(spots, digest))
         directory.put_keys(key_parts(bytes(keys), bytes(stamped), digest))
     for slot, builder in zip(slots, builders, strict=True):

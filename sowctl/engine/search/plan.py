@@ -173,6 +173,7 @@ def draft(question: Question, statistics: Statistics) -> Plan:
     if statistics.whole:
         # A key is one search in a tree, whatever else stands in the filter: nothing is faster.
         keys = _named_keys(question, statistics)
+        # An empty list is an answer, too: the filter can match no record, and none is read.
         if keys is not None:
             return replace(plan, access=KEY_LOOKUP, estimated=len(keys), keys=tuple(keys))
         indexed = _indexed(question, statistics, plan)
@@ -191,6 +192,7 @@ def refined(plan: Plan, counts: IndexCounts, question: Question, statistics: Sta
     residual = list(plan.residual)
     answered = []
     for asked, hits in zip(plan.asked, counts.hits, strict=True):
+        # Without an index a condition is asked of the records, which is what a scan does.
         if hits is None:
             residual.append(asked.condition.text)
         else:
@@ -203,8 +205,12 @@ def refined(plan: Plan, counts: IndexCounts, question: Question, statistics: Sta
     # The condition that leaves the fewest first: the others look only at what it left.
     answered.sort(key=lambda one: one[0])
     if answered:
+        # An index leaves keys, and each record is then looked up alone: for many of them, reading all in order is
+        # faster.
         if answered[0][0] > figures.MOST * counts.records and not ranked:
             return scanned(question, statistics)
+    # No condition was answered. An order by index still helps where nothing was asked; else a scan reads the same
+    # records.
     elif plan.asked or not ranked:
         return scanned(question, statistics)
     return replace(

@@ -44,11 +44,13 @@ def words(texts: Sequence[bytes], *, whole: bool = True) -> Trace:
     """One of several pieces of text; ``whole``: from quote to quote."""
     ways = b"|".join(map(_literal, texts))
     ways = b"(?:%b)" % ways if len(texts) > 1 else ways
+    # Every byte is spelled as \x.., so nothing in a text can act as a part of the pattern.
     return Trace(tuple(texts), b'"%b"' % ways if whole else ways)
 
 
 def numbers(name: bytes, spelled: bytes) -> Trace:
     """Behind ``name`` a number whose text begins as ``spelled`` says, or something that is no number."""
+    # "Something that is no number" is let through: a text in quotes may still compare as a number.
     return Trace((name,), rb'"%b"\s*+:\s*+(?:%b|[^-\d\s])' % (_literal(name), spelled))
 
 
@@ -94,8 +96,11 @@ class Traces:
         self._searches = searches if all(one.fast for one in searches) else []
         self._sorted = False
         texts = [text for trace in traces for text in trace.texts]
+        # An ASCII character can be escaped as u0020 to u007f alone; others also as surrogates, so any u counts for
+        # these.
         escapes = rb"u00[2-7]" if all(map(bytes.isascii, texts)) else b"u"
         if any(b"/" in text for text in texts):
+            # JSON may write a slash with a backslash before it.
             escapes = rb"(?:%b|/)" % escapes
         self._escapes = _Search(rb"\\" + escapes, marks)
         """A backslash and what follows it where that spells one of their characters: only these have two spellings."""
@@ -116,11 +121,15 @@ class Traces:
             run = self.marks.joined(values)
         try:
             places = self._shown(values, run)
+        # A search that gives up has proven nothing, so every record counts as one that may match.
         except MatchLimitExceededError:
             return range(len(values))
+        # A search that most records pass spares little and costs its time for each: it is dropped. Fewer searches let
+        # more records through, and never lose one.
         self._searches = [one for one in self._searches if not one.known or one.share <= figures.SHARE]
         if not self._sorted and all(one.known for one in self._searches):
             self._sorted = True
+            # Once all are judged, the rarest goes first: those behind it look at few records.
             self._searches.sort(key=lambda one: one.share)
         return places
 
@@ -136,6 +145,8 @@ class Traces:
                 if len(places) < len(values):
                     found = sorted(set(found).intersection(places))
             if escaped:
+                # A value with an escape stays in for every search, because this text may be the one that is escaped in
+                # it.
                 found = sorted(escaped.union(found))
             search.judge(len(places), len(found))
             places = found
@@ -169,12 +180,14 @@ def traces_of(conditions: Sequence[Node]) -> list[Trace]:
 def _words(conditions: Sequence[Node]) -> Iterator[tuple[bytes, ...]]:
     for condition in conditions:
         texts = strings_of(condition)
+        # If one alternative cannot be looked for, the condition is left out whole: else its records would be lost.
         if texts and len(texts) <= figures.WORDS and all(map(_is_plain, texts)):
             yield texts
 
 
 def _pieces(conditions: Sequence[Node]) -> Iterator[tuple[bytes, ...]]:
     for condition in conditions:
+        # A negated condition is true of messages that do not show the text.
         if not isinstance(condition, Affix | Like) or condition.negated or not isinstance(condition.operand, Field):
             continue
         pieces = [needed_piece(condition.pattern)] if isinstance(condition, Like) else _members(condition.items)
@@ -197,8 +210,10 @@ def needed_piece(pattern: Pattern) -> bytes | None:
     if pattern.exact:
         return pattern.text
     start = _BEGINNING.match(pattern.text)
+    # An alternative, or an option such as (?i), makes the beginning something that a match need not have.
     if start is None or b"|" in pattern.text or b"(?" in pattern.text:
         return None
+    # The character before one of these may be missing in a match.
     return start[1][:-1] if start[2] in (b"*", b"?", b"{") else start[1]
 
 
@@ -209,6 +224,7 @@ def _numbers(conditions: Sequence[Node]) -> Iterator[tuple[bytes, bytes]]:
         bounds = bounds_of(condition)
         if bounds is None or not isinstance(field, Field):
             continue
+        # The last name of the path is enough: the same name elsewhere in the message only makes decoding be in vain.
         name, text = field.path.steps[-1].name.encode(), spelled(bounds)
         if text is not None and _is_plain(name):
             yield name, text
@@ -260,6 +276,7 @@ def _from(least: int) -> bytes:
     """Whole parts of at least ``least``, which is positive, told by how many digits there are and the first two."""
     digits = b"%d" % least
     rest = len(digits) - 1
+    # Any number with more digits is larger.
     ways = [_DIGIT * (rest + 2)]
     if digits[0] < 0x39:
         ways.append(b"[%c-9]" % (digits[0] + 1) + _DIGIT * rest)

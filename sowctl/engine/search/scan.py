@@ -50,9 +50,11 @@ def filtered(
     try:
         for some, others, run in runs:
             counts.examined += len(some)
+            # The prefilter leaves out only what cannot match; what it lets through is decoded and decided below.
             places = matcher.possible(others, run)
             if len(places) < len(some):
                 some, others = [some[place] for place in places], [others[place] for place in places]
+            # What was left of several reads is decoded together: decoding has a cost for each call.
             if keys and len(keys) + len(some) > size:
                 yield from _matching(keys, values, matcher, counts)
                 keys, values = [], []
@@ -65,6 +67,7 @@ def filtered(
 
 
 def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
+    # Before anything is decoded: a value that is too short for its header is damage, and is named as that.
     refuse_short(keys, values)
     places = matcher.decided(keys, values)
     counts.matched += len(places)
@@ -104,6 +107,7 @@ class Scan:
         key = self._question.sort
         if self.way is None or key is None:
             return None
+        # The statistics say how many records match, so an order by index is taken only where indexes also tell that.
         matched = self.way.count()
         pairs = self.way.first(key, wanted) if matched is not None else None
         if matched is None or pairs is None:
@@ -138,6 +142,7 @@ class Scan:
                 yield from other.results(source, counts)
             else:
                 yield from filtered(source.runs(read, other.start, other.stop, marks), matcher, counts, decoded)
+        # The store's meta record says how many there are: a part of the file that was skipped in silence shows here.
         if source.scanned != source.meta.records:
             # Each part looked right by itself; the scan of the whole says what is wrong.
             for _ in source.snapshot.scan():
@@ -158,6 +163,7 @@ def scanning(
 
     ``shown``: the plan is printed; then it says how many records there are to see, which takes counting the expired.
     """
+    # One clock for the whole query: a record does not expire between its plan and its reading.
     now = instance.now
     instance = replace(instance, clock=lambda: now)
     with ExitStack() as held:
@@ -280,6 +286,7 @@ class Second:
             with closing(open_source(instance, target, None)) as opened:
                 source = opened.stored
                 assert source is not None
+                # First of all, which state it saw: the first process takes the rest only if it is its own state, too.
                 marshal.dump(_state(source), self._results)
                 counts = QueryStatistics(source.topic, source.message_type)
                 marks = matcher.marks(source.meta.records)
@@ -288,6 +295,7 @@ class Second:
                     marshal.dump(pairs, self._results)
                 marshal.dump((counts.examined, counts.matched, source.scanned), self._results)
             self._results.flush()
+            # Only now: any other way out of here, also by a signal, is a part that was not read.
             status = 0
         finally:
             # Without a word, and without what Python does at the end: all of that is the first process's.
@@ -298,6 +306,7 @@ class Second:
         if not self._child:
             return False
         child, self._child = self._child, 0
+        # Whatever ended the process early, what it wrote is not looked at: the first process reads that part itself.
         if os.waitpid(child, 0)[1]:
             return False
         self._results.seek(0)

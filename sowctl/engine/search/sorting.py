@@ -45,6 +45,8 @@ def ordered(
 
     If a set that was read as texts turns out to hold a number, start over with that known. Raises what reading raises.
     """
+    # How texts compare depends on the whole set: with one number in it, texts with a numeric reading are numbers, too.
+    # ``mixed`` only ever turns true, so there are at most as many new starts as keys of the order.
     mixed = [False] * len(order)
     while True:
         names: list[tuple[str, MessageType]] = []
@@ -65,6 +67,8 @@ def _collect(
     """Fill the sorter and the ``names`` of sources; False when the reading of a key has to change."""
     with closing(found()) as sources:
         for number, (source, matched) in enumerate(sources):
+            # Keys are unique within a topic only; with the topic's number they are so in the whole result, and no two
+            # items are equal.
             owner = number.to_bytes(2, "big")
             kind = instance.type_of(source.message_type)
             names.append((source.topic, kind))
@@ -75,6 +79,7 @@ def _collect(
                     return False
                 limit = sorter.limit
                 if limit is not None:
+                    # Equal ranks stay in: the SOW key decides between them.
                     places = [place for place, rank in enumerate(ranked) if rank <= limit]
                     ranked = [ranked[place] for place in places]
                     keys, values = [keys[place] for place in places], [values[place] for place in places]
@@ -131,6 +136,7 @@ class FieldRanks:
         numeric = [known or ordering.holds_numbers(one) for known, one in zip(self._mixed, columns, strict=True)]
         if numeric != self._mixed:
             self._mixed[:] = numeric
+            # Sort keys that were made before do not compare with those to come.
             if self._seen:
                 return None
         self._seen = True
@@ -176,6 +182,7 @@ class Sorter:
             items = [item for item in items if item < limit]
         self._items.extend(items)
         self._size += sum(len(value) for _, _, value in items) + _ITEM_BYTES * len(items)
+        # Trimmed at twice as many as wanted: each item takes part in few sorts, however many are added.
         if self._first is not None and len(self._items) > 2 * self._first + 1000:
             self._trim()
         if self._size > self._memory:
@@ -185,6 +192,7 @@ class Sorter:
         self._items.sort()
         del self._items[self._first :]
         if self._items:
+            # So many items come before this one that nothing behind it can be wanted.
             self._limit = self._items[-1]
         self._size = sum(len(value) for _, _, value in self._items) + _ITEM_BYTES * len(self._items)
 
@@ -206,6 +214,7 @@ class Sorter:
         """All items in order, the first ones only where so many were wanted."""
         self._items.sort()
         sources = [_read(run) for run in self._runs]
+        # Runs are sorted, and so is what is in memory: the merge holds a part of each.
         merged = heapq.merge(*sources, self._items) if sources else iter(self._items)
         for count, item in enumerate(merged):
             if self._first is not None and count >= self._first:

@@ -99,8 +99,11 @@ class CurrentSource(StoredSource):
 
         The caller asks :func:`~sowctl.store.integrity.refuse_short` of the values that it takes apart.
         """
+        # Counted before the overlay and lifetimes change anything: the sum is compared with the store's own count of
+        # records.
         runs = self._counted(self._snapshot.runs(start, stop, size, marks))
         if self.overlay is not None and self.overlay.current:
+            # Nine bytes of 255 lie behind every key, which has eight.
             low, high = start or b"", stop or bytes((255,)) * 9
             fresh = {k: v for k, v in self.overlay.current.items() if low <= k < high}
             from sowctl.engine.sources.merge import merged
@@ -109,6 +112,7 @@ class CurrentSource(StoredSource):
         with naming_replay(self.config):
             for keys, values, run in runs:
                 seen, shown = self._visible(keys, values)
+                # The run holds all values of the batch; once some are left out, it is not those values' bytes any more.
                 yield seen, shown, run if len(seen) == len(keys) else None
 
     def _counted(self, runs: Iterator[Run]) -> Iterator[Run]:
@@ -126,6 +130,7 @@ class CurrentSource(StoredSource):
         count = self.meta.records
         if current:
             stored = self._snapshot.get_many(sorted(current))
+            # Of the overlay's keys, those that the store has are counted already; its deletions take one away each.
             count += sum(value is not None for value in current.values()) - len(stored)
         if not self.hides:
             return count, 0
@@ -147,6 +152,7 @@ class CurrentSource(StoredSource):
             if not current:
                 found = self._snapshot.get_many(wanted)
                 return self._visible(list(found), list(found.values()))
+            # A key that the overlay has deleted must not be found in the store.
             found = self._snapshot.get_many([key for key in wanted if key not in current])
         found.update((key, value) for key in wanted if (value := current.get(key)) is not None)
         chosen = [key for key in wanted if key in found]
@@ -154,6 +160,8 @@ class CurrentSource(StoredSource):
 
     def lookups(self, keys: Sequence[bytes], size: int) -> Iterator[Matched]:
         """As :meth:`lookup`, for many keys in order, each of them once; ``size`` at a time."""
+        # With an overlay a key's place in the file may be that of a superseded record, so such keys are looked up one
+        # by one.
         known = self._snapshot.search(keys) if self.overlay is None else None
         if known is not None:
             keys = known[0]
@@ -216,6 +224,8 @@ def open_current(
     with ExitStack() as stack:
         path = topic.file
         if path is None or not path.exists():
+            # A reader takes no lock and writes nothing in the instance: the store that is missing is made in a
+            # temporary place.
             from sowctl.engine.sources.recovery import rebuilt_aside
 
             path = rebuilt_aside(instance, topic, stack)
@@ -257,9 +267,12 @@ def read_overlay(
     with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
         state = log.state()
         last = state.topics.get(ref, NO_TOPIC).last_txid
+        # The usual case: the topic's last entry is applied, and the store is not ahead of the journal. No block is
+        # read.
         if meta.lineage == log.lineage and last <= meta.applied <= state.end.txid:
             refuse_other_history(meta, log, path)
             return None
+        # Proven before it is believed: only a position that this journal explains says which entries are still missing.
         after = check_position(meta, log, ref, path)
         if last <= after:
             return None

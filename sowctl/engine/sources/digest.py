@@ -45,6 +45,7 @@ def digest(instance: Instance, target: Target, at: int | None = None) -> Digest:
 
     A logical topic's is that of its records alone.
     """
+    # The stored sum is that of the whole present store; of a part of it, or of the past, it says nothing.
     if at is not None or (target.topic is not None and target.topic.logical is not None):
         return _of_records(instance, target, at)
     source = open_now(instance, target)
@@ -80,6 +81,7 @@ def _current(source: CurrentSource, target: Target, now: int) -> tuple[int, int,
             total += digest_term(key, value)
             records += 1
     if rule is not None and expires(rule):
+        # An expired record under an overlay's key has left the sum already.
         hidden = sorted(key for key in snapshot.expired(now) if key not in overlay)
         for start in range(0, len(hidden), SCAN_BATCH):
             found = snapshot.get_many(hidden[start : start + SCAN_BATCH])
@@ -111,5 +113,6 @@ def _of_records(instance: Instance, target: Target, at: int | None) -> Digest:
         for keys, values in source.batches(SCAN_BATCH):
             total += digest_sum(keys, values)
             records += len(keys)
+            # Bytes 4 to 12 of a value are its txid: taken out by themselves, since the rest of the value is not needed.
             txid = max([txid, *(int.from_bytes(value[4:12], "little") for value in values)])
     return Digest(source.topic, source.message_type, text_of(total), records, 0, txid)

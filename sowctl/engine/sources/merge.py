@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Woven(Uncut):
-    """Stored values with a few ``more``, each before the one of its number; put together when somebody looks at them.
+    """Stored values with a few ``more``, each before the one of its number; put together when they are looked at.
 
     Payloads are put together for themselves: those of many values may be known without the values.
     """
@@ -66,6 +66,7 @@ class Woven(Uncut):
 
 def _woven(items: list[bytes], more: Sequence[tuple[int, bytes]]) -> list[bytes]:
     for number, (at, item) in enumerate(more):
+        # Each one that was put in moves the places of those behind it by one.
         items.insert(at + number, item)
     return items
 
@@ -82,6 +83,7 @@ def _with_due(
     """
     position = 0
     for batch in batches:
+        # A waiting key equal to the batch's last one belongs to this batch, which it replaces a record of.
         stop = bisect_right(waiting, batch[0][-1], position)
         yield batch, waiting[position:stop]
         position = stop
@@ -117,6 +119,8 @@ def merged(pairs: Iterable[Pairs], overlay: Mapping[bytes, bytes | None], size: 
 
 def by_key(*streams: Iterable[tuple[bytes, T]]) -> Iterator[tuple[bytes, list[T]]]:
     """Every key of some streams of pairs in key order, with its values: those of an earlier stream first."""
+    # The merge is stable over its streams: values of an earlier stream come first within a key, which the callers use
+    # to say which of them counts.
     rows = heapq.merge(*streams, key=itemgetter(0))
     for key, found in groupby(rows, key=itemgetter(0)):
         yield key, [value for _, value in found]

@@ -17,6 +17,7 @@ def open_source(instance: Instance, target: Target, at: int | None) -> Source:
     if target.topic is not None and target.topic.logical is not None:
         from sowctl.engine.sources.logical import narrowed
 
+        # Logical topics share one store: it is opened whole, and its records are chosen by their logical topics.
         return narrowed(open_source(instance, Target(topic=target.topic.whole), at), target.topic)
     if at is None:
         return open_now(instance, target)

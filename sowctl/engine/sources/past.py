@@ -110,6 +110,7 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
     settled = max(current.meta.last_time, current.overlay.last_time if current.overlay is not None else 0)
     # before the removal mark, records were still there that have been removed from the store since
     first = max(settled, current.meta.removal_mark)
+    # Nothing was changed since, so the present state is that of the instant, with lifetimes judged at it.
     if at >= first:
         return Way(Means.PRESENT, at, clock, current)
     if not topic.journalled:
@@ -172,6 +173,7 @@ def _folded(instance: Instance, topic: TopicConfig, way: Way) -> CurrentSource:
         then = stack.enter_context(aside(topic, "then"))
         assert then.file is not None
         rebuild(instance, way.log, [then], after={(topic.name, topic.message_type): way.after}, at=way.at)
+        # Opened as a bare file, without the journal behind it: what came after the instant must not be folded in.
         base = stack.enter_context(open_file(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, topic, way.clock)
 
@@ -192,6 +194,8 @@ def _pieced(instance: Instance, topic: TopicConfig, way: Way) -> Source:
         for entry in block.entries():
             if entry.topic == ref and entry.key not in touched and not entry.flags & UNKEYED:
                 touched.add(entry.key)
+                # The first entry that is left of this key replaced or deleted a record. What that record was stood in a
+                # file that is gone: before this entry's time the key's state cannot be told.
                 if not entry.flags & INSERTED:
                     provable = max(provable, entry.time)
     if way.at < provable:
@@ -214,6 +218,7 @@ class _Pieced(Source):
 
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """See :class:`~sowctl.engine.sources.source.Source`."""
+        # A key is either touched or not, so it comes from one of the two streams alone.
         then, now = self._then.part(size, start, stop), self._current.part(size, start, stop)
         untouched = (row for batch in now for row in zip(*self._untouched(batch), strict=True))
         rows = by_key((row for batch in then for row in zip(*batch, strict=True)), untouched)
@@ -238,6 +243,8 @@ class _Pieced(Source):
             (key, value)
             for key, value in zip(*pairs, strict=True)
             if key not in self._touched
+            # An untouched record was written by an entry before the oldest file; one of a later time than asked for is
+            # left out.
             and stamps(value)[1] <= self._at
             and not is_expired(rule, expiration_of(value), self._at)
         ]

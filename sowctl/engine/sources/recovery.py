@@ -26,7 +26,7 @@ def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
     """The txid behind which the store of a topic begins: 0 for all of the log, its last for nothing.
 
     A bookmark begins behind its entry, the last one if a group has several; an unknown one at the log's end
-    (``behaviour`` 4.6), and somebody is told so. A timestamp begins with the first entry that is not older.
+    (``behaviour`` 4.6), and ``instance.notify`` is told so. A timestamp begins with the first entry that is not older.
     """
     point = topic.recovery_point.strip()
     if point.lower() == "epoch":
@@ -40,6 +40,8 @@ def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
 
 def reaches(topic: TopicConfig, log: Journal, start: int) -> bool:
     """Whether the journals hold all entries of a topic behind ``start``."""
+    # The oldest file notes the last entry of every topic in the files before it: if that is not wanted, nothing is
+    # missing.
     return log.before((topic.name, topic.message_type)).last_txid <= start
 
 
@@ -60,6 +62,7 @@ def _since(since: int, topic: TopicConfig, log: Journal) -> int:
     gone = log.before(ref)
     last = gone.last_txid if gone.last_time < since else 0
     for block in log.blocks(topic=ref):
+        # Every entry of the block is older, whatever its topic: no column of it is read.
         if block.header.latest < since:
             last = block.last_txid
             continue

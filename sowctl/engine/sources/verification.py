@@ -47,6 +47,8 @@ def verify(
     Raises UsageError ``SOW-RPL-005`` for an instant to stop at, and DamageError where the journal is damaged.
     """
     now = instance.now
+    # One clock for both stores: a record that expires between the two readings would be a difference where there is
+    # none.
     frozen = replace(instance, clock=lambda: now)
     if options.until_txid is not None or options.until_time is not None:
         raise UsageError("SOW-RPL-005", "--verify compares the present state; it takes no --until")
@@ -63,6 +65,7 @@ def verify(
         assert instance.config is not None
         refuse_other_keys(topic, definition_of(instance.config.name, topic), meta.definition)
         with aside(topic, "verify") as beside:
+            # Up to the txid that the live state contains, so that entries appended meanwhile do not differ.
             built = rebuild(frozen, log, [beside], until=live.txid, check_of=check_of)[0]
             report = replace(built, topic=topic).report("verified")
             report.digest = live.digest
@@ -70,6 +73,8 @@ def verify(
                 return _partly(frozen, log, topic, live.txid, beside, report)
             other = digest(frozen, Target(topic=replace(beside, journalled=False)))
     except (MissingError, DamageError, RefusedError) as error:
+        # Damage of the store is an answer: it differs. Damage of the journal is none, because there is nothing to
+        # compare with.
         if not (error.code.startswith("SOW-STO-") or error.code in (OTHER_HISTORY, OTHER_KEYS)):
             raise  # the journal is damaged, or cannot explain the store: nothing was compared
         return ReplayReport.of(topic, "differs", note=error.message)
@@ -88,6 +93,7 @@ def _partly(
     deleted: set[bytes] = set()
     for block in log.blocks(topic=ref, until=until):
         for key, value in zip(*values_of(block, ref, until=until), strict=True):
+            # In txid order, so what is left in the set are keys whose last entry is a deletion.
             (deleted.add if value[0] & TOMBSTONE else deleted.discard)(key)
     compared = wrong = 0
     with closing(open_current(instance, topic)) as live, closing(open_file(instance, beside.file)) as then:

@@ -1,7 +1,8 @@
 """The retained versions of a topic's records, as a source: what was current at an instant, and every key's timeline.
 
-Called by :mod:`sowctl.engine.sources.past` for topics with History, and by whoever reads all versions. What the journal
-holds behind the store has its place among them. Ruled by ``sow-store(5)``, History, and ``behaviour`` 2.
+Called by :mod:`sowctl.engine.sources.past` for topics with History, and by what reads all versions: ``versions``,
+digests, jobs. What the journal holds behind the store has its place among them. Ruled by ``sow-store(5)``, History, and
+``behaviour`` 2.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class VersionsSource(Source):
         self._rule = retention(topic.history) if topic is not None else None
         self._updates: dict[bytes, list[bytes]] = {}
         if base.overlay is not None:
+            # All changes, not the newest of each key: one of those between may have been current at the instant.
             for key, value in base.overlay.changes or ():
                 self._updates.setdefault(key, []).append(value)
 
@@ -81,6 +83,8 @@ class VersionsSource(Source):
     def _grown(self, key: bytes, stored: list[bytes]) -> list[Version]:
         versions = [version_of(value) for value in stored]
         updates = self._updates.get(key)
+        # The rule that a writer will apply to these entries, at their own times: a reader sees the versions that the
+        # store will have.
         return extend(versions, updates, self._rule) if updates and self._rule is not None else versions
 
     def timelines(
@@ -90,6 +94,7 @@ class VersionsSource(Source):
         snapshot = self._base.snapshot
         low, high = start or b"", stop or bytes((255,)) * 9
         fresh = sorted(key for key in self._updates if low <= key < high)
+        # A history key is the SOW key, then time and txid: its first eight bytes group the versions of a key.
         older = ((key[:8], value) for key, value in _rows(snapshot.scan_history(start, stop, size)))
         # Keys that only the journal knows must turn up, too; None is no version of theirs.
         touched: Iterator[tuple[bytes, bytes | None]] = ((key, None) for key in fresh)

@@ -35,6 +35,7 @@ def usual(rule: Expiration, seconds: float | None) -> Micros | None:
 
 def count_expired(rule: Expiration, expirations: Sequence[Micros], now: Micros) -> int:
     """How many records with these stamps are gone at ``now``."""
+    # One pass over stamps: mostly the earliest lies ahead, and nothing is counted.
     if rule.kind == "disabled" or min(filter(None, expirations), default=LATEST) > now:
         return 0
     return sum(is_expired(rule, expiration, now) for expiration in expirations)

@@ -77,6 +77,8 @@ def open_log(
         log.directory, config.name, seam=instance.seam, acknowledged=acknowledged, archive=log.archive_directory
     )
     try:
+        # A journal that ends too early looks like a shorter one. What a store has applied, or the topics file notes as
+        # synced, proves that there was more.
         if whole or not journal.is_witnessed:
             # A store that a session of this process writes is not opened twice; its writer has judged the end.
             others = [topic for topic in instance.topics if instance.opened(topic) is None]
@@ -130,7 +132,7 @@ def meta_of(path: Path, instance: Instance) -> StoreMeta:
 
 
 def standings(instance: Instance, topics: Iterable[TopicConfig]) -> list[Standing]:
-    """The positions of the stores that exist; an unreadable store stands at 0, for whoever opens it to report."""
+    """The positions of the stores that exist; an unreadable store stands at 0: what opens it will report it."""
     found = []
     for topic in topics:
         if topic.file is None or not topic.file.exists():
@@ -140,6 +142,8 @@ def standings(instance: Instance, topics: Iterable[TopicConfig]) -> list[Standin
             ref = topic.name, topic.message_type
             found.append(Standing(topic.file, meta.applied, meta.lineage, ref, meta.last_time))
         except SowError:
+            # Position 0 of no lineage raises no floor and acknowledges nothing: a damaged store must not stop work on
+            # the others.
             found.append(Standing(topic.file, 0, bytes(16)))
     return found
 
@@ -155,6 +159,8 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     """
     first_txid, last_txid = log.first_txid, log.last_txid()
     if meta.lineage != log.lineage:
+        # This journal began above every store that there was, so none of its entries is applied. A store that stands
+        # inside it, but in another lineage, has entries that this journal does not know.
         if meta.applied < first_txid or not meta.has_journal:
             return first_txid - 1
         raise DamageError(
@@ -163,6 +169,8 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
             place=str(place),
             hint="put the store's own journals back, or move the store aside and run sowctl replay",
         )
+    # The store has entries that the journal lost. Going on would give their txids to other entries, which this store
+    # would then pass over (behaviour 1.6).
     if meta.applied > last_txid:
         raise DamageError(
             "SOW-ENG-002",
@@ -172,6 +180,7 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
             "'Accepting a loss' in sow-journal(5)",
         )
     refuse_other_history(meta, log, place)
+    # Files may be gone in between; that is harmless where none of their entries was of this topic.
     if meta.applied < first_txid - 1 and meta.applied < log.before(topic).last_txid:
         raise DamageError(
             "SOW-ENG-001",
@@ -290,7 +299,7 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
 
 
 def no_store(topic: TopicConfig) -> MissingError:
-    """The error of a reader that finds nothing to read."""
+    """The error of a reader for whose topic there is nothing to read."""
     lost = topic.durability == "transient" and not topic.journalled
     return MissingError(
         "SOW-ENG-010",

@@ -42,6 +42,8 @@ def prune(versions: Sequence[Version], now: Micros, window: Micros) -> list[Vers
 
     ``versions`` are those of one key, oldest first; the last is the current one.
     """
+    # A version was current until its successor came: that one's time says how long ago it ceased to be (behaviour 2.1,
+    # rule 4).
     kept = [version for version, successor in pairwise(versions) if now - successor.time <= window]
     current = versions[-1] if versions else None
     if current is not None and not (current.tombstone and now - current.time > window):
@@ -51,10 +53,14 @@ def prune(versions: Sequence[Version], now: Micros, window: Micros) -> list[Vers
 
 def append(versions: Sequence[Version], update: Version, rule: Retention) -> list[Version]:
     """The versions of a key after ``update`` was written, oldest first. ``update.time`` is not before the last time."""
+    # At the entry's own time, not the clock's: a rebuild years later keeps what the live write kept.
     kept = prune(versions, update.time, rule.window)
     if len(kept) >= 2:
         anchor, current = kept[-2], kept[-1]
+        # The version before the current one anchors the spacing. A current one that came too soon behind it gives way
+        # to the update, and the anchor is marked as lossy (behaviour 2.2, 11.9).
         spaced = rule.granularity == 0 or current.time - anchor.time >= rule.granularity
+        # Deletions and the versions behind them are kept, so that a key's absence can be told (behaviour 11.8).
         if not (spaced or current.tombstone or anchor.tombstone):
             kept[-2:] = [replace(anchor, lossy=True)]
     kept.append(update)

@@ -51,6 +51,7 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
     name, message_type = split_target(text, message_type)
     exact = _exact(instance, name, message_type, logical=literal or not is_pattern(name.replace(".", "")))
     path = instance.working / text
+    # A topic's own name wins over a file of that name; a Pattern, which matches nearly anything, does not.
     if exact is None or exact.logical is not None:
         if ("/" in text or text.endswith(".sow")) and path.is_file():
             from sowctl.engine.topics.storefile import refuse_other_kind
@@ -145,6 +146,7 @@ def _takers(instance: Instance, name: str, message_type: str | None, *, logical:
     logical = logical and _can_be_stored(name)
     for entry in instance.config.sow if instance.config is not None else ():
         kind = entry.message_type
+        # The first entry that a name belongs to takes it; those behind it do not count (behaviour 1.8).
         if kind in found or message_type not in (None, kind):
             continue
         if entry.name == name:
