@@ -36,7 +36,7 @@ class TopicHandle:
     """One topic of an instance. Every method opens what it needs and closes it again.
 
     Within the instance's ``with`` statement the store stays open for the next question, which spares a small one half
-    of its time; whoever writes in between is not kept from it.
+    of its time; others may write in between.
     """
 
     def __init__(self, instance: Instance, config: TopicConfig) -> None:

@@ -1,4 +1,4 @@
-"""Records as the verbs hand them out: batches of stored values that are taken apart only where somebody looks."""
+"""Records as the verbs hand them out: batches of stored values that are taken apart only where they are looked at."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class RecordBatch:
     """Some records of one topic, in the order of the result: ``keys``, stored ``values`` and ``payloads`` in parallel.
 
     ``view`` makes one line of JSON of a payload; ``members_view`` an object with what columns show, where that is
-    another one (``sowctl.output.columns``). Whoever needs payloads alone asks for no records.
+    another one (``sowctl.output.columns``). A caller that needs payloads alone asks for no records.
     """
 
     __slots__ = ("_kind", "_records", "keys", "payloads", "topic", "values")
@@ -123,12 +123,12 @@ class RecordBatch:
 
     @property
     def view(self) -> Callable[[bytes], bytes]:
-        """See the class."""
+        """Makes one line of JSON of a payload."""
         return self._kind.view
 
     @property
     def members_view(self) -> Callable[[bytes], bytes] | None:
-        """See the class."""
+        """Makes an object with what columns show of a payload; None where that is what ``view`` makes."""
         found: Callable[[bytes], bytes] | None = getattr(self._kind, "members_view", None)
         return found
 
@@ -140,7 +140,7 @@ class RecordBatch:
         return self._records
 
     def selected(self, select: Callable[[bytes], bytes]) -> RecordBatch:
-        """The same records with what ``select`` makes of their payloads."""
+        """A batch of these records with what ``select`` makes of their payloads."""
         return RecordBatch(self.topic, self._kind, self.keys, self.values, list(map(select, self.payloads)))
 
     def __len__(self) -> int:

@@ -71,7 +71,7 @@ class PublishReport(_Counted):
     (``journalled``); ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
     everything counted is on disk, which a dry run never says; ``end`` is the input offset behind the last acknowledged
     message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock,
-    so that nobody reads them; ``ahead``: the topics' latest time where it is far ahead of the clock
+    so that no query shows them; ``ahead``: the topics' latest time where it is far ahead of the clock
     (:func:`~sowctl.engine.writing.outcome.is_ahead`); ``torn_tails`` were cut off the journal on the way."""
 
     topics: list[TopicCounts] = field(default_factory=list)

@@ -271,8 +271,8 @@ class _Commit:
         base, last_time, expired_at = writer.last_txid, writer.last_time, writer.remove_expired_at
         buckets = max(1, -(-size // BUCKET_BYTES))
 
-        # All buckets in one transaction: without a journal, that is what makes the run all or nothing. A transaction is run
-        # once more where the file has to grow, so it changes nothing outside of itself.
+        # All buckets in one transaction: without a journal, that is what makes the run all or nothing. A transaction is
+        # run once more where the file has to grow, so it changes nothing outside of itself.
         def run(txn: WriteTxn) -> tuple[int, int]:
             last, written, latest = base, 0, last_time
             for number in range(buckets):

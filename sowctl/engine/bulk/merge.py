@@ -45,7 +45,7 @@ class StagedRow(NamedTuple):
 
 
 def in_order(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
-    """The same messages in segments that follow one another; those that lie across each other are merged."""
+    """Segments with these messages that follow one another; those that lie across each other are merged."""
     done: list[SegmentInfo] = []
     cluster: list[SegmentInfo] = []
     # Tasks mostly read parts of the input one behind the other. Segments that overlap none before them are taken as

@@ -51,7 +51,7 @@ class GeneratedKeys:
     def make(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`; SOW-PUB-016 where the generator gives none."""
+        """Keys of the texts that the generator gives; refused with SOW-PUB-016 where it gives none."""
         texts: list[tuple[bytes | None, ...]] = [()] * len(payloads)
         if self._texts is not None:
             texts, refusals = self._texts(payloads)

@@ -38,7 +38,7 @@ class FieldKeys:
     def make(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`; SOW-PUB-002 where a field is missing."""
+        """Keys of the texts of the Key fields; refused with SOW-PUB-002 where one is missing."""
         texts, refusals = self._texts(payloads)
         refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
         try:
@@ -64,9 +64,8 @@ class UserKeys:
     def make(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`.
-
-        SOW-PUB-003 where there is no key, or one outside the Base64 alphabet.
+        """Keys of the texts that publishers chose; refused with SOW-PUB-003 where one is missing, or outside the Base64
+        alphabet.
         """
         default = self._default
         given = [e.sow_key if e.sow_key is not None else default for e in envelopes] if envelopes else None
@@ -90,7 +89,7 @@ class NoKeys:
     def make(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """See :class:`~sowctl.engine.keys.keymaker.KeyMaker`."""
+        """Zeros for every message: the topic has no records, and so no keys."""
         return Keys([bytes(16)] * len(payloads))
 
 

@@ -68,12 +68,12 @@ class CurrentSource(StoredSource):
 
     @property
     def definition(self) -> Definition:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Message type and keys, as the store has them that the records are of."""
         return self.meta.definition
 
     @property
     def stored(self) -> CurrentSource:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Itself: the present state of a whole store."""
         return self
 
     @property
@@ -143,7 +143,7 @@ class CurrentSource(StoredSource):
         return count - expired, expired
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """The visible records of ``keys``, in key order."""
         return self._lookup(sorted(set(keys)))
 
     def _lookup(self, wanted: Sequence[bytes]) -> Pairs:
@@ -189,7 +189,7 @@ class CurrentSource(StoredSource):
         return [keys[place] for place in places], [values[place] for place in places]
 
     def close(self) -> None:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Let go of the snapshot."""
         self._held.close()
 
     def __enter__(self) -> CurrentSource:

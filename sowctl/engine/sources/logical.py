@@ -96,27 +96,27 @@ class LogicalSource(Source):
 
     @property
     def definition(self) -> Definition:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Message type and keys, as the store has them that the records are of."""
         return self._base.definition
 
     @property
     def base(self) -> Source:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """The source of the whole topic, which is read for this one."""
         return self._base
 
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         for pairs in self._base.part(size, start, stop):
             found = self._choose(pairs)
             if found[0]:
                 yield found
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """The visible records of ``keys``, in key order."""
         return self._choose(self._base.lookup(keys))
 
     def close(self) -> None:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Let go of the snapshot."""
         self._base.close()
 
 

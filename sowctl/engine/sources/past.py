@@ -45,7 +45,7 @@ class Nothing(Source):
 
     @property
     def definition(self) -> Definition:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Message type and keys, as the store has them that the records are of."""
         return self._definition
 
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
@@ -213,11 +213,11 @@ class _Pieced(Source):
 
     @property
     def definition(self) -> Definition:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Message type and keys, as the store has them that the records are of."""
         return self._current.definition
 
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         # A key is either touched or not, so it comes from one of the two streams alone.
         then, now = self._then.part(size, start, stop), self._current.part(size, start, stop)
         untouched = (row for batch in now for row in zip(*self._untouched(batch), strict=True))
@@ -226,14 +226,14 @@ class _Pieced(Source):
             yield [key for key, _ in some], [values[-1] for _, values in some]
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """The visible records of ``keys``, in key order."""
         found = dict(zip(*self._then.lookup(keys), strict=True))
         found.update(zip(*self._untouched(self._current.lookup(keys)), strict=True))
         chosen = sorted(found)
         return chosen, [found[key] for key in chosen]
 
     def close(self) -> None:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Let go of the snapshot."""
         self._then.close()
         self._current.close()
 

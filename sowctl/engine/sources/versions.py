@@ -37,7 +37,7 @@ class VersionsSource(Source):
 
     @property
     def definition(self) -> Definition:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Message type and keys, as the store has them that the records are of."""
         return self.meta.definition
 
     def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
@@ -59,7 +59,7 @@ class VersionsSource(Source):
             yield keys, values
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """The visible records of ``keys``, in key order."""
         snapshot = self._base.snapshot
         found = []
         for key in sorted(set(keys)):
@@ -77,7 +77,7 @@ class VersionsSource(Source):
         return self._grown(key, stored + list(snapshot.get_many([key]).values()))
 
     def close(self) -> None:
-        """See :class:`~sowctl.engine.sources.source.Source`."""
+        """Let go of the snapshot."""
         self._base.close()
 
     def _grown(self, key: bytes, stored: list[bytes]) -> list[Version]:

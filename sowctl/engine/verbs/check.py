@@ -64,8 +64,8 @@ class CheckRun:
         """The exit status when the findings have ended: 5 for damage; where there was none, that of the first store
         which could not be read (permission: 6, a lock: 11) or is sound and of another definition (8); else 0.
 
-        That a file may not be read, or was made under another Key, says nothing of damage, and must not send anybody to
-        a rebuild.
+        That a file may not be read, or was made under another Key, says nothing of damage, and must not lead to a
+        rebuild.
         """
         if self._errors > len(self._sound):
             return DamageError.exit_status
@@ -79,7 +79,7 @@ class CheckRun:
 
     @property
     def report(self) -> CheckReport:
-        """The same as numbers."""
+        """What was checked, as numbers, and what was not."""
         self._read.not_verified = tuple(self._missed)
         return self._read
 

@@ -178,7 +178,7 @@ def _log_only(instance: Instance) -> list[TopicInfo]:
 
 
 def _journal_topics(instance: Instance) -> Mapping[tuple[str, str], TopicState]:
-    """What the journal says of every topic; nothing where it cannot be read: whoever reads it says what is wrong."""
+    """What the journal says of every topic; nothing where it cannot be read: ``check`` says what is wrong with it."""
     from sowctl.engine.topics.positions import has_log, open_log
 
     try:

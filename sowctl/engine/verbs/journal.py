@@ -238,7 +238,7 @@ def _batch(instance: Instance, records: list[EntryRecord]) -> EntryBatch:
     try:
         kind = instance.type_of(message_type)
     except ConfigError:
-        # A journal outlives its configuration: what nobody knows any more is shown as bytes.
+        # A journal outlives its configuration: a type that it no longer defines is shown as bytes.
         kind = instance.type_of("binary")
     return EntryBatch(topic, message_type, kind, records)
 

@@ -195,8 +195,8 @@ class _Run:
         """One batch from its locks to its acknowledgement; returns the messages that were refused.
 
         Stops once on the way, when the batch is appended and being synced: the next batch is prepared meanwhile. The
-        locks are held all that time. Nobody else may append behind entries that are not on disk yet, and nothing reads
-        them: were the sync to fail, they would never have been there.
+        locks are held all that time. No other process may append behind entries that are not on disk yet, and nothing
+        reads them: were the sync to fail, they would never have been there.
         """
         stop: KeyboardInterrupt | None = None
         publisher = self.router.publisher(batch)

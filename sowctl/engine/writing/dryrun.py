@@ -64,7 +64,7 @@ class DryRunWriter:
             return fresh
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """See ``TopicWriter``; what the dry run would have written is not in it."""
+        """All live records in key order; what the dry run would have written is not in it."""
         try:
             with closing(open_current(self.instance, self.config, now=now)) as source:
                 yield from source.batches(size)

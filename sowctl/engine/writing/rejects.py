@@ -70,7 +70,7 @@ def placed_in(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Reje
 def _text(data: bytes, *, any_text: bool) -> str | None:
     """``data`` as text; None where it is not UTF-8, or, unless ``any_text``, has control characters but tab and SOH.
 
-    That tells formats of text, whose columns somebody can count, from binary ones.
+    That tells formats of text, whose columns a reader can count, from binary ones.
     """
     try:
         text = data.decode()

@@ -154,7 +154,7 @@ class Router:
                 preparer.keys.chains.save()
 
     def publisher(self, batch: PublishBatch) -> Publisher | None:
-        """The run's publisher, with the messages of a batch numbered; None where nobody is named."""
+        """The run's publisher, with the messages of a batch numbered; None where no client is named."""
         own = None
         if batch.envelopes is not None and any(envelope.sequence is not None for envelope in batch.envelopes):
             own = [envelope.sequence for envelope in batch.envelopes]
