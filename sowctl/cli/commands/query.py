@@ -168,9 +168,10 @@ def _show_plans(
     import json
 
     from sowctl.engine.verbs.explain import explain, plan_lines
+    from sowctl.engine.verbs.query import query
     from sowctl.output.display import display_lines
 
-    for plan in explain(instance, targets, options, analyze=analyze):
+    for plan in explain(lambda: query(instance, targets, options), analyze=analyze):
         if format in ("json", "ndjson"):
             line = json.dumps(plan.facts(), ensure_ascii=False)
         else:

@@ -4,42 +4,44 @@ from __future__ import annotations
 
 from contextlib import closing
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
-    from sowctl.engine.instance import Instance
-    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.search.plan import Plan
-    from sowctl.engine.topics.targets import Target
+
+
+class PlannedQuery(Protocol):
+    """A query that was started: either its plans are asked for, or its result is read; ``statistics`` count then."""
+
+    statistics: list[QueryStatistics]
+
+    def plans(self) -> list[Plan]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def close(self) -> None: ...
 
 
 def explain(
-    instance: Instance,
-    targets: Sequence[Target],
-    options: QueryOptions,
-    *,
-    analyze: bool = False,
-    timer: Callable[[], float] = perf_counter,
+    start: Callable[[], PlannedQuery], *, analyze: bool = False, timer: Callable[[], float] = perf_counter
 ) -> list[Plan]:
-    """The plans of a query, topic by topic; indexes that it needs are built. ``analyze`` runs it, too.
+    """The plans of the query that ``start`` starts, topic by topic; indexes that it needs are built.
 
-    ``timer`` tells seconds: the instance's clock may stand still. Raises what the query raises.
+    With ``analyze`` it is started once more and read to its end. ``timer`` tells seconds: the instance's clock may
+    stand still. Raises what the query raises.
     """
-    from sowctl.engine.verbs.query import query
-
-    with closing(query(instance, targets, options)) as result:
-        plans = result.plans()
+    with closing(start()) as planned:
+        plans = planned.plans()
     if not analyze:
         return plans
-    start = timer()
-    with closing(query(instance, targets, options)) as result:
+    begin = timer()
+    with closing(start()) as result:
         for _ in result:
             pass
-        taken = (timer() - start) * 1000
+        taken = (timer() - begin) * 1000
         return [
             replace(
                 plan,

@@ -15,6 +15,7 @@ from sowctl.engine.search import figures
 from sowctl.engine.search.plan import Plan, PlanStep
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.explain import explain, plan_lines
+from sowctl.engine.verbs.query import query
 from sowctl.errors import UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -26,7 +27,8 @@ def _fill(lab: Lab, count: int = 60) -> None:
 def _plan(lab: Lab, analyze: bool = False, **options: object) -> Plan:
     instance = lab.open()
     asked = QueryOptions(**options)  # type: ignore[arg-type]
-    (plan,) = explain(instance, resolve(instance, "t"), asked, analyze=analyze, timer=iter((7.5, 7.5625)).__next__)
+    targets = resolve(instance, "t")
+    (plan,) = explain(lambda: query(instance, targets, asked), analyze=analyze, timer=iter((7.5, 7.5625)).__next__)
     return plan
 
 
