@@ -13,7 +13,7 @@ from typing import BinaryIO
 from sowctl.output.display import display_json, escaped
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch, Record, metadata, payloads_of
+from sowctl.output.records import Batch, ShownRecord, metadata, payloads_of
 
 
 class NdjsonRenderer:
@@ -51,7 +51,7 @@ def json_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
     return [one if b"\n" not in one and b"\r" not in one else batch.view(one) for one in payloads]
 
 
-def envelope(batch: Batch, record: Record) -> bytes:
+def envelope(batch: Batch, record: ShownRecord) -> bytes:
     """Metadata and payload as one JSON object in one line; a record that says it has no data gets no data member."""
     import json
     from base64 import b64encode

@@ -16,7 +16,7 @@ View: TypeAlias = Callable[[bytes], bytes]
 """Payload to one line of JSON text; never fails (``MessageType.view``)."""
 
 
-class Record(Protocol):
+class ShownRecord(Protocol):
     """One record or journal entry. Times are microseconds UTC; ``expiration`` 0 is none."""
 
     @property
@@ -54,7 +54,7 @@ class Batch(Protocol):
     @property
     def view(self) -> View: ...
     @property
-    def records(self) -> Sequence[Record]: ...
+    def records(self) -> Sequence[ShownRecord]: ...
 
 
 def payloads_of(batch: Batch) -> Sequence[bytes]:
@@ -64,7 +64,7 @@ def payloads_of(batch: Batch) -> Sequence[bytes]:
 
 
 class OutputRecord(Struct, frozen=True):
-    """A :class:`Record` as a plain class."""
+    """A :class:`ShownRecord` as a plain class."""
 
     payload: bytes
     sow_key: int = 0
@@ -82,7 +82,7 @@ class OutputBatch(Struct, frozen=True):
     topic: str
     message_type: str
     view: View
-    records: Sequence[Record]
+    records: Sequence[ShownRecord]
 
 
 METADATA = (
@@ -101,7 +101,7 @@ MORE_METADATA = ("client", "sequence", "operation", "until", "lossy")
 """Metadata that an envelope has only where a record has it; the last two are of versions."""
 
 
-def metadata(batch: Batch, record: Record) -> dict[str, Any]:
+def metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:
     """The metadata of a record as plain JSON values: keys as decimal text
     or as their publisher chose them, times as ISO-8601 with Z, absent = None.
 

@@ -13,7 +13,7 @@ from sowctl.config import texts
 from sowctl.config.document import Node
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.sources import MessageSource, resolve, sources
+from sowctl.config.rules.sources import ViewSource, resolve, sources
 from sowctl.config.rules.survey import Survey
 from sowctl.findings import Level
 from sowctl.messages.types import NOT_CONSTRUCTIBLE
@@ -171,7 +171,7 @@ def topic_format(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     entry = survey.entry(node)
     underlying, form = node.find("UnderlyingTopic"), node.find("TopicFormat")
-    found = None if underlying is None else resolve(MessageSource(None, underlying.text, underlying), entry, survey)
+    found = None if underlying is None else resolve(ViewSource(None, underlying.text, underlying), entry, survey)
     pattern = found is not None and found.node.find("Pattern") is not None
     if form is None:
         if pattern:

@@ -21,7 +21,7 @@ _SHOWN = 10
 """So many names of a cycle are shown."""
 
 
-class MessageSource(Struct, frozen=True):
+class ViewSource(Struct, frozen=True):
     """A topic that a view reads: its message type where one is written, its name, and the element that names it."""
 
     type: str | None
@@ -29,19 +29,19 @@ class MessageSource(Struct, frozen=True):
     node: Node
 
 
-def sources(view: Node) -> Iterator[MessageSource]:
+def sources(view: Node) -> Iterator[ViewSource]:
     """The sources of a view; of a Join that does not parse, none."""
     underlying = view.find("UnderlyingTopic")
     if underlying is None:
         return
     joins = list(underlying.all("Join"))
     if not joins and underlying.text:
-        yield MessageSource(*split_reference(underlying.text), underlying)
+        yield ViewSource(*split_reference(underlying.text), underlying)
     for node in joins:
         condition = texts.join(node)
         if condition is not None:
-            yield MessageSource(condition.left.message_type, condition.left.topic, node)
-            yield MessageSource(condition.right.message_type, condition.right.topic, node)
+            yield ViewSource(condition.left.message_type, condition.left.topic, node)
+            yield ViewSource(condition.right.message_type, condition.right.topic, node)
 
 
 def split_reference(text: str) -> tuple[str | None, str]:
@@ -52,7 +52,7 @@ def split_reference(text: str) -> tuple[str | None, str]:
     return None, text
 
 
-def resolve(source: MessageSource, entry: SubjectEntry, survey: Survey) -> SubjectEntry | None:
+def resolve(source: ViewSource, entry: SubjectEntry, survey: Survey) -> SubjectEntry | None:
     """The entry that a source means, wherever it stands; the view's own message type where none is written.
 
     Of two of one name it is the other one; an entry that reads its own name alone reads itself.
@@ -61,7 +61,7 @@ def resolve(source: MessageSource, entry: SubjectEntry, survey: Survey) -> Subje
     return found[0] if found else _itself(source, entry)
 
 
-def _itself(source: MessageSource, entry: SubjectEntry) -> SubjectEntry | None:
+def _itself(source: ViewSource, entry: SubjectEntry) -> SubjectEntry | None:
     return entry if (source.name, source.type or entry.type) == (entry.name, entry.type) else None
 
 
