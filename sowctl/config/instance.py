@@ -226,11 +226,39 @@ def _transaction_log(node: Node, root: Path, regex_topics: bool) -> TransactionL
 
 
 def _definitions(types: Sequence[MessageTypeConfig], root: Path) -> Mapping[str, TypeDefinition]:
-    if not types:
-        return {}
-    from sowctl.config.messagetypes import definitions
+    """The definitions of message types by name; the parts of composite types are earlier ones, else built-in ones.
 
-    return definitions(types, root)
+    Values of wrong kinds were refused before.
+    """
+    found: dict[str, TypeDefinition] = {}
+    for given in types:
+        found[given.name] = _definition(given, found, root)
+    return found
+
+
+def _definition(given: MessageTypeConfig, earlier: Mapping[str, TypeDefinition], root: Path) -> TypeDefinition:
+    from sowctl.messages.definition import TypeDefinition
+
+    settings = given.settings
+    parts = settings.get("MessageType", ())
+    return TypeDefinition(
+        name=given.name,
+        kind=given.module,
+        field_separator=bytes([int(_first(settings, "FieldSeparator", "1"))]),
+        first_wins=_first(settings, "EarlyTerminationOptimization", "true").lower() not in ("false", "disabled"),
+        parts=tuple(earlier.get(part) or TypeDefinition(part, part) for part in parts),
+        fields=settings.get("Field", ()),
+        proto_type=_first(settings, "Type", ""),
+        proto_file=_first(settings, "ProtoFile", ""),
+        proto_paths=settings.get("ProtoPath", ()),
+        directory=str(root),
+        place=str(given.place),
+    )
+
+
+def _first(settings: Mapping[str, tuple[str, ...]], tag: str, default: str) -> str:
+    texts = settings.get(tag)
+    return texts[0] if texts else default
 
 
 def _message_type(node: Node) -> MessageTypeConfig:

@@ -16,9 +16,9 @@ from sowctl.config.document import Document, Node, SourceFile
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.load import load_collecting
-from sowctl.config.partial import unknowable
 from sowctl.config.rules.survey import Survey
 from sowctl.config.rules.table import RULES, by_id
+from sowctl.config.spelling import meant
 from sowctl.config.structure import check
 from sowctl.config.texts import check_text
 from sowctl.findings import Finding, Level
@@ -26,6 +26,17 @@ from sowctl.findings import Finding, Level
 _TOPIC_NAMES = frozenset({"UnderlyingTopic", "Name"})
 _ECHOES = {"F006": ("F016", "S035", "F018")}
 """By a rule about an element, what need not be said about the same one: a Filter that must go is not judged further."""
+_DEFINED_IN: dict[str, tuple[str, ...]] = {
+    "MessageTypes": ("R001",),
+    "Modules": ("R002", "F019"),
+    "Protocols": ("R003", "R010"),
+    "Transports": ("R010", "R011"),
+    "SOW": ("R004", "R011", "R017"),
+    "TransactionLog": ("R008", "R009", "R014", "R023", "R028", "F029", "F031"),
+    "Replication": ("R016",),
+}
+"""By section, the rules that look there for what something else refers to."""
+_OTHER_NAMES = {"SOW": ("TopicMetaData",)}
 
 
 def validate(
@@ -131,3 +142,24 @@ def _judged(document: Document, wanted: frozenset[str], unset: Collection[str]) 
     for rule in RULES:
         if rule.id in judged:
             yield from rule.run(survey)
+
+
+def unknowable(document: Document, unset: Iterable[str] = ()) -> frozenset[str]:
+    """The rules that this document gives no reason to call broken; ``unset`` are the elements with a variable unset.
+
+    A rule that calls something undefined is silent where the section that would define it is unknown: absent from a
+    fragment, made up around its loose entries, misspelled, or with a hole where an include could not be read or a
+    variable is not set. Ruled by ``sow-config(5)``, fragments.
+    """
+    holes = {element.split("/")[2].partition("[")[0] for element in unset if element.count("/") > 1}
+    whole = document.top.complete and not document.fragment
+    silent: set[str] = set()
+    for section, rules in _DEFINED_IN.items():
+        nodes = list(document.top.all(section, *_OTHER_NAMES.get(section, ())))
+        if not nodes:
+            known = whole and not meant(document.top, section)
+        else:
+            known = all(node.complete and node.inner >= 0 and node.tag not in holes for node in nodes)
+        if not known:
+            silent.update(rules)
+    return frozenset(silent)
