@@ -162,6 +162,7 @@ class _Commit:
             rest = deletions_of_rest(self.directory, self.segments, writer, self.now)
             self.segments += [rest] if rest is not None else []
         count = sum(info.entries for info in self.segments)
+        # Decided for the whole run before anything is written: one refused message may stop all of it.
         self.outcomes = outcomes.decide(self._columns, self._blocks, count, writer, self.now)
         if self.outcomes.reasons:
             for rejected in self._late():
@@ -242,6 +243,7 @@ class _Commit:
         # The overlay is empty then, so that memory holds only this run's entries while the store catches up.
         session.apply(force=True)
         journal, size, waiting = session.journal, 0, None
+        # The journal's lock is held, so the group gets the txids from here on without a gap.
         first = journal.last_txid + 1
         for entries in self._entries(writer.last_time):
             if waiting is not None:
@@ -280,6 +282,7 @@ class _Commit:
                 # Each pass counts txids through the whole run, so that a message gets the same one whatever its bucket.
                 last, written = fold(overlay, self._entries(last_time), base, number, buckets)
                 if len(overlay):
+                    # Bucket after bucket, each in key order: pages of the store are touched once and in a row.
                     into_store(txn, overlay, txn.meta.applied, writer.rule)
                     latest = max(latest, overlay.last_time)
             txn.set_applied(NO_LINEAGE, last)

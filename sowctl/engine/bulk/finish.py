@@ -95,6 +95,7 @@ class Finishing:
 
     def _look_up(self, keys: set[bytes]) -> None:
         stored = self._writer.stored(keys, self._now) if keys else {}
+        # None is kept, too: a key without a record is looked up once.
         self._known.update((key, stored.get(key)) for key in keys)
 
     def _refuse(self, row: StagedRow, reason: Reason) -> None:
@@ -109,6 +110,7 @@ class Finishing:
     def _finished(self, rows: list[StagedRow]) -> Iterator[StagedRow]:
         """Messages that follow one another without a deletion between them."""
         ready = _prepared(rows)
+        # What this run has made of a key stands in for the stored record, as a stored value.
         stored = {key: value for row in rows if (value := self._known[key := row.key]) is not None}
         times = [row.time for row in rows]
         gone = finish(self._writer, self._preparer, ready, range(len(rows)), times, stored, self._now)
@@ -120,6 +122,7 @@ class Finishing:
             if place in without:
                 continue
             correlation = correlations[place]
+            # From here on it is a publish: what is committed needs no record to be merged with.
             flags = row.flags & ~OPERATION | PUBLISH | (HAS_CORRELATION_ID if correlation is not None else 0)
             done = row._replace(flags=flags, payload=ready.payloads[place], correlation_id=correlation)
             yield done

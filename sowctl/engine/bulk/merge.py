@@ -63,6 +63,7 @@ def in_order(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentIn
 def _merged(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
     if len(cluster) == 1:
         return cluster[0]
+    # Streams are read block by block, so the merge holds a block of each segment.
     streams = [rows_of(directory, info) for info in cluster]
     found = written(directory, f"merged-{cluster[0].name}", heapq.merge(*streams, key=lambda row: row.order))
     assert found is not None
@@ -134,6 +135,7 @@ def deletions_of_rest(
             for keys, _ in writer.scan(PART, now):
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8").astype(np.uint64)
                 mine = parts_of(numbers, buckets) == number
+                # Records whose key the run has a message for are replaced or kept by that message; only the rest goes.
                 gone = mine & ~np.isin(numbers, kept)
                 for place in gone.nonzero()[0].tolist():
                     # Behind every file of the input, so that these deletions come last, and their txids are the highest

@@ -71,10 +71,12 @@ def decide(
     """The outcomes of ``count`` messages over what the topic holds at ``now``; the topic's locks are held."""
     import numpy as np
 
+    # One byte for each message is all that is kept of the whole run.
     found = Outcomes(np.zeros(count, dtype=np.uint8), None)
     # Times first, and over the whole run in input order: whether a message is too old depends on those before it, in
     # whatever part of the key space they lie. Everything behind this looks at one key at a time.
     if _refuse_older(read, writer, now, found):
+        # Check words of removed records are kept only where the run has deletions: eight bytes for each message.
         found.checks = np.zeros(count, dtype=np.uint64)
     buckets = -(-count // bucket)
     for number in range(buckets):
@@ -139,6 +141,7 @@ def _bucket(read: Columned, number: int, buckets: int, found: Outcomes) -> _Mess
     parts: list[list[Any]] = [[] for _ in range(5)]
     at = 0
     for columns in read():
+        # A message that is too old is nothing to its key, so those behind it do not meet it.
         chosen = found.codes[at : at + len(columns)] != REFUSED
         keys = columns.keys.astype(np.uint64)
         if buckets > 1:
@@ -165,6 +168,7 @@ def _decide(
     """
     if not len(messages.keys):
         return
+    # Cut between keys, never within one: the messages of a key are decided in one call.
     starts = [*messages.starts().tolist(), len(messages.keys)]
     for first in range(0, len(starts) - 1, KEYS_AT_ONCE):
         some = slice(starts[first], starts[min(first + KEYS_AT_ONCE, len(starts) - 1)])
@@ -175,6 +179,8 @@ def _decide(
         stored = writer.stored(keys, now)
         befores, same = list(map(stored.get, keys)), None
         if stored:
+            # Stored payloads are made into the same kind of content as the staged ones, hash or digest, so that they
+            # compare.
             kept = dict(zip(stored, map(content_of, payloads(stored.values())), strict=True))
             same = [kept.get(key) == content for key, content in zip(keys, contents, strict=True)]
         statuses, removed = outcome.decide(keys, checks, contents, befores, same, deletes if True in deletes else None)

@@ -124,6 +124,7 @@ def pack(rows: Rows) -> bytes:
         "hashes": list(map(xxhash.xxh3_64_intdigest, rows.payloads)),
         "lengths": list(map(len, rows.payloads)),
     }
+    # Keys and check words are bytes in the order of their numbers, so these columns are joined as they are.
     parts = [b"".join(rows.keys), b"".join(rows.checks)]
     parts += [
         numpy.array(numbers.get(name) or getattr(rows, name), dtype=dtype).tobytes() for name, dtype in _FIXED[2:]
@@ -137,6 +138,8 @@ def pack(rows: Rows) -> bytes:
     columns, payloads = codec.compress(CODEC_ZSTD, raw_columns), codec.compress(CODEC_ZSTD, raw_payloads)
     # Columns and payloads are compressed apart: deciding reads columns several times, and payloads hardly ever.
     sizes = len(raw_columns), len(columns), len(raw_payloads), len(payloads)
+    # The header has a checksum of its own: its sizes say where the next block begins, and are used before the rest is
+    # read.
     head = HEADER.pack(MAGIC, len(rows), *sizes, crc32(columns), crc32(payloads), 0)[:-4]
     return b"".join((head, crc32(head).to_bytes(4, "little"), columns, payloads))
 
@@ -161,6 +164,7 @@ def unpack(raw: memoryview, count: int) -> SegmentColumns:
         lengths = numpy.frombuffer(raw, dtype="<u4", count=count, offset=at).tolist()
         ends = list(accumulate(lengths, initial=at + 4 * count))
         spans = zip(flags.tolist(), pairwise(ends), strict=True)
+        # The flag tells an absent text from an empty one; both have length 0.
         texts.append([bytes(raw[start:end]) if flag & bit else None for flag, (start, end) in spans])
         at = ends[-1]
     return SegmentColumns(*found, *texts)
@@ -179,6 +183,7 @@ class SegmentWriter:
         self._first: Order | None = None
         self.last: Order = (-1, -1)
         try:
+            # With x: two attempts of one name would write into one file, and must not.
             self._file: IO[bytes] = self._path.open("xb")
         except OSError as problem:
             raise _unwritable(problem, self._path) from problem
@@ -196,6 +201,7 @@ class SegmentWriter:
         self.last = orders[-1]
         self._rows.extend(rows)
         self._size += sum(map(len, rows.payloads))
+        # Both limits bound what the commit holds at once: a block of columns, and a block of payloads.
         if len(self._rows) >= BLOCK_ENTRIES or self._size >= BLOCK_BYTES:
             self._flush()
 
@@ -265,6 +271,7 @@ class SegmentReader:
                 raw = bytes(codec.decompress(CODEC_ZSTD, memoryview(packed), raw_payloads))
                 texts = [raw[start:end] for start, end in pairwise(accumulate(found.lengths.tolist(), initial=0))]
             else:
+                # Payloads are neither read nor decompressed: the file's next block begins behind them.
                 self._file.seek(size, os.SEEK_CUR)
             seen += count
             yield found, texts
@@ -304,6 +311,7 @@ class SegmentReader:
 def _bounds(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     start = size = 0
     for place, payload in enumerate(payloads):
+        # One payload larger than a block stands in a block of its own.
         if place > start and (place - start >= BLOCK_ENTRIES or size + len(payload) > BLOCK_BYTES):
             yield start, place
             start, size = place, 0

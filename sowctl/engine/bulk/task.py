@@ -139,12 +139,15 @@ class StageTask:
             flags = [DELTA if delta else PUBLISH for delta in ready.deltas]
             self._deltas = True
         times, lifetimes = [0] * count, [0] * count
+        # Only times of a message's own are staged. Those of the clock are given by the commit, which knows the topic's
+        # last time.
         for place, time in enumerate(ready.times or ()):
             if time is not None:
                 flags[place] |= HAS_TIME
                 times[place] = time
         for place, lifetime in enumerate(ready.lifetimes or ()):
             if isinstance(lifetime, Until):
+                # An instant and a lifetime share a column; the flag tells them apart.
                 flags[place] |= EXPIRES_AT
                 lifetimes[place] = lifetime.at
             elif lifetime is not None:
@@ -165,6 +168,7 @@ class StageTask:
             flags,
             ready.user_keys or empty,
             ready.correlation_ids or empty,
+            # A deletion is a key and a time: its payload is not staged.
             [b""] * count if codes is None and self._operation == DELETE else ready.payloads,
         )
 
@@ -218,6 +222,7 @@ class StageTask:
         """Complete the segments; what the driver's commit wants to know of this attempt."""
         self._close_segment()
         rejects = self._rejects.name if self._rejects is not None and self._refused.count else None
+        # Samples travel to the driver, so they are cut; the file of rejects has them whole.
         samples = tuple(replace(one, payload=(one.payload or b"")[:4096]) for one in self._refused.samples)
         counts = self._messages, self._blank, self._refused.count
         return Staged(self.attempt, tuple(self._done), *counts, samples, rejects, self._deltas, self._first or (-1, -1))

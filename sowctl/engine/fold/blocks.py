@@ -57,6 +57,7 @@ def places_of(
         places = [place for place in places if column[place] == index]
     if at is not None and block.header.latest > at:
         places = [place for place in places if columns.times[place] <= at]
+    # Flags have few different values: the set is tested instead of every entry.
     if not unkeyed and any(flag & UNKEYED for flag in set(columns.flags)):
         places = [place for place in places if not columns.flags[place] & UNKEYED]
     return places
@@ -97,6 +98,7 @@ def mask_of(
         keyed = (columns.flags & UNKEYED) == 0
         if not keyed.all():
             tests.append(keyed)
+    # None spares the caller a copy of every column.
     return np.logical_and.reduce(tests) if tests else None
 
 
@@ -114,6 +116,7 @@ def values_of(
     if not places:
         return [], []
     columns, first = block.columns(), block.first_txid
+    # Copied once for the block: slices of bytes are cheaper than slices of a view.
     raw_keys, raw_checks, payloads = bytes(columns.keys), bytes(columns.checks), block.payloads()
     operations = bytes(columns.operations)
     keys = [raw_keys[8 * place : 8 * place + 8] for place in places]
@@ -201,6 +204,7 @@ def stored(
 
 def tombstone(key: bytes, check: bytes, txid: int, time: int) -> bytes:
     """The stored value that says: deleted."""
+    # A deletion has a txid and a time like any entry, so that it wins over what came before it and can be dated.
     return encode(key, check, txid, time, 0, TOMBSTONE, b"")
 
 

@@ -133,12 +133,14 @@ def fold(
                 check.see(keys, values)
             buckets.add(b"".join(keys), values)
         append_sorted(builder, buckets.sorted(PART))
+    # Without any entry, the position is where the span begins: nothing before it was looked at.
     return last.entries, last.latest, max(last.last_txid, span.after)
 
 
 def append_sorted(builder: StoreBuilder, parts: Iterator[Pairs]) -> None:
     """Records into a new store; ``parts`` are of about :data:`PART` records, in key order."""
     while several := list(islice(parts, PARTS)):
+        # Keys only rise, so each transaction appends at the end of the tree: no page is searched for or split.
         builder.change(partial(_append, several), pending=sum(sum(map(len, values)) for _, values in several))
 
 
@@ -195,6 +197,8 @@ class _LastPerKey:
         self._txids = [np.concatenate(self._txids)[kept]]
         self._publishes = [np.concatenate(self._publishes)[kept]]
         self._keys = [keys[kept]]
+        # Counts from zero again: compacting pays only after as many new entries, or a journal of distinct keys would be
+        # sorted again for every block.
         self._held = 0
 
     def txids(self) -> Any:
@@ -238,6 +242,7 @@ def _fill_history(
             # so keeps the same versions.
             versions = extend([], (value for _, value in rows), rule)
             current = versions[-1]
+            # A key that was deleted last has no record; its tombstone is kept among the versions.
             older = versions if current.tombstone else versions[:-1]
             if not current.tombstone:
                 builder.append([key], [current.value])

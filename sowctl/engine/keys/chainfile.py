@@ -60,6 +60,8 @@ def _blocks(raw: bytes, path: Path) -> Iterator[ChainBlock]:
             return
         at += _HEAD.size + length
         try:
+            # The checksum holds, so bytes that are no such block are of another kind of file: that is an error, and no
+            # torn end.
             identity, lineage, applied, links = msgpack.unpackb(body, strict_map_key=False)
             yield ChainBlock(tuple(identity), lineage, applied, [(value, digest) for value, digest in links], at)
         except (ValueError, TypeError) as error:

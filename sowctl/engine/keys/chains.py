@@ -76,6 +76,8 @@ class Chains:
         self._topic = topic
         self._options = options
         self._prefix = prefix(topic.key_domain)
+        # Of published messages only the primary value is learnt: a secondary value names a chain and does not become
+        # part of it.
         self._texts = kind.key_texts((options.primary,))
         self._identity = (topic.name, topic.message_type, str(options.primary), *map(str, options.secondary))
         self.path = file_of_chains(instance, topic, options)
@@ -100,6 +102,8 @@ class Chains:
             # The first time the journal is read in any case: only it tells whether the file follows its lineage.
             if first or self._position < topic.last_txid:
                 self._from_journal(topic)
+        # Without a journal only the file tells what other processes have learnt; its size changes with each of their
+        # blocks.
         elif not self._loaded or self._changed():
             first, self._loaded = not self._loaded, True
             self._load(topic.last_txid)
@@ -141,6 +145,7 @@ class Chains:
                 text = f"key field {self._options.primary} is missing or empty, and its other keys are in no chain"
                 refused.append(Refusal(places[index], MISSING, text))
                 continue
+            # A new chain has the key that its head's primary value makes.
             digests[index] = next(iter(found)) if found else key_digest(self._prefix, (primary,))
             if primary is not None and primary not in known and primary not in fresh:
                 fresh[primary] = digests[index]
@@ -163,6 +168,7 @@ class Chains:
         """Put what is new into the file. Raises StorageError ``SOW-ENG-055``."""
         if self.path is None or not (self._fresh or self._moved):
             return
+        # The block says up to which txid it knows the topic, so that the next reader goes on in the journal from there.
         block = ChainBlock(self._identity, self._lineage, self._position, list(self._fresh.items()))
         keep, shared = max(self._end, 0), self._topic.journalled
         self._end = append(self.path, block, keep, self._instance.seam, whole=self.links.items(), shared=shared)
@@ -226,6 +232,7 @@ class Chains:
 
     def _take(self, keys: list[bytes], values: list[bytes]) -> None:
         """Learn from published messages and the keys that they got."""
+        # A deletion ends a record and not its chain: a later message of the chain gets the same key again.
         live = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE]
         texts, _ = self._texts(payloads(values[place] for place in live))
         for place, (primary,) in zip(live, texts, strict=True):

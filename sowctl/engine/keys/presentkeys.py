@@ -78,6 +78,7 @@ class PresentKeys:
 
         A record without the key that a publisher would have had to choose is one of them.
         """
+        # Where keys do not follow from records, nothing can be said against them.
         if not self.known or not keys:
             return []
         absent = self.topic.key_mode == "user"

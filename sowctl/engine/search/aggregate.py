@@ -97,6 +97,7 @@ class Aggregation:
         extract = self._kind.extractor(self.program.slots)
         for keys, values in found:
             rows, refused = extract(payloads(values))
+            # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.
             if refused:
                 number = int.from_bytes(keys[refused[0].index], "big")
                 raise InputError(

@@ -73,6 +73,7 @@ class Found:
     def first(self, key: OrderKey, wanted: int) -> Pairs | None:
         """Records among which are the first ``wanted`` by ``key``, ties and all; None where indexes cannot tell."""
         column = self._memos.columns.get(order_slot(key))
+        # If no more are left than are wanted, all of them are read and sorted anyway.
         if column is None or self.plan.residual or (self._left is not None and len(self._left) <= wanted):
             return None
         from sowctl.engine.search.sorting import holds_number
@@ -89,11 +90,14 @@ class Found:
             # sorted by the further keys of the order.
             for group in column.ordered(descending=key.descending):
                 waiting += group if allowed is None else [place for place in group if place in allowed]
+                # Read only when there may be enough: in between nothing but row numbers is gathered.
                 if len(waiting) + seen < wanted:
                     continue
                 for more_keys, more_values in self._unchanged(sorted(waiting), max(len(waiting), 1)):
                     keys += more_keys
                     values += more_values
+                    # Fewer may come than were asked for: those that changed since are left out, and stand in ``keys``
+                    # already if they match.
                     seen += len(more_keys)
                 waiting = []
                 if seen >= wanted:

@@ -61,6 +61,8 @@ class Matcher:
 
     def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
         """Indexes of the records for which the filter is true. Raises as :meth:`decided`."""
+        # Uncut values are slices of larger pieces that are made on demand: the prefilter looks at payloads, and only
+        # what it lets through is cut out.
         uncut = isinstance(values, Uncut)
         places = self.possible(payloads(values) if uncut else values, None)
         if len(places) == len(values):
@@ -86,13 +88,18 @@ class Matcher:
         """The traces to be looked for in so many ``records`` more, if that pays."""
         if self._shows and self._traces is None:
             self._expected += records
+            # Loading the search engine takes longer than decoding a few records, so these are counted before it is
+            # loaded.
             if self._expected < figures.LOOKING:
                 return None
             from sowctl.engine.search.prefilter import looked_for
 
             assert self.filter is not None
             assert self.environment is not None
+            # The marks between values are random, so that no payload can contain one and shift what is found to another
+            # record.
             self._traces = looked_for(self.filter.conjuncts, self.environment.random)
+        # Only ever turns off: data that did not pay for the search is not searched again.
         self._shows = self._shows and self._traces is not None and self._traces.pays
         return self._traces if self._shows else None
 
@@ -118,6 +125,7 @@ class Matcher:
         try:
             return self.filter.matches(rows, self.environment, headers)
         except SowError as error:
+            # The filter runs over a batch; which record an error is about is found out only when there is one.
             for place in self._failing(keys, values, headers, error):
                 number = int.from_bytes(keys[place], "big")
                 error.message = f"record {number}: {error.message}"
@@ -144,9 +152,12 @@ class Matcher:
         """The filter's slots of every record, to be read once."""
         assert self.filter is not None
         if not self.filter.slots:
+            # A filter on metadata alone reads no payload.
             return [()] * len(values)
         if self._read is None:
             extract = self.type.extractor(self.filter.slots)
+            # Rows are read once, in order, so a type may hand them out from one buffer instead of as tuples of their
+            # own.
             self._read = getattr(extract, "once", extract)
         rows, refused = self._read(payloads(values))
         if refused:
@@ -169,6 +180,7 @@ def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> li
     headers = []
     for key, value in zip(keys, values, strict=True):
         hashed = str(int.from_bytes(key, "big"))
+        # Most records have no optional parts: their header is not taken apart.
         record = decode(key, value) if value[0] & OPTIONAL_PARTS else None
         logical = record.logical_topic if record is not None else None
         chosen = record.user_key.decode() if record is not None and record.user_key is not None else hashed

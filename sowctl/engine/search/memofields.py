@@ -90,6 +90,7 @@ def rows_of(
     chosen = matcher.places(keys, fresh)
     keys, fresh = [keys[place] for place in chosen], [fresh[place] for place in chosen]
     rows, refused = matcher.type.extractor(slots)(payloads(fresh))
+    # A record that cannot be read is named by the way over records, which raises the error.
     if refused:
         return None
     gone = memos.changed_places()

@@ -127,6 +127,7 @@ def existing(instance: Instance, directory: MemoDirectory, source: StoredSource)
 
 def _reading(instance: Instance, source: StoredSource) -> str:
     """What a value depends on besides the record: how the configuration defines the message type."""
+    # In a column's name, so that a changed definition finds no column instead of values that were read otherwise.
     definition = instance.config.types.get(source.message_type) if instance.config is not None else None
     return f"{source.message_type} {definition!r}"
 
@@ -175,6 +176,8 @@ def _opened(directory: MemoDirectory, source: StoredSource, names: dict[Slot, st
 def _built(instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> Memos | None:
     try:
         with directory.building() as mine:
+            # Not ``mine`` where another process builds at this moment: this one does not wait, and reads what is
+            # there or goes without.
             if mine:
                 build_memos(instance, directory, source, names)
     except (OSError, ImportError):
@@ -198,6 +201,8 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
     extract = instance.type_of(source.message_type).extractor(slots)
     builders = [ColumnBuilder(wanted[slot]) for slot in slots]
     keys, stamped = bytearray(), bytearray()
+    # The store alone, without the overlay and with what has expired: the columns are of the state that the digest
+    # names.
     for batch, values in source.snapshot.scan(batch=_READ):
         keys += b"".join(batch)
         stamped += raw_stamps(values)

@@ -221,6 +221,7 @@ def refined(plan: Plan, counts: IndexCounts, question: Question, statistics: Sta
         asked=tuple(asked for _, asked in answered),
         order=question.order_in_words(ranked=ranked),
         ranked=ranked,
+        # The first condition leaves the most row numbers that are ever held.
         arrays=bool(answered) and answered[0][0] >= figures.ARRAYS,
     )
 
@@ -260,8 +261,10 @@ def _named_keys(question: Question, statistics: Statistics) -> list[bytes] | Non
 
 def _indexed(question: Question, statistics: Statistics, plan: Plan) -> Plan | None:
     """The draft of a plan by indexes; None where none are to be opened, or there is no field to ask one about."""
+    # A small store is read faster than indexes are opened.
     if question.index_from is None or statistics.stored < question.index_from:
         return None
+    # Indexes stand beside the store's file, and hold values of fields.
     if not statistics.filed or not statistics.fields:
         return None
     asked, others = question.conditions
@@ -275,6 +278,7 @@ def _indexed(question: Question, statistics: Statistics, plan: Plan) -> Plan | N
 
 def _processes(question: Question, statistics: Statistics) -> int:
     """How many processes read: more than one where there is much to filter, and a file that each of them can open."""
+    # Without a filter nothing is decoded, and a second process has nothing to take over.
     if not statistics.whole or not statistics.reopens or not question.matcher.selective:
         return 1
     if statistics.stored < figures.LARGE or not statistics.processors:

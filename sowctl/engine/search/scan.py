@@ -133,11 +133,13 @@ class Scan:
             yield from filtered(alone(self.source.batches(read)), matcher, counts, decoded)
             return
         marks = matcher.marks(source.meta.records)
+        # This process reads the first part, while the others read theirs.
         first = self._others[0].start if self._others else None
         yield from filtered(source.runs(read, stop=first, marks=marks), matcher, counts, decoded)
         if not self._others:
             return
         for other in self._others:
+            # Parts are taken in key order, so the result is that of one process.
             if other.succeeded(source):
                 yield from other.results(source, counts)
             else:
@@ -219,6 +221,7 @@ def _executable(
 ) -> tuple[Plan, Found | Named | None]:
     """The plan with what it opens: indexes that cannot be had, or leave too much, make it that of a scan."""
     plan = draft(question, statistics)
+    # A state of the past, or some logical topics of a store: there are no indexes of these.
     if source is None:
         return plan, None
     if plan.keys is not None:

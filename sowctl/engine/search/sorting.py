@@ -77,6 +77,7 @@ def _collect(
                 ranked = ranks.of(values)
                 if ranked is None:
                     return False
+                # Asked again for each batch: it sinks as better records come.
                 limit = sorter.limit
                 if limit is not None:
                     # Equal ranks stay in: the SOW key decides between them.
@@ -92,6 +93,7 @@ def _emit(sorter: Sorter, names: list[tuple[str, MessageType]], options: QueryOp
     number = -1
     for _, ranked, value in islice(sorter.sorted(), options.skip_n or 0, None):
         owner = int.from_bytes(ranked[8:], "big")
+        # A batch is of one topic.
         if held and (owner != number or len(held) >= options.batch_size):
             yield batch_of(*names[number], *_columns(held))
             held = []
@@ -205,6 +207,7 @@ class Sorter:
         run = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed by the stack
         for start in range(0, len(self._items), _RUN_ITEMS):
             marshal.dump(self._items[start : start + _RUN_ITEMS], run)
+        # An empty list ends a run.
         marshal.dump([], run)
         run.seek(0)
         self._runs.append(run)

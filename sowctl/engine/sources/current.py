@@ -105,6 +105,7 @@ class CurrentSource(StoredSource):
         if self.overlay is not None and self.overlay.current:
             # Nine bytes of 255 lie behind every key, which has eight.
             low, high = start or b"", stop or bytes((255,)) * 9
+            # Only the overlay's keys of this part: each part is read by itself, perhaps by another process.
             fresh = {k: v for k, v in self.overlay.current.items() if low <= k < high}
             from sowctl.engine.sources.merge import merged
 
@@ -183,6 +184,7 @@ class CurrentSource(StoredSource):
             return keys, values
         from sowctl.engine.topics.expiration import unexpired
 
+        # One clock for as long as the source is open: a record does not vanish between two batches.
         places = unexpired(values, self._now)
         if len(places) == len(values):
             return keys, values

@@ -98,6 +98,8 @@ def _with_versions(source: CurrentSource, target: Target, now: int) -> tuple[int
     total = records = versions = 0
     view = VersionsSource(source, target.topic, now)
     for key, timeline in view.timelines(SCAN_BATCH):
+        # Versions that a writer would drop by now do not count, whether or not one has dropped them: equal stores give
+        # equal sums.
         kept = prune(timeline, now, rule.window)
         total += sum(digest_term(key, value_of(key, version)) for version in kept)
         current = bool(kept) and not kept[-1].tombstone

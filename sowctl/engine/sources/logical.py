@@ -34,6 +34,7 @@ def names_for(
     nothing names a logical topic.
     """
     if topic.logical_name is not None:
+        # The command named one logical topic: all messages are for it, whatever their envelopes say.
         return [topic.logical_name.encode()] * count
     if envelopes is None:
         raise unnamed_logical(topic)
@@ -47,6 +48,7 @@ def names_for(
         elif not 0 < len(name) <= MAX_LOGICAL or not matches(envelope.topic):
             text = f"{envelope.topic[:80]!r} is no logical topic of {topic.name!r}"
             refused.setdefault(index, Refusal(index, NOT_OURS, text))
+        # Also for refused messages: the column stays as long as the batch.
         names.append(name)
     return names
 
@@ -71,6 +73,7 @@ def chosen(logical: Logical) -> Callable[[Pairs], Pairs]:
 
     def takes(value: bytes) -> bool:
         name = logical_topic(value)
+        # A store has few names and many records: each name is matched once.
         if name not in known:
             assert name is not None
             known[name] = logical.takes(name.decode("utf-8", "replace"))

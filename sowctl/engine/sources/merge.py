@@ -113,6 +113,7 @@ def merged(pairs: Iterable[Pairs], overlay: Mapping[bytes, bytes | None], size: 
             continue
         found: dict[bytes, bytes | None] = {} if batch is None else dict(zip(*batch, strict=True))
         found.update((key, overlay[key]) for key in due)  # a record of the overlay stands for the store's of its key
+        # Deletions fall out here, with the store's records that they hide.
         rows = sorted((key, value) for key, value in found.items() if value is not None)
         yield [key for key, _ in rows], [value for _, value in rows]
 

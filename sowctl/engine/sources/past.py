@@ -106,6 +106,7 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
         means = Means.EMPTY if 0 < at < min(oldest, now) else Means.VERSIONS
         return Way(means, at or oldest, now, base)
     clock = min(at, now)
+    # Lifetimes are judged at the instant: a record that has expired since was there (behaviour 11.15).
     current = stack.enter_context(open_current(instance, topic, now=clock))
     settled = max(current.meta.last_time, current.overlay.last_time if current.overlay is not None else 0)
     # before the removal mark, records were still there that have been removed from the store since
@@ -115,8 +116,11 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
         return Way(Means.PRESENT, at, clock, current)
     if not topic.journalled:
         raise _too_early(topic, first, "it keeps no history and has no journal")
+    # The whole journal is judged, its end too: a fold over a journal that lost its end would be a wrong state.
     log = stack.enter_context(open_log(instance, whole=True))
     try:
+        # A journal that began behind the topic's first records covers every entry that it knows of, and still not the
+        # past.
         refuse_unlogged_past(topic, current.meta, log)
     except RefusedError as error:
         why = "the journal does not hold what was published before the topic was journalled"
@@ -193,6 +197,7 @@ def _pieced(instance: Instance, topic: TopicConfig, way: Way) -> Source:
     for block in way.log.blocks(topic=ref):
         for entry in block.entries():
             if entry.topic == ref and entry.key not in touched and not entry.flags & UNKEYED:
+                # Only a key's first entry is looked at: what stood before it is the question.
                 touched.add(entry.key)
                 # The first entry that is left of this key replaced or deleted a record. What that record was stood in a
                 # file that is gone: before this entry's time the key's state cannot be told.

@@ -60,6 +60,7 @@ def _behind(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instan
 def _since(since: int, topic: TopicConfig, log: Journal) -> int:
     ref = topic.name, topic.message_type
     gone = log.before(ref)
+    # If an entry of the files that are gone was late enough, the topic begins before what is left, and is not covered.
     last = gone.last_txid if gone.last_time < since else 0
     for block in log.blocks(topic=ref):
         # Every entry of the block is older, whatever its topic: no column of it is read.
@@ -84,6 +85,7 @@ def rebuilt_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> P
     if not topic.journalled or not has_log(instance):
         raise no_store(topic)
     with open_log(instance, whole=True) as log:
+        # A journal without an entry of the topic makes no store: readers are told so, rather than shown an empty state.
         if log.topic_state(ref).last_txid == 0:
             raise no_store(topic)
         start = recovery_start(topic, log, instance)

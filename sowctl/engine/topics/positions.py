@@ -105,6 +105,7 @@ def has_log(instance: Instance) -> bool:
 
 def applied_of(lineage: bytes, stores: Iterable[Standing]) -> int:
     """The highest txid that any of the stores has applied from the journal of this lineage."""
+    # Positions of another lineage count other entries under the same numbers.
     return max((store.applied for store in stores if store.lineage == lineage), default=0)
 
 
@@ -286,6 +287,7 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
         return
     if meta.has_journal and meta.applied >= log.first_txid:
         return  # it follows another journal: an error of its own
+    # The journal says that it has all entries of the topic, and the store has records that are not from it.
     if log.covers((topic.name, topic.message_type)):
         raise RefusedError(
             "SOW-ENG-022",

@@ -102,6 +102,7 @@ def find_publishable(instance: Instance, text: str, message_type: str | None = N
     if found.logical is None:
         if not search_of(found.pattern)(name):
             raise unnamed_logical(found)
+        # The Name of a Pattern topic may match its own Pattern: then it is one of its logical topics.
         found = replace(found, logical=Logical(name))
     return found
 
@@ -125,6 +126,7 @@ def split_target(text: str, message_type: str | None = None) -> tuple[str, str |
 def _exact(instance: Instance, name: str, message_type: str | None, *, logical: bool) -> TopicConfig | None:
     """The topic of this name, narrowed where it is a logical topic's; the latter only with ``logical``."""
     takers = _takers(instance, name, message_type, logical=logical)
+    # A topic is known by name and message type together (behaviour 1.1), so a name alone may be ambiguous.
     if len(takers) > 1:
         forms = ", ".join(f"[{entry.message_type}].[{name}]" for entry in takers)
         raise UsageError(

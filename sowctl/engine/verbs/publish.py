@@ -114,6 +114,7 @@ class _Run:
         """What landed last of the input under way."""
         self.messages = 0
         """Messages of all batches that have landed."""
+        # One thread: there is one journal, and a sync of it must not overtake another.
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
         log = instance.log
         default = log.flush_interval_us / 1e6 if log is not None else DEFAULT_LINGER
@@ -201,6 +202,7 @@ class _Run:
         stop: KeyboardInterrupt | None = None
         publisher = self.router.publisher(batch)
         with self.session.batch([share.writer for share in shares]):
+            # Taken under the locks, so that times rise in the order in which batches are written.
             now = self.instance.now
             parts, rejected = self.settled(batch, shares, rejected, publisher, now)
             synced, written = write(self.session, self.pool, parts, publisher, now)
@@ -213,6 +215,8 @@ class _Run:
                     synced.result()  # the sync goes on; a batch that it makes durable is counted and told
             # From here on the batch is acknowledged: its entries are on disk, whatever happens to this process.
             self.account(batch, parts, rejected, written)
+            # Applied under the same locks, behind the acknowledgement: a crash while applying loses nothing that was
+            # told.
             if not self.session.dry_run and stop is None:
                 self.session.apply()
         if stop is not None:
@@ -228,6 +232,7 @@ class _Run:
         now: int,
     ) -> tuple[list[TopicEntries], list[Rejected]]:
         """What is to be written of a batch to each topic, and all that was refused; the locks are held."""
+        # Under the locks: the highest number that is known is still the highest when the batch is written.
         duplicates = publisher.admit(self.router.logs(shares, publisher)) if publisher is not None else set()
         parts: list[TopicEntries] = []
         refusals: list[Refusal] = []
@@ -285,11 +290,13 @@ class _Run:
         report.published += sum(map(len, parts))
         for part in parts:
             report.bytes += sum(map(len, part.payloads))
+            # One topic that nothing keeps is enough: the report does not promise what a crash would disprove.
             report.durable = report.durable and not part.writer.volatile
             total = self.count_for(part.writer.ref)
             counts = part.counts()
             total.add(counts)
             report.add(counts)
+        # Noted before the caller is told, so that a run that is broken off in its callback counts this batch as done.
         self.landed = self.of_input = batch, rejected
         self.messages += len(batch.payloads)
         for payloads, first in written:
@@ -310,6 +317,7 @@ class _Run:
         """Let go of everything; what was acknowledged is safe."""
         with unbroken():
             flight, self.flight = self.flight, None
+            # The generator's locks go with it; a sync that is under way is waited for by the pool's shutdown.
             if flight is not None:
                 flight.close()
             self.pool.shutdown()
@@ -322,6 +330,7 @@ class _Run:
             self.finish()
         except SowError as second:
             if isinstance(error, SowError):
+                # The first error is the cause and is told; what was acknowledged is in the journal, applied or not.
                 error.facts.setdefault("while_applying", second.message)
         if isinstance(error, SowError):
             error.facts["report"] = self.report

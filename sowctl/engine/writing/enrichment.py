@@ -58,15 +58,19 @@ class Phase:
         ``previous`` holds the stored messages, ``headers`` what is known of each; ``now`` is what the clock says.
         """
         rows, refusals = self._read(payloads)
+        # A refused message stays in the columns as it is, so indexes mean the same messages all the way.
         refused = {refusal.index: refusal for refusal in refusals}
         before = self._rows_before(previous, refused)
         if self._fields.uses_header and headers is None:
             headers = self.headers(payloads, envelopes)
         good = [index for index in range(len(payloads)) if index not in refused]
+        # The clock's answer is fixed for the batch: two fields of a message see one time.
         environment = self._environment(now)
         found = list(payloads)
         for index, writes in self._writes(good, rows, environment, headers, before, refused):
             try:
+                # Every field was computed from the message as it was before (behaviour 1.7); only now is anything
+                # written.
                 found[index] = self._type.assign(payloads[index], writes)
             except SowError as error:
                 refused[index] = Refusal(index, error.code, error.message)
@@ -105,6 +109,7 @@ class Phase:
         """The rows of the stored messages; a message whose record cannot be read is refused."""
         if self._read_previous is None or previous is None:
             return None
+        # Where there is no record, the row stays None and PREVIOUS is NULL (behaviour 1.7).
         there = [index for index, payload in enumerate(previous) if payload is not None]
         rows, refusals = self._read_previous([payload for payload in previous if payload is not None])
         found: list[Row | None] = [None] * len(previous)
@@ -136,6 +141,8 @@ class Phase:
             )
 
         try:
+            # All at once, as it mostly goes well. After an error one by one, so that a single message is refused for
+            # it.
             return list(zip(good, of(good), strict=True))
         except SowError:
             found = []
@@ -195,6 +202,7 @@ def _compiled(topic: TopicConfig, texts: Sequence[str], context: Context, functi
     try:
         return compile_fields(texts, context, functions)
     except SowError as error:
+        # Only a wrong text is the configuration's fault; anything else keeps its own kind of error.
         if error.exit_status != 2:
             raise
         raise ConfigError(

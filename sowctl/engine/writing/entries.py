@@ -156,6 +156,7 @@ class _Step:
         checks = [digest[8:] for digest in ready.digests]
         # One look-up for the batch, under the locks: no other process can change these records before they are written.
         stored = writer.stored(keys, self.now)
+        # Most batches have neither: they pass by without their records being taken apart.
         if ready.deltas is not None or preparer.enrichment is not None:
             from sowctl.engine.writing.finish import finish
 
@@ -179,6 +180,7 @@ class _Step:
     def journalled(self, duplicates: Set[int]) -> tuple[TopicEntries, list[Refusal]]:
         """Entries for a topic without records: no message can meet one, and no delta can be merged into one."""
         ready = self.ready
+        # There is no record that such a delta could update.
         if ready.deltas is not None and self.preparer.options.update_only:
             deltas = ready.deltas
             self._refuse([index for index in self.keep if deltas[index]], lambda _: NO_RECORD)
@@ -215,6 +217,7 @@ class _Step:
         pick = self._pick
         mine, payloads = pick(keys), pick(self.ready.payloads)
         befores = list(map(stored.get, mine))
+        # Without a stored record nothing is compared: a first load inserts every key.
         same = unchanged(befores, payloads) if stored else None
         statuses: Sequence[str] = decide(mine, pick(checks), payloads, befores, same).statuses
         if "collided" in statuses:
@@ -231,6 +234,7 @@ class _Step:
 
     def _pick(self, column: list[T]) -> list[T]:
         """The elements of the messages that are left; the column itself where these are all."""
+        # ``keep`` only ever loses indexes, so an equal length means that all messages are left.
         return column if len(self.keep) == len(column) else [column[index] for index in self.keep]
 
     def _refuse(self, indexes: Sequence[int], reason: Callable[[int], Reason]) -> None:
@@ -241,5 +245,6 @@ class _Step:
         """Leave out messages that were refused."""
         if gone:
             self.refused.extend(gone)
+            # Refusals name places in the batch; ``keep`` has indexes into this topic's part of it.
             places = {refusal.index for refusal in gone}
             self.keep = [index for index in self.keep if self.ready.places[index] not in places]

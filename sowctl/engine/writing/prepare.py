@@ -69,6 +69,8 @@ class Preparer:
         self.topic = topic
         self.clock = clock = instance.clock
         self.type: MessageType = instance.type_of(topic.message_type)
+        # A server could not hold a larger message, and a topic must not outgrow what its configuration says (behaviour
+        # 1.9).
         self.max_payload = topic.slab_size - RECORD_OVERHEAD
         self.expiration = options.expiration
         self.options = options
@@ -105,6 +107,7 @@ class Preparer:
         # One pass over lengths for the batch; single messages are looked at only if one of them is too large.
         if max(map(len, payloads), default=0) > self.max_payload:
             self._refuse_large(payloads, refused)
+        # Also for messages that were refused: columns stay as long as the batch, and few messages are refused.
         made = self.keys.make(payloads, envelopes, refused)
         digests, user_keys, texts = made
         if self.preprocessing is not None and texts is not None:
@@ -198,12 +201,15 @@ class Preparer:
     ) -> list[Micros | None] | None:
         texts: list[str | None]
         if self._time_of is not None:
+            # Read behind Preprocessing, so that a time that it wrote counts.
             rows, refusals = self._time_of(payloads)
             refused.update((r.index, r) for r in refusals if r.index not in refused)
             texts = [_time_text(row[0]) for row in rows]
         elif envelopes is not None and any(e.timestamp is not None for e in envelopes):
             texts = [e.timestamp for e in envelopes]
         else:
+            # None means the clock's time, which is taken under the locks: a batch that waits for them gets no time of
+            # before.
             return None if self._fixed_time is None else [self._fixed_time] * len(payloads)
         times: list[Micros | None] = []
         for index, text in enumerate(texts):
@@ -234,9 +240,13 @@ class Preparer:
         if given is None:
             return None
         if isinstance(given, str):
+            # An instant is kept as one: the time from which a lifetime would count is not known before the locks are
+            # held.
             return Until(parse_time(given, self.clock))
         if given < 0:
             raise InputError("SOW-PUB-005", "a lifetime is not negative")
+        # 0 is for ever; a lifetime below a microsecond must not become 0, which is why :func:`lifetime_of` gives at
+        # least 1.
         return lifetime_of(given) if given else 0
 
 

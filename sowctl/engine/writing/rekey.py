@@ -90,15 +90,20 @@ def rekey(
             journal.refresh()
         folded = _folded(instance, log, topic, stack) if topic.file is not None else None
         if folded is None or use_store:
+            # Expired records are rekeyed, too: whether they are hidden depends on the clock and on a configuration that
+            # may change.
             live = open_current(instance, topic, now=NEVER_EXPIRED)
             stack.callback(live.close)
         else:
             live = folded
         plan = _Plan(present)
         plan.take(live, whole)
+        # The journal may hold keys that the store has not, and a later rebuild would bring these back under their
+        # former keys.
         if folded is not None and folded is not live:
             plan.forget(folded)
         done = Rekeyed(len(plan.gone), len(plan.kept), plan.merged)
+        # Nothing to write: a second run after a crash ends here, because the first one's group is wholly there.
         if journal is None or not done.entries:
             return done
         behind = live.overlay.last_time if live.overlay is not None else 0
@@ -168,6 +173,7 @@ class _Plan:
         # last.
         order = np.lexsort((written, new))
         same = new[order][1:] == new[order][:-1]
+        # Before anything is written: equal keys are one record only if their check words are equal, too.
         self._refuse_collisions(new[order], words[order], same)
         winners = order[np.concatenate((~same, [True]))] if len(order) else order
         won = np.zeros(len(old), bool)
@@ -181,12 +187,14 @@ class _Plan:
         chosen = np.flatnonzero(again)
         # Published in the order in which they were written, so that the order by time stays what it was.
         self.kept = chosen[np.argsort(written[chosen], kind="stable")]
+        # A key is inserted unless a record stands under it already that stays there.
         self._fresh = ~np.isin(new, old[~leaves])
 
     def forget(self, folded: CurrentSource) -> None:
         """Delete also the keys that only the journal has: records that were removed when they expired, say."""
         np, known = self._np, {self._keys[at : at + 8] for at in range(0, len(self._keys), 8)}
         rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
+        # A key that a record is published under must not be deleted again.
         targets = {int(key).to_bytes(8, "big") for key in rows[self.kept, 0].tolist()} if len(rows) else set()
         for keys, values in folded.batches(BATCH):
             others = set(self._present.others(keys, values)) if self._present.known else set(range(len(keys)))
@@ -199,6 +207,7 @@ class _Plan:
         gone = sorted(self.gone)
         for start in range(0, len(gone), BATCH):
             part = gone[start : start + BATCH]
+            # The live source comes last and so wins: its check word is that of the record as it is now.
             found = {key: value for source in sources[::-1] for key, value in zip(*source.lookup(part), strict=True)}
             ref = self._topic.name, self._topic.message_type
             yield deletions(ref, sorted(found.items()), at, logical=self._topic.pattern is not None)

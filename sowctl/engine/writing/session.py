@@ -39,6 +39,7 @@ class WriteSession:
         """Those of ``topics`` that have a store of their own; none in a dry run."""
         self.torn: list[TornTail] = []
         self._journal: JournalWriter | None = None
+        # Whether every overlay has all entries of the journal that were read: only then may a store take its position.
         self._complete = True
 
     @property
@@ -53,6 +54,7 @@ class WriteSession:
 
         Raises DamageError (exit 5), MissingError (exit 10), RefusedError (exit 8: another definition).
         """
+        # A logical topic is written through its Pattern topic, whose store has it.
         config = config.whole
         ref = config.name, config.message_type
         found = self.topics.get(ref)
@@ -149,6 +151,7 @@ class WriteSession:
 
     def finish(self) -> None:
         """Apply everything, under the journal's lock."""
+        # With nothing in the overlays, no lock is waited for.
         if not self.dry_run and any(topic.journalled and topic.overlay.size for topic in self.stores.values()):
             with self.journal.lock():
                 self._refresh()

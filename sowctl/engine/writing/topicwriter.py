@@ -56,6 +56,7 @@ def apply_limits(file_bytes: int) -> tuple[int, int]:
     n keys of a store of P pages change about P (1 - exp(-n / P)) of them.
     """
     pages, dirty = file_bytes / PAGE, DIRTY_BYTES / PAGE
+    # A store that fits into one transaction as a whole sets no limit of its own.
     if pages <= dirty:
         return APPLY_CHANGES, FIRST_BYTES if file_bytes <= EMPTY_BYTES else APPLY_BYTES
     # The formula above, solved for n where the changed pages are as many as one transaction may hold.
@@ -161,14 +162,17 @@ class StoreWriter:
         current = self.overlay.current
         # A key that the overlay has deleted is in ``current`` as None, and must not be looked up in the store.
         wanted = asked.difference(current)
+        # The overlay comes first: it is newer than the store for every key that it has.
         found = {key: value for key in asked - wanted if (value := current[key]) is not None}
         if wanted:
             with naming_replay(self.config), self.store.snapshot() as snapshot:
+                # An empty store, as in a first load, is not asked key by key.
                 if snapshot.count:
                     # In key order, neighbours lie on one page of the store.
                     found.update(snapshot.get_many(sorted(wanted)))
         if self.expires:
             rule = self.config.expiration
+            # A record whose lifetime is over counts as absent: the next message of its key inserts (behaviour 11.40).
             return {k: v for k, v in found.items() if not is_expired(rule, expiration_of(v), now)}
         return found
 
@@ -237,6 +241,7 @@ def open_writer(
     assert instance.config is not None
     with ExitStack() as held:
         if config.file is None:
+            # The temporary store goes with the writer; what was published to it stands in the journal, or nowhere.
             config = _temporary(config, journal, volatile, held)
         with naming_replay(config):
             return _open_writer(instance, config, journal, held)
@@ -255,6 +260,7 @@ def _open_writer(
         from sowctl.engine.topics.storefile import refuse_reserved
 
         refuse_reserved(instance, config)
+    # Created or rebuilt before it is opened, so that a writer only ever opens a whole store.
     if not config.file.exists():
         _make_missing(instance, config, journal)
     try:
@@ -279,10 +285,12 @@ def _open_writer(
     held.callback(store.close)
     if journal is not None:
         refuse_unlogged_past(config, store.meta(), journal.journal)
+    # Caught up before the first message: keys that are inserted or updated are told apart by what the topic holds now.
     writer = StoreWriter(config, store, caught_up(instance, config, store, journal))
     if writer.expires:
         # Expired records leave the file with the first transaction of the session, which is written anyway.
         writer.remove_expired_at = instance.now
+    # From here the writer closes the store; an error before this line has closed it already.
     writer.held = held.pop_all()
     return writer
 
@@ -332,6 +340,7 @@ def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: Jo
     if at_rest and meta.lineage == journal.lineage:
         refuse_other_history(meta, journal.journal, Path(store.path))
         return overlay
+    # The store's own position proves how far the journal went: one that ends before it has lost its end.
     with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
         overlay.base = check_position(meta, log, ref, Path(store.path))
         for block in log.blocks(after=overlay.base, topic=ref):
@@ -371,6 +380,8 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
 
     with open_log(instance) as log:
         start = recovery_start(config, log, instance)
+        # Where older files are gone, a rebuild would give fewer records than there were and say nothing. Only a replay
+        # may do that, when it is told to.
         if config.durability == "persistent" and not reaches(config, log, start):
             raise not_covered(config, log)
         if config.durability == "persistent":
