@@ -66,6 +66,7 @@ def entries_of(
         owners = columns.checks if outcomes.checks is None else outcomes.checks[at : at + len(columns)]
         if len(places):
             yield _written(columns, texts, places, codes, times, owners, preparer.usual)
+        # Also past messages that were refused: the times are those by which the outcomes were decided.
         at, last_time = at + len(columns), times[-1]
 
 
@@ -121,6 +122,7 @@ def _written(
 
 def _lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:
     """The lifetimes of staged messages as they were before they were staged, None where none has its own."""
+    # One test for the block: mostly no message brings a lifetime.
     if not (flags & (HAS_LIFETIME | EXPIRES_AT)).any():
         return None
     return [

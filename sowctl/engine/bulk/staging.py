@@ -98,6 +98,7 @@ class Area(Struct):
         if operation not in OPERATIONS:
             raise UsageError("SOW-ENG-043", f"there is no operation {operation!r}", hint="publish, delta or delete")
         refuse_pattern(self.topic)
+        # Tasks run at once and see no other's messages, and a chain depends on the order of all of them.
         if Preparer(self.instance, self.topic, options).keys.chains is not None:
             raise UsageError(
                 "SOW-ENG-046",
@@ -132,6 +133,7 @@ def staging(instance: Instance, topic: TopicConfig, *, directory: Path | None = 
         shutil.rmtree(run, ignore_errors=True)
         os.close(lock)
         with suppress(OSError), _gate(root) as gate:
+            # Under the gate, so that no run begins in a directory that is being removed.
             if all(entry.name == _GATE for entry in root.iterdir()):
                 gate.unlink()
                 root.rmdir()

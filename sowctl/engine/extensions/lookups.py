@@ -47,6 +47,7 @@ class _Table:
 
     def get(self, environment: Environment, texts: Texts) -> bytes | None:
         """The text that is found, None for NULL."""
+        # An environment stands for one run over a batch: within it, all look-ups see one state of the table.
         if self._at is not environment:
             self._refresh(environment.reading())
             self._at = environment
@@ -56,6 +57,8 @@ class _Table:
         from sowctl.engine.sources.current import open_current
 
         topic = self._declared.topic
+        # A topic that this session writes is read through its writer: its store must not be opened twice, and its
+        # overlay has what was published before in this run.
         writer = self._instance.opened(topic)
         if writer is not None:
             self._take(writer.last_txid, now, writer.scan(_SCAN, now))
@@ -68,6 +71,8 @@ class _Table:
 
     def _take(self, last_txid: int, now: int, batches: Iterable[tuple[list[bytes], list[bytes]]]) -> None:
         """Read the topic unless it is as it was."""
+        # The state follows from the last txid, and where records expire from the clock as well: equal positions need no
+        # reading.
         position = last_txid, now if self._declared.topic.expiration.kind != "disabled" else None
         if position != self._position:
             self._found, self._position = self._read(batches), position
@@ -81,6 +86,8 @@ class _Table:
             for value, row in zip(values, rows, strict=True):
                 txid = stamps(value)[0]
                 known = newest.get(row[:-1])
+                # Several records may have these field values: the one that was written last counts, whatever the order
+                # of keys.
                 if known is None or known[0] < txid:
                     newest[row[:-1]] = txid, row[-1]
         return {texts: found for texts, (_, found) in newest.items()}
@@ -95,6 +102,7 @@ def value_lookup(instance: Instance, options: list[str]) -> Function:
 
     def look(environment: Environment, name: bytes | None, *values: bytes | None) -> bytes | None:
         table, count = tables.get(name or b"", (None, 0))
+        # NULL equals nothing, so it finds nothing.
         if table is None or len(values) != count or None in values:
             return None
         return table.get(environment, values)

@@ -74,6 +74,7 @@ class Overlay:
     def fold(self, block: Block, topic: Topic, after: int = 0, until: int | None = None) -> None:
         """Add a block's entries of ``topic`` with ``after < txid <= until``; blocks come in txid order."""
         keys, values = values_of(block, topic, after=after, until=until)
+        # Blocks with deletions are the exception; the others are taken in one call.
         if not any(value[0] & TOMBSTONE for value in values):
             if keys:
                 self.put(keys, values)

@@ -168,5 +168,6 @@ def _finish_under_lock(
         # The block's identity is noted with the position: it tells a copy of this journal that goes on by itself apart.
         txn.set_applied(log.lineage, last, log.block_ending_with(last))
 
+    # Also where no entry is of this topic: the position says that the journal was looked at up to here.
     if last > reached:
         builder.change(catch_up, pending=overlay.size)

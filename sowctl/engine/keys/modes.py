@@ -42,6 +42,8 @@ class FieldKeys:
         texts, refusals = self._texts(payloads)
         refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
         try:
+            # Without a missing field the whole batch is hashed in one call; only where that fails is the message looked
+            # for.
             return Keys(self._digest(texts), None, texts)
         except TypeError:
             pass
@@ -69,6 +71,7 @@ class UserKeys:
         """
         default = self._default
         given = [e.sow_key if e.sow_key is not None else default for e in envelopes] if envelopes else None
+        # One key for all messages is encoded once.
         encoded = [given_text(key or "") for key in given or (default,)]
         keys = encoded if given else encoded * len(payloads)
         for index, key in enumerate(keys):

@@ -96,8 +96,8 @@ class Matcher:
 
             assert self.filter is not None
             assert self.environment is not None
-            # The marks between values are random, so that no payload can contain one and shift what is found to another
-            # record.
+            # The marks between values are random: no payload can be made to hold one, which would assign a match to
+            # another record.
             self._traces = looked_for(self.filter.conjuncts, self.environment.random)
         # Only ever turns off: data that did not pay for the search is not searched again.
         self._shows = self._shows and self._traces is not None and self._traces.pays
@@ -156,8 +156,7 @@ class Matcher:
             return [()] * len(values)
         if self._read is None:
             extract = self.type.extractor(self.filter.slots)
-            # Rows are read once, in order, so a type may hand them out from one buffer instead of as tuples of their
-            # own.
+            # Rows are read once, in order: a type that can hands out an iterator instead of a list.
             self._read = getattr(extract, "once", extract)
         rows, refused = self._read(payloads(values))
         if refused:

@@ -176,6 +176,7 @@ def draft(question: Question, statistics: Statistics) -> Plan:
         # An empty list is an answer, too: the filter can match no record, and none is read.
         if keys is not None:
             return replace(plan, access=KEY_LOOKUP, estimated=len(keys), keys=tuple(keys))
+        # Only a draft: what the indexes say may still make it a scan.
         indexed = _indexed(question, statistics, plan)
         if indexed is not None:
             return indexed

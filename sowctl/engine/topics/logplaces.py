@@ -100,15 +100,19 @@ def last_of(log: Journal, bookmark: Bookmark, instance: Instance) -> LogPlace | 
     name, too, comes first: its sequence numbers are its own.
     """
     found = None
+    # An entry without a client has the instance's hash and its txid for a bookmark (decision 54).
     if bookmark.publisher == instance.publisher:
+        # No client has the instance's name, so no block needs to be searched for its numbers.
         if not log.highest_sequence(bookmark.publisher):
             return _at_txid(log, bookmark.sequence, own=True)
         found = _at_txid(log, bookmark.sequence, own=True)
     for block in log.blocks():
+        # The block's map names its publishers: blocks without this one are not decompressed.
         if all(row.hash != bookmark.publisher for row in block.map.publishers):
             continue
         for entry in block.entries():
             if (entry.publisher, entry.sequence) == (bookmark.publisher, bookmark.sequence):
+                # No return here: of several entries with one bookmark the last one counts.
                 found = LogPlace(entry.txid, entry.time)
     return found
 

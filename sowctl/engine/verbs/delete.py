@@ -50,6 +50,7 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
             "a delete takes exactly one of a filter, SOW keys, and data",
             hint="use --filter, --sow-key or --data",
         )
+    # An empty variable in a script is more likely than a wish to delete everything.
     if options.filter is not None and not options.filter.strip():
         raise UsageError("SOW-DEL-003", "an empty filter would delete everything", hint="write --filter '1=1' for that")
     topics = []
@@ -70,6 +71,7 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
         reports = []
         for topic, matcher in zip(topics, matchers, strict=True):
             writer = session.store(topic)
+            # One topic at a time: no lock is held while another topic's records are compared.
             with session.batch([writer]):
                 reports.append(_delete(session, writer, topic, matcher, options))
                 session.apply(force=True)
@@ -92,6 +94,7 @@ def _matching(
     instance: Instance, source: CurrentSource, topic: TopicConfig, matcher: Matcher, report: DeleteReport
 ) -> Iterator[Matched]:
     """The records that the filter selects, by the way that a query would take."""
+    # Indexes know no logical topics, so a part of a Pattern topic is read whole.
     way = way_of(instance, source, matcher) if topic.logical is None else None
     if way is not None:
         report.examined += source.visible_records()
@@ -116,6 +119,7 @@ def _delete(
             for keys, values in _matching(instance, source, topic, matcher, report):
                 found.extend(zip(keys, values, strict=True))
     else:
+        # Keys without a record match nothing, which is no error (behaviour C30).
         stored = writer.stored(_named(topic, options, instance), now)
         found = [(key, stored[key]) for key in sorted(stored)]
         if topic.logical is not None and found:
@@ -125,11 +129,14 @@ def _delete(
     report.matched = len(found)
     if not found:
         return report
+    # Time within a topic never goes back, also for deletions (behaviour 11.41).
     at = max(now, writer.last_time)
+    # From the append on the journal has the deletions: the overlay must get all of them, or nothing may be applied.
     with session.noting():
         if writer.journalled:
             first = session.append(deletions(writer.ref, found, at, logical=writer.config.pattern is not None), now)
         else:
+            # The store's writer lock is held, so these txids are not given twice.
             first = writer.last_txid + 1
         for offset, (key, value) in enumerate(found):
             writer.overlay.delete(key, tombstone(key, value[CHECK], first + offset, at))
@@ -152,6 +159,8 @@ def _named(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> li
         raise UsageError(
             "SOW-DEL-006", f"topic {topic.name!r} has chains, of which any value would do", hint="use --sow-key"
         )
+    # Prepared as for a publish, so that a message deletes exactly the record that it would have written (behaviour
+    # C29).
     ready, refused = preparer.prepare(options.data, None)
     if refused:
         raise InputError("SOW-DEL-004", f"message {refused[0].index + 1} names no record: {refused[0].message}")

@@ -31,6 +31,7 @@ def expire(instance: Instance, topics: Sequence[TopicConfig], *, dry_run: bool =
 
     Raises what opening for writing raises.
     """
+    # One clock for all topics, and for the report.
     now = instance.now
     reports = []
     with WriteSession(instance) as session:
@@ -61,8 +62,10 @@ def _in_store(session: WriteSession, topic: TopicConfig, run: Callable[[WriteTxn
     """Run a transaction on a store that has everything from its journal."""
     writer = session.store(topic)
     with session.batch([writer]):
+        # The transaction below removes what has expired, and counts it; applying must not do so before it.
         writer.remove_expired_at = None
         if writer.journalled:
+            # First what the journal holds behind the store: an expired record may have a successor there.
             session.apply(force=True)
         return writer.store.write(run)
 

@@ -76,12 +76,14 @@ class _Run:
         self._options = options
         self._order = order_of(options.order_by)
         self._select = select_of(options.select)
+        # Without an expression the language is not loaded: a query by key, or of everything, starts faster.
         asks = bool(options.filter or options.projection)
         self._environment = environment_of(instance) if asks else None
         self._functions = functions_of(instance) if asks else None
         self._after = after_of(options, targets)
         topic = targets[0].topic if targets and options.projection is not None else None
         self._aggregation = self._compiled(topic.name, topic.message_type) if topic is not None else None
+        # All texts are compiled before a store is opened, so a wrong filter is told at once.
         self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
 
@@ -110,6 +112,7 @@ class _Run:
         skip, left, total = options.skip_n or 0, options.top_n, 0
         with closing(self._scans()) as scans:
             for scan, numbers in scans:
+                # Indexes or the store's own counts answer if they can; only else are records read.
                 counted = scan.count()
                 if counted is None:
                     counted = sum(len(keys) for keys, _ in scan.matching(options.batch_size, numbers))
@@ -118,6 +121,7 @@ class _Run:
                     assert stored is not None  # nothing else counts without reading
                     numbers.examined, numbers.matched = stored.visible_records(), counted
                 passed = min(skip, counted)
+                # skip_n and top_n hold over all topics together, so both are used up from one topic to the next.
                 numbers.returned = counted - passed if left is None else min(counted - passed, left)
                 skip -= passed
                 left = None if left is None else left - numbers.returned
@@ -137,6 +141,7 @@ class _Run:
                 target, source = next(targets), scan.source
                 found: Iterator[Matched]
                 if self._options.sow_keys is not None:
+                    # SOW keys name the records, and the filter still applies to them.
                     found = filtered(alone((self._looked_up(source, target),)), scan.matcher, numbers)
                     if self._options.projection is not None:
                         found = self._compiled(source.topic, source.message_type).results(found)
@@ -164,6 +169,7 @@ class _Run:
         for target in self._targets:
             known = next(compiled) if target.topic is not None else None
 
+            # Of a bare file the type is known only when it is open, so its filter is compiled then.
             def asked(source: Source, target: Target = target, known: Matcher | None = known) -> Question:
                 return self._question(known if known is not None else self._matcher(target, source))
 
@@ -211,6 +217,8 @@ class _Run:
                         keys, values = keys[passed:end], values[passed:end]
                     if keys:
                         yield batch_of(source.topic, kind, keys, values)
+                    # With ``counted`` reading goes on to the end, because the statistics are to say how many match in
+                    # all.
                     if left == 0 and not self._options.counted:
                         return
 
@@ -220,6 +228,7 @@ class _Run:
         return ordered(self._anew, self._instance, self._options, self._order, self._wanted())
 
     def _anew(self) -> Generator[tuple[Source, Iterator[Matched]]]:
+        # A sort that starts over reads everything once more; what was counted the first time must not count twice.
         self.statistics.clear()
         return self._found()
 

@@ -85,6 +85,7 @@ def replay(
     reports = []
     directory = Path(options.journal) if options.journal is not None else None
     with ExitStack() as stack:
+        # The whole journal is judged first: a rebuild from one that lost its end would take records away.
         log = stack.enter_context(open_log(instance, directory=directory, whole=True))
         writer: JournalWriter | None = None
         for topic in topics:
@@ -99,6 +100,8 @@ def replay(
                 plan = _rekey if options.rekey else _plan
                 report = plan(instance, log, topic, options)
             else:
+                # Opened for writing only when a store is to be changed; a journal that was named by its directory is
+                # only read.
                 if writer is None and directory is None:
                     writer = open_journal(instance)
                     stack.callback(writer.close)
@@ -147,20 +150,24 @@ def _in_place(
     if needed == "behind" and writer is not None:
         return _catch_up(instance, topic, writer)
     covered = log.covers((topic.name, topic.message_type))
+    # A store that can be read says what would be lost with it; a damaged one says nothing, and is kept aside below.
     if topic.file.exists() and needed == "rebuild" and not options.force:
         with suppress(DamageError):
             meta = meta_of(topic.file, instance)
             refuse_other_topic(topic, meta)
             refuse_other_keys(topic, _definition(instance, topic), meta.definition)
             refuse_unlogged_past(topic, meta, log)
+    # The file holds records that the journals no longer have.
     if topic.file.exists() and needed == "rebuild" and not covered and not options.force:
         raise _loses(topic, log)
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    # Only a store that the journals explain wholly is replaced without a copy of it.
     keep = needed in ("damaged", "other history") or not covered or options.force
     moved = _kept_aside(instance, topic.file) if keep else None
     try:
         built = fold(instance, log, [topic], writer=writer, check_of=partial(KeyCheck, instance))[0]
     except BaseException:
+        # The present file still has its own name: the second one is not needed.
         if moved is not None and topic.file.exists():
             moved.unlink()
         raise
@@ -197,6 +204,7 @@ def _read_through(instance: Instance, path: Path) -> StoreMeta | None:
     """What a store says of itself, after all of it was read; None where it is damaged."""
     try:
         with closing(open_file(instance, path)) as source:
+            # Every record is verified as it is read: a damaged one would raise here.
             for _ in source.snapshot.scan():
                 pass
             for _ in source.snapshot.scan_history():
@@ -212,6 +220,8 @@ def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) ->
         writer: StoreWriter = open_writer(instance, topic, journal)
         try:
             entries = len(writer.overlay.changes) if writer.overlay.changes is not None else len(writer.overlay)
+            # A replay brings the store to what the journal says; removing what has expired is left to ``expire`` and to
+            # writers.
             writer.remove_expired_at = None
             writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
             meta = writer.store.meta()
@@ -248,6 +258,8 @@ def _rekey(
         refuse_other_topic(topic, meta)
         if not options.force:
             refuse_unlogged_past(topic, meta, log)
+        # A store of another copy of the journal must not say which records there are: its entries are not this
+        # journal's.
         use_store = _follows(meta, log, ref, topic.file)
     # The group holds every record, but no version: those are lost with the store that has them alone.
     if not covered and not options.force and topic.file is not None and (topic.history is not None or not use_store):
@@ -326,6 +338,7 @@ def _kept_aside(instance: Instance, path: Path) -> Path | None:
         return None
     target = _free_name(path, DAMAGED if _read_through(instance, path) is None else REPLACED)
     try:
+        # A link and no rename: at every moment there is a file under the store's own name, the old one or the new one.
         instance.seam.call("file.link", os.link, path, target, follow_symlinks=True)
     except OSError as error:
         raise StorageError(

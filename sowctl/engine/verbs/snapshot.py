@@ -61,11 +61,13 @@ def snapshot_file(
                 last_txid, last_time = max(last_txid, txid), max(last_time, time)
 
         def position(txn: WriteTxn) -> None:
+            # Without a lineage: the file follows no journal, and none is asked to explain it.
             txn.set_applied(bytes(16), last_txid)
             txn.raise_last_time(last_time)
 
         builder.flush()
         builder.change(position)
+        # The file gets its name only when it is complete.
         builder.put_in_place(wait=instance.lock_wait)
         meta = builder.meta
     return SnapshotReport(

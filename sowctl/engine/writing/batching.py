@@ -103,6 +103,7 @@ class PublishBatch(Struct):
 
     def place(self, index: int) -> tuple[int, int]:
         """Line and byte offset of ``payloads[index]``."""
+        # Parts stand in the order of the batch: the last one that begins at or before the message has it.
         for first, chunk, start in reversed(self.parts):
             if index >= first:
                 return chunk.line(start + index - first), chunk.offset(start + index - first)
@@ -175,6 +176,8 @@ def joined(parts: Sequence[PublishBatch]) -> PublishBatch:
     whole = parts[0] if parts else PublishBatch("")
     whole.inputs = [(0, 0, part.name) for part in parts[:1]]
     for part in parts[1:]:
+        # Parts know their places in their own batch: behind the messages of the batches before they are shifted by so
+        # many.
         base = len(whole.payloads)
         whole.inputs.append((base, len(whole.refused), part.name))
         whole.parts.extend((base + first, chunk, start) for first, chunk, start in part.parts)
@@ -201,6 +204,7 @@ def _take(batch: PublishBatch, chunk: Chunk, start: int, count: int, size: int) 
     stop = min(len(chunk.payloads), start + count - len(batch.payloads))
     taken = chunk.payloads[start:stop]
     total = sum(map(len, taken))
+    # One message goes into a batch however large it is, or it would never be taken.
     while len(taken) > 1 and batch.size + total > size:
         total -= len(taken.pop())
     batch.parts.append((len(batch.payloads), chunk, start))

@@ -108,6 +108,7 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
     columns: TopicEntries = parts[0]
     topic: list[int] | int = 0
     ranks: list[Sequence[int]] = [range(len(columns))]
+    # The usual batch has one topic: its columns are the group's, and nothing is copied.
     if len(parts) > 1:
         columns, topic, ranks = _merged(parts)
     count = len(columns)
@@ -147,6 +148,7 @@ def _merged(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, l
         setattr(whole, name, [columns[number][index] for _, number, index in order])
     for name in ("user_keys", "correlation_ids", "logicals"):
         columns = [getattr(part, name) for part in parts]
+        # An optional column is there if any topic has it; the others get None for each of their entries.
         if any(column is not None for column in columns):
             full = [[None] * len(p) if column is None else column for p, column in zip(parts, columns, strict=True)]
             setattr(whole, name, [full[number][index] for _, number, index in order])

@@ -174,6 +174,7 @@ class _Finishing:
         # C26).
         ready.payloads[index] = payload
         digest, gone = ready.digests[index], self.writer.expires and self._is_gone(index)
+        # The next message of this key, in the next round, meets what this one has made.
         self.current[digest[:8]] = Before(digest[8:], payload, self.correlations[index], gone)
 
     def _is_gone(self, index: int) -> bool:

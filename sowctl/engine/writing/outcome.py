@@ -70,6 +70,7 @@ def expiration(time: Micros, lifetime: Lifetime, usual: Micros | None) -> Micros
     if isinstance(lifetime, Until):
         return lifetime.at
     chosen = usual if lifetime is None else lifetime
+    # A lifetime of 0 is for ever (behaviour 1.5); the end is cut to the last time that there is.
     return ending(time, chosen) if chosen else NEVER
 
 
@@ -152,6 +153,7 @@ def _owned(checks: Sequence[bytes], befores: Sequence[bytes | None]) -> bool:
 def _repeats(keys: Sequence[bytes]) -> list[tuple[int, int]]:
     """Indexes of messages whose key came before, each with the index of the last one that had it."""
     last = dict(zip(keys, range(len(keys)), strict=True))
+    # The usual batch ends here: no key comes twice.
     if len(last) == len(keys):
         return []
     twice = {key for place, key in enumerate(keys) if last[key] != place}
@@ -211,6 +213,7 @@ def flags_of(
     logicals: Sequence[bytes | None] | None,
 ) -> list[int]:
     """The journal's flags of entries: whether a key is new, and which optional parts an entry has."""
+    # A journal whose beginning is gone is read by this flag: an entry without it replaced a record that stood before.
     flags = [INSERTED if status == "inserted" else 0 for status in statuses]
     parts = (user_keys, HAS_USER_KEY), (correlation_ids, HAS_CORRELATION_ID), (logicals, HAS_LOGICAL_TOPIC)
     for column, bit in parts:

@@ -43,6 +43,7 @@ class Refusals:
             payload = batch.payloads[refusal.index]
             one = placed(name, batch.place(refusal.index), reason, payload, refusal.offset, enveloped=enveloped)
             found.append((number, one))
+        # Broken frames and refused messages are told in the order in which they stand in the input.
         found.sort(key=lambda pair: (pair[0], pair[1].offset))
         return [one for _, one in found]
 
@@ -56,6 +57,7 @@ class Refusals:
         if last is None:
             return
         self._ending = rejected[last]
+        # What stands before the message is published; with abort, no offset lies before -1, and nothing is.
         limit = -1 if self._on_error == "abort" else rejected[last].offset
         for part in columns:
             part.keep([index for index, place in enumerate(part.places) if batch.place(place)[1] < limit])
@@ -76,6 +78,7 @@ class Refusals:
         was one too many.
         """
         last = rejected[-1] if rejected else None
+        # The whole batch is dealt with: the rest begins behind it.
         if last is None or last is not self._ending:
             return batch.last_line + 1, batch.end
         if self._on_error != "skip":

@@ -42,6 +42,7 @@ def placed(
     column = None
     if at is not None and payload is not None:
         said = _WITHIN.search(words)
+        # A column is a place in a line, so a message of several lines gets an offset in bytes instead.
         before = None if b"\n" in payload else _text(payload[:at], any_text=said is not None)
         if before is None:
             words += "" if said else f" (byte {at} of the message)"

@@ -71,6 +71,7 @@ class Router:
                 )
             config = find_publishable(self._session.instance, name, message_type)
             logical = config.logical_name
+            # Logical topics of one Pattern topic share its writer and its preparer.
             found = *self._topic(config.whole), None if logical is None else logical.encode()
             self._opened[name, message_type] = found
         return found
@@ -162,6 +163,7 @@ class Router:
         if client is None:
             return None
         if self._publisher is None:
+            # One publisher for the run: all its messages are numbered in one sequence.
             self._publisher = Publisher(client, self._options.sequence, self._session.highest_sequence)
         self._publisher.number(len(batch.payloads), own)
         return self._publisher
