@@ -11,5 +11,6 @@ In the order in which a text passes:
 * ``compile``: the door: texts to filters, values, projections and constructed fields
 * ``columns``: the columnar evaluator over numpy columns, with the results of the row evaluator; explanations
 * ``environment``: what an expression may know besides the message: clock, names, a record's header
-* ``manual``: makes the manual page
+
+The page is made of this room's tables by :mod:`sowctl.cli.manual.expressionpage`.
 """

@@ -26,6 +26,7 @@ def check(node: n.Node, text: str, context: Context, extra: Mapping[str, Functio
             _check_field(current, text, place)
         elif isinstance(current, n.Call):
             below = _check_call(current, text, place, extra)
+        # The leftmost operand is taken next, so that the first fault of the text is the one reported.
         stack.extend((child, below) for child in reversed(current.children()))
 
 
@@ -50,6 +51,7 @@ def _check_field(field: n.Field, text: str, context: Context) -> None:
 
 def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, Function]) -> Context:
     at = _start(call, text)
+    # What stands inside an aggregate is judged in a context of its own, where no second aggregate may stand.
     if call.name in AGGREGATES:
         if not context.rules.aggregates:
             what = f"{call.name} is an aggregate and cannot stand in {context.rules.words}"
@@ -59,10 +61,12 @@ def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, F
     if call.name == "IF":
         _check_count(call, text, at, 3, 3)
         return context
+    # Built-in names come first: a module cannot change what a text means.
     function = FUNCTIONS.get(call.name) or extra.get(call.name)
     if function is None:
         raise _unknown(call.name, text, at, extra)
     _check_count(call, text, at, function.least, function.most)
+    # A result that differs from one reading to the next cannot be stored or kept up to date.
     if not function.deterministic and not context.rules.nondeterministic:
         what = f"{call.name} is not deterministic and cannot stand in {context.rules.words}"
         raise expression_error("SOW-EXP-012", what, text, at)
@@ -70,6 +74,7 @@ def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, F
         what = f"{call.name} cannot stand in {context.rules.words}"
         raise expression_error("SOW-EXP-012", what, text, at)
     for position, argument in enumerate(call.arguments):
+        # Patterns are compiled once with the expression; a computed one would have to be compiled in every row.
         if function.kind(position) == "pattern" and not isinstance(argument, n.Pattern):
             hint = "write it as a string or raw string, without parentheses"
             raise expression_error("SOW-EXP-017", "a pattern must be a literal", text, argument.span[0], hint=hint)

@@ -83,6 +83,7 @@ def compile_filter(
 
     A process keeps some that it compiled, and so the loops that were generated for them. Raises ExpressionError.
     """
+    # Functions of modules differ from one instance to another, and a long text would hold much memory.
     if extra or len(text) > MOST_KEPT:
         return _filter(text, context, extra)
     return _kept_filter(text, context)
@@ -113,6 +114,7 @@ def _conditions(emitter: Emitter, node: Node) -> Emission:
     waiting = [node]
     while waiting:
         current = waiting.pop()
+        # The operands are tests of the loop itself; in a chain that is longer, the groups become functions (see LONG).
         if isinstance(current, Logic) and current.operator == "AND" and len(current.operands) <= LONG:
             waiting.extend(reversed(current.operands))
             continue
@@ -152,6 +154,7 @@ def compile_fields(
         if (field.optional or field.set_current) and not context.rules.hints:
             what = f"HINT cannot stand in {context.rules.words}"
             raise expression_error("SOW-EXP-024", what, text, field.place)
+        # Which of two fields would win must not depend on their order.
         if field.destination.names in seen:
             what = f"two fields have the destination {field.destination}"
             raise expression_error("SOW-EXP-022", what, text, field.place)
@@ -183,6 +186,7 @@ def compile_projection(
     seen: set[tuple[str, ...]] = set()
     for field, text in fields:
         check(field.expression, text, Context.PROJECTION, extra)
+        # After the check: a field that has a fault of its own is reported with that one.
         names = destination_of(field)
         if names in seen:
             what = f"two fields have the destination /{'/'.join(names)}"
@@ -201,9 +205,11 @@ def _check_qualified(node: Node, text: str, joined: bool, sources: Collection[tu
     for current in walk(node):
         if not isinstance(current, Field):
             continue
+        # In a join several topics may have a field of this name.
         if joined and not current.qualifier:
             hint = f"write [topic].{current.path}"
             raise expression_error("SOW-EXP-023", "a field of a join needs its topic", text, current.span[0], hint=hint)
+        # A misspelled topic would be NULL in every row and never be noticed.
         if current.qualifier and sources and not any(_names(current.qualifier, source) for source in sources):
             what = f"{'.'.join(f'[{name}]' for name in current.qualifier)} is no source of the view"
             raise expression_error("SOW-EXP-028", what, text, current.span[0])

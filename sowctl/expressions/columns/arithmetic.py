@@ -33,6 +33,7 @@ def operate(operator: str, a: Column, b: Column) -> Column:
     a, b = as_numbers(a), as_numbers(b)
     if Kind.NULL in (a.kind, b.kind):
         return NULLS
+    # Most results would leave the range of 64 bits or turn into Doubles: the row evaluator decides for each.
     if Kind.U64 in (a.kind, b.kind):
         raise Unsuited("Integers from 2**63 on")
     if a.kind is b.kind is Kind.I64:
@@ -52,6 +53,7 @@ def _finished(kind: Kind, data: Array, a: Column, b: Column, ints: Array | None 
     nulls = either(a.nulls, b.nulls)
     if nulls is not None:
         nulls = np.broadcast_to(nulls, data.shape)
+        # The invariant of columns: a NULL place holds a value that no kernel stumbles over.
         data[nulls] = 0 if kind is Kind.I64 else np.nan
     return Column(kind, len(data), data, nulls, ints=ints, constant=a.constant and b.constant)
 
@@ -59,18 +61,24 @@ def _finished(kind: Kind, data: Array, a: Column, b: Column, ints: Array | None 
 def _whole(operator: str, a: Column, b: Column) -> Column:
     x, y = a.data, b.data
     if operator in _EXACT:
+        # Numpy wraps around in silence. Where the bounds exclude that, no single result needs a look.
         if not _within(operator, a.bounds, b.bounds, _I64):
             raise Unsuited("a result may leave the Integer range")
         return _finished(Kind.I64, _DOUBLE[operator](x, y), a, b)
     if b.nulls is not None:
+        # NULL places hold 0, and dividing by them must not look like a division by zero.
         y = np.where(b.nulls, 1, y)
     if not y.all() or a.bounds[0] < -_I64 or b.bounds[0] < -_I64:
         raise Unsuited("a divisor is zero, or an operand is -2**63")
+    # Division truncates towards zero. Without its rest, which has the sign of the dividend, x divides exactly, and then
+    # the rounding of ``//`` does not matter.
     rest = np.fmod(x, y)
     return _finished(Kind.I64, rest if operator == "%" else (x - rest) // y, a, b)
 
 
 def _within(operator: str, a: tuple[int, int], b: tuple[int, int], limit: int) -> bool:
+    # Sums, differences and products over two ranges are least and greatest at the ends of the ranges; Python's own
+    # integers cannot overflow.
     corners = [_EXACT[operator](x, y) for x in a for y in b]
     return -limit <= min(corners) and max(corners) <= limit
 
@@ -78,6 +86,7 @@ def _within(operator: str, a: tuple[int, int], b: tuple[int, int], limit: int) -
 def _mixed(operator: str, a: Column, b: Column) -> Column:
     """At least one column of both Integers and Doubles: Integers stay Integers where both operands are."""
     bounds = _int_bounds(a), _int_bounds(b)
+    # Within 2**53 a Double holds every Integer exactly, operands and results, so one array serves for both.
     if operator not in _EXACT or not all(-EXACT <= bound <= EXACT for both in bounds for bound in both):
         raise Unsuited("Integers and Doubles together")
     if not _within(operator, *bounds, EXACT):

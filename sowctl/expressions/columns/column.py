@@ -183,6 +183,7 @@ def column_of(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
         return _of_scalars(values, kinds, values, constant)  # type: ignore[arg-type]  # there is no list
     lists = [value for value in values if type(value) is Values]
     if any(value.dropped or len(value.items) > 1 for value in lists):
+        # A comparison sees all values of a list, and an array of numpy has room for one.
         return Column(Kind.ROWS, len(values), source=values, constant=constant)
     firsts = [first(value) for value in values]
     column = _of_scalars(firsts, set(map(type, firsts)), values, constant)
@@ -203,17 +204,20 @@ def constant_of(value: Scalar) -> Column:
 
 def _of_scalars(values: Sequence[Scalar], kinds: set[type], source: Sequence[SlotValue], constant: bool) -> Column:
     size = len(values)
+    # NULL goes with every kind.
     kinds = kinds - {_NONE}
     if not kinds:
         return Column(Kind.NULL, size, constant=constant)
     column: Column | None = None
     if kinds <= {str, bytes}:
         column = _of_strings(values, str in kinds)
+    # Booleans among numbers are no column of numbers: TRUE and 1 are equal but have different texts.
     elif kinds == {bool}:
         column = _of_plain(Kind.BOOL, values, np.bool_, False)
     elif kinds <= {int, float, Number}:
         column = _of_numbers(values, kinds, source)
     if column is None:
+        # What fits no array stays as it is and is evaluated row by row.
         column = Column(Kind.ROWS, size, source=source)
     column.constant = constant
     return column
@@ -233,6 +237,7 @@ def _of_strings(values: Sequence[Any], decoded: bool) -> Column:
         index = dict(codes)
         index[b""] = None
     words = list(codes)
+    # The code for NULL is the number of words, so it must fit as well.
     kind = np.uint8 if len(words) < 255 else np.uint16 if len(words) < 65_535 else np.int32
     nothing = len(words)
     places = {value: nothing if code is None else code for value, code in index.items()}
@@ -270,6 +275,7 @@ def _of_numbers(values: Sequence[Any], kinds: set[type], source: Sequence[SlotVa
 def _of_kinds(values: Sequence[Any], kinds: set[type]) -> Column | None:
     if kinds == {float}:
         return _of_plain(Kind.DOUBLE, values, np.float64, np.nan)
+    # Integers keep 64 bits; together with Doubles they stay Integers only where every one is exact as a Double.
     whole = [value for value in values if type(value) is int]
     low, high = min(whole), max(whole)
     if kinds == {int}:
@@ -294,6 +300,7 @@ def spread(column: Column, results: Sequence[SlotValue]) -> Column:
     if table.kind is Kind.NULL:
         return Column(Kind.NULL, column.size, constant=column.constant)
     codes = column.data
+    # Results without an array, or with original texts, are put in their places one by one.
     if table.kind is Kind.ROWS or table.source is not None:
         return column_of(list(map(results.__getitem__, codes.tolist())), constant=column.constant)
     nulls = table.nulls

@@ -27,11 +27,13 @@ def compare(operator: str, a: Column, b: Column) -> Array:
     """Where ``a operator b`` holds. Raises Unsuited."""
     if Kind.ROWS in (a.kind, b.kind):
         raise Unsuited("values of several kinds, or arrays")
+    # No comparison with NULL is TRUE.
     if Kind.NULL in (a.kind, b.kind):
         return _NOTHING
     if a.kind is Kind.STRING and b.kind is Kind.STRING:
         return _texts(operator, a, b)
     if a.kind is Kind.STRING:
+        # Numbers on the left, so that one function serves both orders.
         a, b, operator = b, a, _TURNED[operator]
     if b.kind is Kind.STRING:
         return _against_text(operator, a, b)
@@ -68,6 +70,7 @@ def _texts(operator: str, a: Column, b: Column) -> Array:
     if a.constant and not b.constant:
         return _texts(_TURNED[operator], b, a)
     if b.constant and operator in ("=", "<>"):
+        # Equality with one text compares codes; the text of the literal is looked up once.
         code = a.words.index(b.words[0]) if b.words[0] in a.words else -1
         if operator == "=":
             return a.data == code if code >= 0 else np.zeros(len(a.data), np.bool_)
@@ -75,8 +78,11 @@ def _texts(operator: str, a: Column, b: Column) -> Array:
         return mask if a.nulls is None else mask & ~a.nulls
     if b.constant:
         holds = COMPARISONS[operator]
+        # The order is asked once per distinct text; the last place is that of NULL.
         table = np.array([holds(word, b.words[0]) for word in a.words] + [False], np.bool_)
         return table[a.data]
+    # The distinct texts of both sides are sorted once; their ranks compare as the texts do. NULL borrows rank 0 and is
+    # taken out at the end.
     rank = {word: number for number, word in enumerate(sorted({*a.words, *b.words}))}
     left, right = (np.array([*map(rank.__getitem__, side.words), 0], np.int64)[side.data] for side in (a, b))
     ranked: Array = _UFUNCS[operator](left, right)
@@ -93,6 +99,7 @@ def _against_text(operator: str, numbers: Column, text: Column) -> Array:
     reading = numeric_reading(text.words[0])
     if reading is not None:
         return _numbers(operator, numbers, constant_of(reading))
+    # Every number stands below a text that has no numeric reading, and NaN is only unequal to it.
     mask = np.full(len(numbers.data), operator in ("<", "<=", "<>"))
     if numbers.nulls is not None:
         mask &= ~numbers.nulls
@@ -105,6 +112,7 @@ def is_among(column: Column, values: Sequence[Any]) -> Array:
         raise Unsuited("values of several kinds, or arrays")
     wanted: set[int | float] = set()
     for value in values:
+        # A number equals a text by the text's numeric reading; a text without one equals no number.
         number = numeric_reading(value) if isinstance(value, bytes) else value
         if number is not None:
             wanted.add(number)

@@ -52,10 +52,13 @@ def add_columns(
         return
     values = [_evaluated(part, columns, size, env) for part in projection.parts()]
     keys, inputs = values[: projection.width], values[projection.width :]
+    # One number per message for the whole key: messages of a group share it.
     codes = np.zeros(size, np.int64)
     for column in keys:
         codes = _combined(codes, _codes(column, size))
+    # Stable, so that each group keeps the order in which its messages came.
     order = np.argsort(codes.astype(np.uint16) if int(codes.max()) < _FEW_CODES else codes, kind="stable")
+    # A group begins where the sorted code changes; the value put in front differs from the first code.
     starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order[0]] - 1))
     bounds = [*starts.tolist(), size]
     counting = [aggregate.name == "COUNT" for aggregate in projection.aggregates]
@@ -65,6 +68,7 @@ def add_columns(
     ]
     stamps = list(zip(txids[order].tolist(), times[order].tolist(), strict=True)) if any(projection.ordered) else []
     for start, stop in pairwise(bounds):
+        # Groups are found by text, so two codes that have one text meet in one group.
         key = tuple(text_of(_value(column, int(order[start]))) for column in keys)
         group = groups.get(key)
         if group is None:
@@ -76,6 +80,7 @@ def add_columns(
         places = order[start:stop]
         last = int(places[np.argmax(txids[places])])
         stamp = int(txids[last]), int(times[last])
+        # An earlier batch may have held a later update; its fields then stay.
         if stamp >= group.stamp:
             group.stamp = stamp
             group.row = tuple([_value(columns[slot], last) for slot in projection.slots])
@@ -95,6 +100,7 @@ def _combined(codes: Array, more: Array) -> Array:
     """One code for each pair of codes."""
     wide = int(more.max()) + 1
     if (int(codes.max()) + 1) * wide > _MOST_CODES:
+        # Numbered anew from 0 before the product of the two ranges could overflow.
         codes = np.unique(codes, return_inverse=True)[1]
     found: Array = codes * wide + more
     return found
@@ -110,11 +116,14 @@ def _codes(column: Column, size: int) -> Array:
         known: dict[Any, int] = {}
         texts = map(text_of, column.values())
         return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
+    # Doubles by their bits: 0.0 equals -0.0 and NaN equals nothing, which is of no use for grouping by text.
     bits = column.data.astype(np.int64) if column.kind in _WHOLE else column.data.view(np.int64)
     found = np.unique(bits, return_inverse=True)[1].astype(np.int64)
     if column.ints is not None:
+        # An Integer and an equal Double get codes of their own, because their texts may differ.
         found = found * 2 + column.ints
     if column.nulls is not None:
+        # NULL is a group of its own.
         found = np.where(column.nulls, 0, found + 1)
     return found
 

@@ -19,6 +19,7 @@ def truth(column: Column) -> Column:
         return over_words(column, truth_of)
     if column.kind is Kind.ROWS:
         return column_of([truth_of(value) for value in column.values()], constant=column.constant)
+    # NaN is neither true nor false: its truth is NULL.
     mask = column.data != 0
     nulls = column.nulls
     if column.kind in FLOATS:
@@ -50,6 +51,8 @@ def _both(a: Column, b: Column, decided: bool) -> Column:
     mask = x | y if decided else x & y
     if a.nulls is None and b.nulls is None:
         return booleans(mask)
+    # The right operand counts only where the left one leaves the chain open: TRUE in AND, FALSE in OR. A NULL on the
+    # left stays, so it also closes the chain.
     undecided = ~x if decided else x
     if a.nulls is not None:
         mask = mask & ~a.nulls
@@ -87,6 +90,7 @@ def choose(where: Array, a: Column, b: Column, size: int) -> Column:
     a, b = a.scalars, b.scalars
     if len(where) == 1:
         return a if where[0] else b
+    # Original texts of numbers have no place in arrays; the choice is then made value by value.
     if a.texts or b.texts or (joined := _chosen(where, a, b, size)) is None:
         pairs = zip(where.tolist(), a.repeated(size), b.repeated(size), strict=True)
         return column_of([x if first else y for first, x, y in pairs])
@@ -97,6 +101,7 @@ def _chosen(where: Array, a: Column, b: Column, size: int) -> Column | None:
     """The choice between columns of kinds that go together."""
     if a.kind is b.kind and a.kind is not Kind.ROWS:
         kind: Kind = a.kind
+    # Integers and Doubles may share an array of Doubles only where every Integer is exact in it.
     elif {a.kind, b.kind} <= FLOATS | {Kind.I64} and all(c.is_exact for c in (a, b) if c.kind is Kind.I64):
         kind = Kind.NUMBER
     elif Kind.NULL in (a.kind, b.kind) and Kind.ROWS not in (a.kind, b.kind) and Kind.STRING not in (a.kind, b.kind):
@@ -128,6 +133,7 @@ def _ints(column: Column) -> Array:
 
 
 def _chosen_words(where: Array, a: Column, b: Column) -> Column:
+    # Both sides are numbered anew in one list of words; the code behind the last word is NULL's.
     codes = {word: number for number, word in enumerate(dict.fromkeys([*a.words, *b.words]))}
     sides = [np.array([*map(codes.__getitem__, side.words), len(codes)], np.int32)[side.data] for side in (a, b)]
     return Column(Kind.STRING, len(where), np.where(where, *sides), words=list(codes))

@@ -44,6 +44,8 @@ class ColumnProgram:
         slots = {(source, str(slot.path)): place for place, (slot, source) in enumerate(pairs)}
         previous = {str(slot.path): place for place, slot in enumerate(compiled.previous_slots)}
         self._steps: list[Column | _Slot | OneNode] = []
+        # Operands come before what they belong to, so the steps run on a stack of columns. The rewrites bring in no new
+        # field: every one of them is among the slots of the compiled expression.
         for node in walk_up(rewrite(compiled.node)) if compiled.node is not None else ():
             if isinstance(node, n.Literal):
                 self._steps.append(constant_of(node.value or None if isinstance(node.value, bytes) else node.value))
@@ -79,6 +81,8 @@ class ColumnProgram:
         if not self._steps:
             return np.ones(batch.size, np.bool_)
         try:
+            # Columns evaluate every operand of AND and OR for every row, also where the row evaluator would have
+            # stopped.
             return logic.truth(self._run(batch, env, headers)).mask(batch.size)
         except LimitError:
             # Perhaps only on a row for which the row evaluator never asks.
@@ -118,6 +122,7 @@ class ColumnProgram:
     ) -> Column:
         node = step.node
         if isinstance(node, n.Logic):
+            # The ways in their order: on whole columns, once per distinct text, row by row. Each gives the same values.
             return logic.conjunction(operands) if node.operator == "AND" else logic.disjunction(operands)
         if isinstance(node, n.Arithmetic):
             return self._arithmetic(node, operands, size)
@@ -143,6 +148,7 @@ class ColumnProgram:
         left = operands[0]
         for operator, right in zip(node.operators, operands[1:], strict=True):
             try:
+                # Step by step: one pair of operands that needs rows does not take the rest of the chain with it.
                 left = arithmetic.operate(operator, left, right)
             except Unsuited as reason:
                 constant = left.constant and right.constant
@@ -181,6 +187,7 @@ def _compare(node: n.Compare, operands: list[Column], size: int) -> Column:
         return constant_of(COMPARISONS[node.operator](left.values()[0], right.values()[0]))
     if Kind.STRING in (left.kind, right.kind) and left.kind is not right.kind:
         text, other = (left, right) if left.kind is Kind.STRING else (right, left)
+        # Texts against one number: it is cheaper to ask once for each distinct text, which Unsuited leads to.
         if not text.constant and other.constant and other.kind is not Kind.NULL:
             raise Unsuited("texts against a number")
     return booleans(comparing.compare(node.operator, left, right))
@@ -198,6 +205,7 @@ def _between(node: n.Between, operands: list[Column], size: int) -> Column:
 
 def _in(node: n.In, operands: list[Column], size: int) -> Column | None:
     value, members = operands[0], node.items
+    # Texts are asked once for each distinct one, constants once at all; the caller does both.
     if value.constant or value.kind is Kind.STRING or not all(isinstance(item, n.Literal) for item in members):
         return None
     if value.kind is Kind.NULL:
@@ -209,6 +217,7 @@ def _in(node: n.In, operands: list[Column], size: int) -> Column | None:
 def _is(node: n.Is, operands: list[Column], size: int) -> Column:
     column = operands[0]
     if column.kind is Kind.ROWS and node.what == "NULL" and isinstance(node.operand, n.Field):
+        # A bare field is NULL only if all of its values are, which the column of first values cannot tell.
         mask = np.fromiter(map(is_null, column.values()), np.bool_, column.size)
     elif column.scalars.kind is Kind.ROWS:
         raise Unsuited("values of several kinds")

@@ -88,6 +88,7 @@ def _one(at: datetime, flags: str, width: int, letter: str) -> str | None:
     if letter in _TEXTS:
         text = _TEXTS[letter](at)
         if "^" in flags or "#" in flags:
+            # ``#`` swaps the case, as in strftime(3): only AM and PM become small by it.
             text = text.lower() if letter == "p" and "#" in flags else text.upper()
         return text.rjust(width)
     if letter not in _NUMBERS:
@@ -111,6 +112,7 @@ def format_instant(fmt: bytes, at: datetime) -> bytes:
             return b"%06d" % at.microsecond if match[0] == b"%f" else b"%03d" % (at.microsecond // 1000)
         if letter in _SHORTHANDS:
             return format_instant(_SHORTHANDS[letter].encode(), at)
+        # The width has a limit, because a format may come from a message and must not ask for gigabytes.
         text = _one(at, flags, min(int(match[2][:4] or 0), LONGEST), letter)
         return match[0] if text is None else text.encode()
 
@@ -121,6 +123,7 @@ def strftime(fmt: bytes, seconds: int | float) -> bytes | None:
     """An instant in seconds since 1970 as text; None for NaN and outside the years 1 to 9999."""
     if not math.isfinite(seconds):
         return None
+    # Whole seconds and the rest apart: their product with a million would lose microseconds in a Double.
     whole = math.floor(seconds)
     micros = whole * SECOND + round((seconds - whole) * SECOND)
     if not EARLIEST <= micros <= LATEST:

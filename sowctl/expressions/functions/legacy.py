@@ -46,7 +46,7 @@ def date_utc(seconds: int | float) -> int | None:
 
 
 def date(environment: Environment, seconds: int | float) -> int | None:
-    """The same in the local time zone."""
+    """The date of an instant in the local time zone as eight digits."""
     at = _at(seconds)
     return None if at is None else date_utc(math.floor(seconds) + environment.offset(math.floor(seconds)))
 

@@ -79,6 +79,7 @@ def strptime(text: bytes, fmt: bytes) -> float | None:
     parts: Parts = {}
     position = 0
     for kind, detail in _directives(fmt):
+        # Each part says where it ended; None means that the text does not show what the format asks for.
         after: int | None
         if kind == "space":
             after = _end(_SPACES, text, position)
@@ -91,6 +92,7 @@ def strptime(text: bytes, fmt: bytes) -> float | None:
         if after is None:
             return None
         position = after
+    # A text that goes on behind the format shows something else.
     return _instant(parts) if position == len(text) else None
 
 
@@ -103,6 +105,7 @@ def _fraction(text: bytes, position: int, digits: int, parts: Parts) -> int | No
     match = re.compile(rb"[0-9]{1,%d}" % digits).match(text, position)
     if match is None:
         return None
+    # Fewer digits are the leading ones: ``.5`` is half a second.
     parts["micros"] = int(match[0].ljust(6, b"0"))
     return match.end()
 
@@ -142,6 +145,7 @@ def _number(text: bytes, position: int, letter: bytes, parts: Parts) -> int | No
 def _name(text: bytes, position: int, names: tuple[bytes, ...], part: str, parts: Parts) -> int | None:
     rest = text[position : position + 9].lower()
     for number, name in enumerate(names):
+        # The whole name first: else the rest of it would be read as the next part of the format.
         for length in (len(name), 3):
             if rest.startswith(name[:length]):
                 parts[part] = number
@@ -154,6 +158,7 @@ def _zone(text: bytes, position: int, parts: Parts) -> int | None:
     if match is None:
         return None
     minutes = 0 if match[1] else int(match[3]) * 60 + int(match[4] or 0)
+    # Further than 14 hours from UTC there is no zone, and an hour has 60 minutes.
     if minutes > 14 * 60 or int(match[4] or 0) > 59:
         return None
     parts["offset"] = -minutes if match[2] == b"-" else minutes
@@ -162,6 +167,7 @@ def _zone(text: bytes, position: int, parts: Parts) -> int | None:
 
 def _instant(parts: Parts) -> float | None:
     micros = parts.get("micros", 0)
+    # A stamp is an instant already, so nothing else can move it.
     if "stamp" in parts:
         return (parts["stamp"] * SECOND + micros) / SECOND
     day = _day(parts)
@@ -169,6 +175,7 @@ def _instant(parts: Parts) -> float | None:
         return None
     hour = parts.get("hour", 0)
     if "hour12" in parts:
+        # 12 AM is hour 0 and 12 PM hour 12.
         hour = parts["hour12"] % 12 + 12 * parts.get("afternoon", 0)
     seconds = hour * 3600 + (parts.get("minute", 0) - parts.get("offset", 0)) * 60 + parts.get("second", 0)
     days = (datetime(day.year, day.month, day.day, tzinfo=EPOCH.tzinfo) - EPOCH).days
@@ -182,6 +189,7 @@ def _year(parts: Parts) -> int:
         short = parts["short_year"]
         if "century" in parts:
             return parts["century"] * 100 + short
+        # The rule of POSIX for years of two digits.
         return short + (1900 if short >= 69 else 2000)
     return parts["century"] * 100 if "century" in parts else 1970
 
@@ -190,6 +198,7 @@ def _day(parts: Parts) -> date | None:
     year = _year(parts)
     month = parts["month"] if "month" in parts else parts.get("month0", 0) + 1
     weekday = parts["weekday7"] % 7 if "weekday7" in parts else parts.get("weekday")
+    # A day may be shown in three ways. A calendar date wins over the day of the year, which wins over week and weekday.
     calendar = "month" in parts or "month0" in parts or "day" in parts
     try:
         first = date(year, 1, 1)

@@ -67,16 +67,19 @@ def key_bound(
     if node is None:
         return Bound()
     finder = _Finder(tuple(key_paths), single_valued, generated_keys)
+    # After the rewrites literals are folded and stand on the right, so that leaves have few forms.
     box = finder.box(rewrite(node))
     if box.is_empty:
         return Bound(nothing=True)
     sow = box.texts.get(_SOW)
     sets = [box.texts.get(place) for place in range(len(key_paths))]
     keys = None
+    # A key can be named only if all of its fields are bound: each combination of their texts is a candidate.
     if sets and None not in sets:
         count = 1
         for found in sets:
             count *= len(found or ())
+        # Too many combinations are no bound, because scanning is cheaper than so many look-ups.
         if count <= MOST:
             keys = tuple(sorted(product(*[sorted(found or ()) for found in sets])))
     return Bound(keys=keys, sow_keys=None if sow is None else frozenset(text.decode() for text in sow))
@@ -102,6 +105,7 @@ class _Finder:
                 stack.append((node, True))
                 stack.extend((operand, False) for operand in reversed(node.operands))
             else:
+                # The operands were finished last, in their order: their boxes are the last ones.
                 parts = done[len(done) - len(node.operands) :]
                 del done[len(done) - len(node.operands) :]
                 done.append(_all(parts) if node.operator == "AND" else _any(parts))
@@ -109,6 +113,7 @@ class _Finder:
 
     def _leaf(self, node: n.Node) -> _Box:
         if is_constant(node):
+            # A filter matches only where it is TRUE: FALSE and NULL both leave no record.
             return _Box() if constant_truth(node) else _Box({_SOW: _EMPTY})
         if isinstance(node, n.Compare) and node.operator == "=":
             return self._among(node.left, (node.right,))
@@ -118,11 +123,13 @@ class _Finder:
 
     def _among(self, operand: n.Node, items: Sequence[n.Node]) -> _Box:
         place = self._place(operand)
+        # A computed member may have any value, so the list binds nothing.
         if place is None or not all(map(is_constant, items)):
             return _Box()
         found: set[bytes] = set()
         for item in items:
             texts = _texts(constant_value(item), place == _SOW, self._generated)
+            # One member whose texts cannot be listed leaves the whole field open.
             if texts is None:
                 return _Box()
             found |= texts
@@ -138,14 +145,17 @@ class _Finder:
 
 def _texts(value: SlotValue, sow: bool, generated: bool) -> set[bytes] | None:
     """The texts of a key field or SOW key (``sow``) that equal a literal; None if they cannot be listed."""
+    # NULL and NaN equal nothing, so no text belongs to them.
     if value is None or value != value:
         return set()
     if isinstance(value, bytes):
         if sow:  # always a String, and only the very same text equals it
             return {value} if value.isascii() else set()
+        # '5' also equals 5.0 and '05', whose texts are endless.
         return {value} if numeric_reading(value) is None else None
     if not (sow and generated) or not isinstance(value, int | float):
         return None
+    # A generated key is a whole number of 64 bits; no record has another one. ``value - value`` is NaN for an infinity.
     whole = value - value == 0 and value == int(value) and 0 <= value < 1 << 64
     return {b"%d" % int(value)} if whole else set()
 
@@ -154,13 +164,16 @@ def _all(boxes: Sequence[_Box]) -> _Box:
     texts: dict[int, frozenset[bytes]] = {}
     for box in boxes:
         for place, found in box.texts.items():
+            # A record must satisfy every operand of AND, so it has a text that all of them allow.
             texts[place] = texts[place] & found if place in texts else found
     return _Box(texts)
 
 
 def _any(boxes: Sequence[_Box]) -> _Box:
+    # An operand of OR that nothing can satisfy adds no candidates.
     alive = [box for box in boxes if not box.is_empty]
     if not alive:
         return _Box({_SOW: _EMPTY})
+    # A place that one operand leaves open is open for the whole OR: only places that all operands bind remain.
     shared = set(alive[0].texts).intersection(*[box.texts for box in alive[1:]])
     return _Box({place: frozenset().union(*[box.texts[place] for box in alive]) for place in shared})

@@ -31,9 +31,12 @@ def cut_chain(node: n.Node) -> n.Node | None:
     kept: list[n.Node] = []
     for operand in node.operands:
         constant = is_constant(operand)
+        # TRUE in AND and FALSE in OR change nothing, wherever they stand.
         if constant and constant_truth(operand) is neutral:
             continue
         kept.append(operand)
+        # Every other constant decides: FALSE (TRUE in OR) is the result, and NULL on the left stays NULL whatever
+        # follows.
         if constant:
             break
     if len(kept) == len(node.operands):
@@ -49,6 +52,7 @@ def _chain(node: n.Logic, kept: Sequence[n.Node], neutral: bool) -> n.Node | Non
         return n.Logic(node.operator, tuple(kept), span=node.span)
     if is_constant(kept[0]):
         return n.Literal(constant_truth(kept[0]), span=node.span)
+    # A chain has the truth of its operand; one operand may replace it only if its value is a truth already.
     if is_truth(kept[0]):
         return kept[0]
     short = n.Logic(node.operator, (kept[0], n.Literal(neutral)), span=node.span)
@@ -66,10 +70,13 @@ def merge_equalities(node: n.Node) -> n.Node | None:
     """``/a = 1 OR /a = 2 OR b``: ``/a IN (1, 2) OR b``, for neighbours and literals only."""
     if not isinstance(node, n.Logic) or node.operator != "OR":
         return None
+    # Only neighbours are joined. A condition between two equalities may be NULL, which ends the OR: an equality that
+    # moved across it would turn NULL into TRUE.
     merged: list[n.Node] = []
     run: list[n.Node] = []
     field: n.Field | None = None
     items: list[n.Node] = []
+    # The None behind the last operand closes the last run.
     for operand in (*node.operands, None):
         members = _members(operand) if operand is not None else None
         if operand is not None and members is not None and field is not None and members[0] == field:

@@ -19,10 +19,12 @@ _LONGEST = 4096
 def fold(node: n.Node) -> n.Node | None:
     """``1 + 2``: ``3``. Not where a match limit could be exceeded, or the run's clock, names or chance are asked."""
     below = node.children()
+    # Fields and patterns have no operands either, and are no constants.
     if is_constant(node) or not all(map(is_constant, below)) or isinstance(node, n.Field | n.Pattern):
         return None
     if isinstance(node, n.Call) and not _is_pure(node):
         return None
+    # The row evaluator defines every result, so it computes this one, too: folding has no rules of its own.
     value = value_of(node, "", {})
     return literal(value.values([()], Environment(lambda: 0))[0], node.span)
 
@@ -34,6 +36,7 @@ def fold_prefix(node: n.Node) -> n.Node | None:
     first, second = node.operands[:2]
     if not (is_constant(first) and is_constant(second)):
         return None
+    # ``/a + 1 + 2`` is not ``/a + 3``: sums of Doubles round after each step, and Integers overflow at a step.
     value = OPERATORS[node.operators[0]](constant_value(first), constant_value(second))
     folded = literal(value, (first.span[0], second.span[1]))
     if folded is None:
@@ -43,10 +46,12 @@ def fold_prefix(node: n.Node) -> n.Node | None:
 
 def literal(value: SlotValue, span: n.Span = (0, 0)) -> n.Node | None:
     """The constant node of a value; None where there is none."""
+    # Lists, and numbers that remember their text, have no literal; a long text would make the tree larger than it was.
     if isinstance(value, Values | Number) or (isinstance(value, bytes) and len(value) > _LONGEST):
         return None
     if isinstance(value, str):
         value = value.encode()
+    # Literals have no sign. copysign also sees the sign of -0.0, which ``value < 0`` does not.
     if isinstance(value, int | float) and value == value and math.copysign(1.0, value) < 0:
         return n.Unary("-", n.Literal(-value, span=span), span=span)
     return n.Literal(value, span=span)
@@ -56,6 +61,8 @@ def _is_pure(call: n.Call) -> bool:
     if call.name == "IF":
         return True
     function = FUNCTIONS.get(call.name)
+    # A function that asks the clock, the header or a name has another result in another run or record.
     if function is None or not function.deterministic or function.gets:
         return False
+    # A match may exceed the limit of the engine, and that error belongs to a message.
     return "pattern" not in function.parameters

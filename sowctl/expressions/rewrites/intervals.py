@@ -30,6 +30,7 @@ class Bounds(NamedTuple):
 def alone(node: n.Node) -> n.Field | None:
     """The field of a condition that names no other, as often as it likes, and no other message; else None."""
 
+    # A qualifier names another source and OF PREVIOUS another record: an index of this topic knows neither.
     fields = [part for part in walk(node) if isinstance(part, n.Field)]
     if not fields or any(field.qualifier or field.modifier for field in fields):
         return None
@@ -40,6 +41,7 @@ def bounds_of(node: n.Node) -> Bounds | None:
     """The numbers for which ``/field > 5`` and the like hold, NULL aside; None for other conditions."""
     if isinstance(node, n.Compare) and isinstance(node.left, n.Field):
         number = _number(node.right)
+        # The field stands on the left: the rewrites have turned conditions that name it on the right.
         return None if number is None else _compared(node.operator, number)
     if isinstance(node, n.Between) and not node.negated and isinstance(node.operand, n.Field):
         low, high = _number(node.low), _number(node.high)
@@ -52,6 +54,7 @@ def _compared(operator: str, number: int | float) -> Bounds | None:
         return Bounds(number, number)
     if operator in (">", ">="):
         return Bounds(low=number, open_low=operator == ">")
+    # ``<>`` leaves two ranges, and NaN is in it; it has no bounds.
     if operator in ("<", "<="):
         return Bounds(high=number, open_high=operator == "<")
     return None
@@ -64,6 +67,7 @@ def _number(node: n.Node) -> int | float | None:
     if isinstance(value, bytes):
         value = numeric_reading(value)
     if type(value) is int:
+        # Beyond 2**53 an Integer and a Double no longer compare exactly.
         return value if -EXACT <= value <= EXACT else None
     return value if type(value) is float and value == value else None
 
@@ -81,6 +85,7 @@ def _strings(items: tuple[n.Node, ...]) -> tuple[bytes, ...] | None:
     found = []
     for item in items:
         value = constant_value(item) if is_constant(item) else None
+        # The empty string is NULL, and a String with a numeric reading equals others that are spelled differently.
         if not isinstance(value, bytes) or not value or numeric_reading(value) is not None:
             return None
         found.append(value)

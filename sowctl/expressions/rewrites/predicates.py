@@ -19,6 +19,8 @@ def fold_negation(node: n.Node) -> n.Node | None:
     inner = node.operand
     if isinstance(inner, n.Not):
         return inner.operand if is_truth(inner.operand) else None
+    # These predicates are never NULL, so NOT is their negated form. Comparisons are missing on purpose: ``/a < 1`` and
+    # ``/a >= 1`` are both FALSE where /a is NULL or NaN.
     match inner:
         case n.Is():
             return n.Is(inner.what, inner.operand, not inner.negated, span=node.span)
@@ -56,6 +58,7 @@ def choose_branch(node: n.Node) -> n.Node | None:
     """``IF(TRUE, 1, /b)``: ``1``; not where the branch is an identifier, which IF passes on as a scalar."""
     if not isinstance(node, n.Call) or node.name != "IF" or not is_constant(node.arguments[0]):
         return None
+    # A condition that is NULL chooses the last branch, as FALSE does.
     branch = node.arguments[1] if constant_truth(node.arguments[0]) else node.arguments[2]
     return None if isinstance(branch, n.Field) else branch
 
@@ -74,6 +77,7 @@ def first_present(node: n.Node) -> n.Node | None:
             break
     if not kept:
         return n.Literal(None, span=node.span)
+    # COALESCE gives a scalar; a bare identifier would give all values of its field.
     if len(kept) == 1 and not isinstance(kept[0], n.Field):
         return kept[0]
     return None if len(kept) == len(node.arguments) else n.Call(node.name, tuple(kept), span=node.span)
@@ -94,13 +98,16 @@ def prune_members(node: n.Node) -> n.Node | None:
     seen: set[str] = set()
     for item in node.items:
         if is_constant(item):
+            # By canonical text: 1 and 1.0 stay both, which costs a test and is right; 'a' and "a" are one.
             text = str(item)
             if constant_value(item) is None or text in seen:
                 continue
             seen.add(text)
         kept.append(item)
+    # NOT IN of a NULL operand is TRUE while ``<>`` is FALSE there, so NOT IN stays.
     if len(kept) == 1 and not node.negated:
         return n.Compare("=", node.operand, kept[0], span=node.span)
+    # A list without members has no text in the language.
     if not kept or len(kept) == len(node.items):
         return None
     return n.In(node.operand, tuple(kept), node.negated, span=node.span)

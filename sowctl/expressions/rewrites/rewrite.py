@@ -54,6 +54,8 @@ class AppliedRewrite(Struct, frozen=True):
 
 def rewrite(node: Node, steps: list[AppliedRewrite] | None = None) -> Node:
     """The rewritten tree; ``steps`` is filled with what was done, from the leaves up."""
+    # One rewrite may open the way for another further up or down. Stopping early leaves a tree that is correct, only
+    # less simple, because each rewrite keeps the meaning by itself.
     for _ in range(MOST_PASSES):
         changed = _pass(node, steps)
         if changed is node:
@@ -84,6 +86,7 @@ def _pass(root: Node, steps: list[AppliedRewrite] | None) -> Node:
         if below:
             operands = done[len(done) - len(below) :]
             del done[len(done) - len(below) :]
+            # By identity: comparing subtrees would make a pass quadratic in the depth.
             if any(new is not old for new, old in zip(operands, below, strict=True)):
                 current = replace_children(current, operands)
         done.append(_changed(current, steps))
@@ -91,6 +94,7 @@ def _pass(root: Node, steps: list[AppliedRewrite] | None) -> Node:
 
 
 def _changed(node: Node, steps: list[AppliedRewrite] | None) -> Node:
+    # The order of the tuple is the order of application; each rewrite sees what the one before it made.
     for change in REWRITES:
         other = change(node)
         if other is not None:

@@ -17,6 +17,7 @@ def is_truth(node: n.Node) -> bool:
     if isinstance(node, n.Literal):
         return node.value is None or isinstance(node.value, bool)
     if isinstance(node, n.Call):
+        # Functions of loaded modules declare nothing that this could rely on.
         function = FUNCTIONS.get(node.name)
         return function is not None and function.result == "truth"
     return isinstance(node, (*PREDICATES, n.Not, n.Logic))
@@ -40,6 +41,7 @@ def constant_value(node: n.Node) -> SlotValue:
     if isinstance(node, n.Unary):
         return negate(constant_value(node.operand))
     assert isinstance(node, n.Literal)
+    # The empty string is NULL everywhere in the language.
     return node.value or None if isinstance(node.value, bytes) else node.value
 
 

@@ -30,6 +30,7 @@ def last(inputs: Inputs, stamps: Stamps | None) -> Scalar:
     """The last value; of equal stamps the one that came later, as for a field that is not aggregated."""
     if not inputs:
         return None
+    # max() gives the first of equals: reversed, that is the later one.
     return inputs[-1 if stamps is None else max(reversed(range(len(inputs))), key=stamps.__getitem__)]
 
 

@@ -124,6 +124,8 @@ class Code:
 
     def apart(self, body: Emission) -> Emission:
         """Emit ``body``, which returns an Operand, into a function of its own and call it."""
+        # The body is written into empty lists of its own; slots, constants and names stay shared with the function
+        # around it.
         saved = self.lines, self.indent, self.inner
         self.lines, self.indent, self.inner = [], 1, True
         result: Operand = yield body
@@ -131,6 +133,7 @@ class Code:
         name = f"f{len(self.functions)}"
         self.functions.append("\n".join([f"def {name}(row, prev, env, header):", *self.lines]))
         self.lines, self.indent, self.inner = saved
+        # The caller sees a call, not the literal, so it cannot treat the result as one.
         kind = "scalar" if result.kind == "const" else result.kind
         return self.bind(f"{name}(row, prev, env, header)", kind)
 
@@ -170,6 +173,7 @@ def _names(letter: str, count: int) -> str:
 
 def finish(emission: Emission) -> Any:
     """Run an emission without recursion and return its result."""
+    # Generators on a list in the place of Python's stack: the depth of an expression is bounded by memory only.
     stack = [emission]
     result: Any = None
     while stack:

@@ -64,6 +64,8 @@ class Emitter:
         if operand.kind != "slot":
             return operand
         x = self.code.simple(operand).code
+        # Plain strings and numbers need no call. Everything else (bytes, lists, Booleans, numbers with a text) goes to
+        # first().
         text = f"{x} or None if type({x}) is str"
         return Operand(f"({text} else {x} if type({x}) is int or type({x}) is float else first({x}))", "scalar", False)
 
@@ -71,6 +73,7 @@ class Emitter:
         """Emit ``body`` one level deeper and assign its result to ``target``; ``apart`` or too deep: as a function."""
         code = self.code
         code.indent += 1
+        # The indent is restored below, also around blocks that became functions: their lines are kept apart.
         result: Operand = yield code.apart(body) if apart or code.indent > DEEPEST else body
         code.add(f"{target} = {result.code}")
         code.indent -= 1
@@ -82,6 +85,7 @@ class Emitter:
         operand: Operand = yield self.value(node.operand)
         name = "neg" if node.operator == "-" else "number_of"
         if operand.kind == "const":
+            # A literal is converted now, by the function that the generated code would call.
             return self.code.const(NAMES[name](operand.value))
         return self.code.bind(f"{name}({operand.code})", "number")
 
@@ -95,6 +99,7 @@ class Emitter:
 
     def _operate(self, operator: str, left: Operand, right: Operand) -> Operand:
         name = ARITHMETIC_NAMES[operator]
+        # Folded by the function that rows would call, so that both ways have one result.
         if left.kind == right.kind == "const":
             return self.code.const(NAMES[name](left.value, right.value))
         general = f"{name}({left.code}, {right.code})"
@@ -109,6 +114,7 @@ class Emitter:
         operand: Operand = yield self.truth(node.operand)
         if operand.kind == "const":
             return self.code.const(None if operand.value is None else not operand.value)
+        # A predicate is never NULL: Python's ``not`` suffices.
         if operand.kind == "bool":
             return self.code.bind(f"not {operand.code}", "bool")
         operand = self.code.simple(operand)
@@ -127,6 +133,7 @@ class Emitter:
         for operand in operands[1:]:
             self.code.add(undecided)
             kind = yield self.block(self.truth(operand), target, apart)
+            # One operand that may be NULL makes the chain one that may be.
             kinds.add("truth" if kind == "const" else kind)
         return Operand(target, "bool" if kinds == {"bool"} else "truth")
 
@@ -149,9 +156,11 @@ class Emitter:
         condition: Operand = yield self.truth(node.arguments[0])
         target = self.code.temp()
         self.code.add(f"if {condition.code}:")
+        # Only the branch that is chosen is evaluated: the other may fail or cost much.
         then = yield self.block(self._scalar(node.arguments[1], text), target)
         self.code.add("else:")
         other = yield self.block(self._scalar(node.arguments[2], text), target)
+        # Both branches of one kind: later code keeps its fast path for that kind.
         return Operand(target, then if then == other and then != "const" else "scalar")
 
     def _coalesce(self, node: n.Call, text: bool) -> Emission:
@@ -160,6 +169,7 @@ class Emitter:
         self.code.add(f"{target} = {first.code}")
         for argument in node.arguments[1:]:
             self.code.add(f"if {target} is None:")
+            # The next argument is evaluated only while nothing but NULL was found.
             yield self.block(self._scalar(argument, text), target)
         return Operand(target, "scalar")
 
@@ -173,17 +183,21 @@ class Emitter:
             return Operand(self.code.give(self.matcher(node)), "pattern")
         if kind == "values":
             return (yield self._values(function, node, text))
+        # The original text of a number is asked for only where a text is wanted: keeping it costs the reader of
+        # messages.
         operand: Operand = yield self.value(node, kind == "text" or (kind == "scalar" and text))
         if kind == "scalar":
             return self.code.simple(self.as_scalar(operand))
         if operand.kind == "const":
             return self.code.const(NAMES[_CONVERSIONS[kind]](operand.value))
+        # The operand has the kind already, so a conversion would change nothing.
         if operand.kind == kind:
             return operand
         return self.code.bind(f"{_CONVERSIONS[kind]}({operand.code})", kind)
 
     def _values(self, function: Function, node: n.Node, text: bool) -> Emission:
         if isinstance(node, n.Field):
+            # A list whose values reach the result as they are must keep the original texts of its numbers.
             wanted = function.result == "text" or (function.result == "scalar" and text)
             return Operand(f"items_of({self.code.slot(node, wanted, True).code})", "values", False)
         operand: Operand = yield self._scalar(node, True)
@@ -196,12 +210,14 @@ class Emitter:
 
     def _invoke(self, function: Function, arguments: list[Operand]) -> Operand:
         code = [argument.code for argument in arguments]
+        # What is not in the message comes first: the record's header, or the run's environment.
         if function.gets:
             self.code.uses_header |= function.gets == "header"
             code.insert(0, "header" if function.gets == "header" else "env")
         call = f"{self.code.give(function.call, 'g')}({', '.join(code)})"
         if function.result == "text":
             call = f"{call} or None"
+        # A strict function is NULL where an argument is NULL and is not called there.
         if function.strict:
             # Constants that are not NULL need no test in every row.
             doubtful = [a for a in arguments if not (a.kind == "const" and a.value is not None)]
@@ -237,6 +253,7 @@ def _grouped(node: n.Logic) -> tuple[n.Node, ...]:
     operands = node.operands
     if len(operands) <= _GROUP:
         return operands
+    # Groups of about the square root of the length: a decided chain skips the rest of its group and then the groups.
     size = max(_GROUP, math.isqrt(len(operands)) + 1)
     groups = [operands[start : start + size] for start in range(0, len(operands), size)]
     return tuple(n.Logic(node.operator, group) if len(group) > 1 else group[0] for group in groups)

@@ -41,9 +41,11 @@ def plan(joins: Sequence[Join]) -> tuple[Source, list[JoinStep[T]]]:
     steps: dict[Source, JoinStep[T]] = {}
     for join in joins:
         left, right = source_of(join.left), source_of(join.right)
+        # The left side must be in the row already when the right side is looked up.
         if left == right or (left != start and left not in steps):
             what = f"[{left[1]}] is joined before it is attached" if left != right else f"[{left[1]}] joins itself"
             raise UsageError("SOW-EXP-027", what, hint="the left side of a join names a topic of an earlier join")
+        # Several joins to one topic are one step: a record must meet all of their conditions.
         steps.setdefault(right, JoinStep(right)).conditions.append((join.left, join.right))
     return start, list(steps.values())
 
@@ -62,6 +64,7 @@ def left_join(
     start: Source
     steps: list[JoinStep[T]]
     start, steps = plan(joins)
+    # Each attached topic is indexed once by its key, so a row finds its partners without a scan.
     tables = [_index(step, records[step.source], key, nulls_match) for step in steps]
     for record in records[start]:
         rows: list[dict[Source, T | None]] = [{start: record}]
@@ -76,6 +79,7 @@ def _index(
     table: dict[Hashable, list[T]] = {}
     for record in records:
         texts = tuple(key(new, record) for _, new in step.conditions)
+        # NULL equals nothing, unless JoinNullEquivalency says that NULLs meet.
         if nulls_match or None not in texts:
             table.setdefault(texts, []).append(record)
     return table
@@ -90,4 +94,5 @@ def _attached(
 ) -> list[dict[Source, T | None]]:
     texts = tuple(key(old, row[source_of(old)]) for old, _ in step.conditions)
     found = table.get(texts, []) if nulls_match or None not in texts else []
+    # An outer join: a row without a partner stays, with no record of this topic.
     return [{**row, step.source: record} for record in found] or [{**row, step.source: None}]

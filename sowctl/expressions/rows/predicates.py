@@ -58,12 +58,14 @@ def comparison(emitter: Writer, operator: str, left: Operand, right: Operand) ->
     """Code of ``left operator right``; both operands are simple."""
     if left.kind == "const" and right.kind == "const":
         return emitter.code.const(NAMES[COMPARE_NAMES[operator]](left.value, right.value)).code
+    # The literal goes to the right, with the operator turned, so that one set of fast paths serves both orders.
     if left.kind == "const":
         left, right, operator = right, left, _TURNED[operator]
     general = f"{COMPARE_NAMES[operator]}({left.code}, {right.code})"
     if right.kind == "const":
         return _against_literal(emitter, operator, left, right, general)
     x, y, sign = left.code, right.code, _PYTHON[operator]
+    # Python compares Integers with Doubles exactly, and NaN as the language does; only None must be kept out.
     if left.kind == right.kind == "number":
         return f"({x} is not None and {y} is not None and {x} {sign} {y})"
     if left.kind == right.kind == "text":
@@ -75,16 +77,22 @@ def comparison(emitter: Writer, operator: str, left: Operand, right: Operand) ->
 
 def _against_literal(emitter: Writer, operator: str, left: Operand, right: Operand, general: str) -> str:
     x, c, sign = left.code, right.code, _PYTHON[operator]
+    # NaN is not among these literals: it takes the general way.
     if _is_number(right.value):
         if left.kind == "number":
             return f"({x} is not None and {x} {sign} {c})"
         if left.kind == "bool":
             return f"({x} {sign} {c})"
         if left.kind in ("slot", "scalar"):
+            # type() instead of isinstance(): a bool is an int to isinstance(), and numbers with a text are classes of
+            # their own.
             return f"({x} {sign} {c} if type({x}) is float or type({x}) is int else {general})"
     if isinstance(right.value, bytes):
         if left.kind == "text":
+            # None equals no bytes, so only the other operators must test for it.
             return f"({x} == {c})" if operator == "=" else f"({x} is not None and {x} {sign} {c})"
+        # Most texts come as str. UTF-8 sorts as its code points do, so the literal is decoded once instead of
+        # encoding every value. A literal that is no UTF-8 has no str and takes the general way.
         word = _decoded(right.value)
         if word is not None and left.kind in ("slot", "scalar"):
             w = emitter.code.const(word).code
@@ -119,6 +127,7 @@ def _between(emitter: Writer, node: n.Between) -> Emission:
         operand: Operand = yield emitter.value(side)
         sides.append(emitter.code.simple(operand))
     x, low, high = sides
+    # Both bounds are numbers, so one test of the value's type decides for the two comparisons.
     if x.kind == "slot" and _is_number(low.value) and _is_number(high.value):
         general = f"ge({x.code}, {low.code}) and le({x.code}, {high.code})"
         test = f"type({x.code}) is float or type({x.code}) is int"
@@ -130,8 +139,10 @@ def _between(emitter: Writer, node: n.Between) -> Emission:
 def _is(emitter: Writer, node: n.Is) -> Emission:
     operand: Operand = yield emitter.value(node.operand)
     x = emitter.code.simple(operand).code
+    # Only NaN differs from itself.
     if node.what == "NAN":
         test = f"({x} != {x})" if operand.kind == "number" else f"is_nan({x})"
+    # A bare field is NULL only if all of its values are; every other expression is judged by its first value.
     elif operand.kind == "slot" and isinstance(node.operand, n.Field):
         test = f"({x} is None or (type({x}) is not float and type({x}) is not int and is_null({x})))"
     elif operand.kind == "slot":
@@ -145,6 +156,7 @@ def _like(emitter: Writer, node: n.Like) -> Emission:
     operand: Operand = yield emitter.value(node.operand, True)
     matcher = emitter.matcher(node.pattern)
     x = emitter.code.simple(operand)
+    # The empty pattern is NULL, and LIKE NULL is FALSE.
     if matcher is None:
         return _result(emitter.code.const(False).code, node.negated)
     found = emitter.code.give(matcher.found)
@@ -158,6 +170,7 @@ def _on_str(emitter: Writer, x: str, matcher: Matcher, found: str) -> str:
     """The test of a str: searching code points equals searching the bytes of their UTF-8."""
     if not isinstance(matcher, Simple) or matcher.word is None:
         return f"{x} != '' and {found}({x}.encode())"
+    # ``$`` also matches in front of a line feed that ends the text.
     word = matcher.word
     if matcher.at_start and matcher.at_end:
         return f"{x} in {emitter.code.give((word, word + chr(10)))}"
@@ -180,6 +193,7 @@ def _in(emitter: Writer, node: n.In) -> Emission:
             computed.append(item)
     target = emitter.code.temp()
     emitter.code.add(f"{target} = {_member(emitter, x, InMembers(literals)) if literals else 'False'}")
+    # Members that must be computed are asked one by one, and only while none was equal.
     for item in computed:
         emitter.code.add(f"if not {target}:")
         yield emitter.block(_equals(emitter, x, item), target)
@@ -192,6 +206,8 @@ def _equals(emitter: Writer, x: Operand, item: n.Node) -> Emission:
 
 
 def _member(emitter: Writer, x: Operand, members: InMembers) -> str:
+    # Literal members are found by hash, however many they are. The sets below answer for plain values without a call;
+    # mixed lists have to look at readings and texts both.
     general = f"{emitter.code.give(members.holds)}({x.code})"
     if x.kind != "slot":
         return general
@@ -213,6 +229,7 @@ def _affix(emitter: Writer, node: n.Affix) -> Emission:
         member: Operand = yield emitter.value(item, True)
         if member.kind == "const":
             text = text_of(member.value)
+            # NULL is the beginning and the end of no text.
             fixed += [] if text is None else [text]
         else:
             computed.append(f"*texts({emitter.code.simple(member).code})")
@@ -222,6 +239,7 @@ def _affix(emitter: Writer, node: n.Affix) -> Emission:
         return _result(f"{name}({x.code}, (*{given}, {', '.join(computed)}))", node.negated)
     general = f"{name}({x.code}, {given})"
     words = [word for text in fixed if (word := _decoded(text)) is not None]
+    # A member that is no UTF-8 can only be compared as bytes.
     if len(words) < len(fixed) or not words:
         return _result(general, node.negated)
     return _result(

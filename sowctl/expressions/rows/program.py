@@ -46,6 +46,7 @@ class Compiled:
         self.sources = tuple(wanted.field.qualifier for _, wanted in code.slots.values())
         self.previous_slots = tuple(wanted.finished() for _, wanted in code.previous.values())
         self.uses_header = code.uses_header
+        # Slots are finished only now: every use of a field in the expression may have asked more of it.
         main = code.source(final)
         self.source = "\n".join([*code.functions, main])
         self._parts = [*code.functions, main], code.names
@@ -65,6 +66,7 @@ class Compiled:
         if self.uses_header and headers is None:
             headers = repeat(NO_HEADER)
         if self.previous_slots:
+            # Without a stored record every OF PREVIOUS field is NULL.
             nothing = (None,) * len(self.previous_slots)
             previous = [nothing if row is None else row for row in previous] if previous else repeat(nothing)
         return run(rows, env, headers, previous)
@@ -107,6 +109,7 @@ class Tuples(Compiled):
 
 def value_of(node: Node, text: str, extra: Mapping[str, Function]) -> Value:
     """The value of a node that was checked; ``text`` is what it was parsed from."""
+    # The text of numbers is asked for, because a value may be shown or stored as it was written.
     emitter = Emitter(text, extra)
     operand: Operand = finish(emitter.value(node, True))
     return Value(text, node, emitter, f"append({emitter.as_scalar(operand).code})")

@@ -82,11 +82,14 @@ class Projection:
     ) -> None:
         self.destinations: tuple[tuple[str, ...], ...] = tuple(destination_of(field) for field, _ in fields)
         self.aggregates: list[Aggregated] = []
+        # Aggregates are cut out first: what is left of the fields reads their results as if they were fields of a
+        # message.
         outer = [TextNode(_split(field.expression, text, self.aggregates), text) for field, text in fields]
         delimiters = [call.delimiter for call in self.aggregates if call.delimiter is not None]
         reader, maker = Emitter("", extra), Emitter("", extra)
         read = _tuple(reader, [*grouping, *(call.argument for call in self.aggregates)])
         made = _tuple(maker, [*outer, *delimiters])
+        # Before the programs are made: it still adds slots to the reader, whose row is the one that a group keeps.
         self._needs = _shared_slots(reader, maker)
         self._parts = [*grouping, *(call.argument for call in self.aggregates)]
         self._extra = extra
@@ -117,6 +120,7 @@ class Projection:
         stamps all or none. Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
         width, ordered = self.width, self.ordered
+        # Stamps of single inputs are kept only where an aggregate depends on the order: they cost a tuple per message.
         placed = stamps if any(ordered) else None
         made = self._read.values(rows, env, headers)
         for key, places in self._places(made).items():
@@ -124,8 +128,11 @@ class Projection:
             if group is None:
                 group = groups[key] = GroupState(len(self.aggregates))
             last = places[-1]
+            # One message of the group in this batch, which is common with many groups: no lists are built for it.
             if len(places) == 1:
                 for inputs, value, every in zip(group.inputs, made[last][width:], ordered, strict=True):
+                    # Aggregates ignore NULLs. Ordered ones keep them until the end, so that the n-th input belongs to
+                    # the n-th stamp.
                     if every or value is not None:
                         inputs.append(value)  # type: ignore[arg-type]  # loops append scalars
             else:
@@ -134,11 +141,13 @@ class Projection:
                     column = column if every else [value for value in column if value is not None]
                     inputs.extend(column)  # type: ignore[arg-type]  # loops append scalars
                 if stamps is not None:
+                    # max() gives the first of equals: reversed, that is the message that came later.
                     last = max(reversed(places), key=stamps.__getitem__)
             if placed is not None:
                 group.stamps.extend([placed[place] for place in places])
             group.count += len(places)
             if stamps is not None:
+                # An earlier batch held a later update: the group's fields stay those of that one.
                 if stamps[last] < group.stamp:
                     continue
                 group.stamp = stamps[last]
@@ -151,6 +160,8 @@ class Projection:
         width = self.width
         found: dict[Any, list[int]] = defaultdict(list)
         keys: list[tuple[Any, ...]] = [values[:width] for values in made]
+        # Strings find their group without conversion. A scalar is never the empty string, so no two of these keys have
+        # one text.
         texts = _TEXTS.issuperset(map(type, chain.from_iterable(keys)))
         if not texts:
             # Numbers do not find their group as they are: of equal ones each may have another text.
@@ -170,6 +181,8 @@ class Projection:
         """The values of a group's fields, in the order of ``destinations``."""
         size = len(self.destinations)
         results: list[SlotValue] = [None] * len(self.aggregates)
+        # Delimiters are values of the last message and contain no aggregate: they are computed first, with results
+        # still NULL.
         if any(call.delimiter is not None for call in self.aggregates):
             given = iter(self._made(group, results, env)[size:])
         else:
@@ -178,6 +191,7 @@ class Projection:
             delimiter = next(given) if call.delimiter is not None else b","
             inputs = group.inputs[number]
             stamps = group.stamps if self.ordered[number] and len(inputs) > 1 and group.stamps else None
+            # NULLs leave together with their stamps, so that both stay in step.
             if self.ordered[number] and _NO_VALUE in set(map(type, inputs)):
                 there = [place for place, value in enumerate(inputs) if value is not None]
                 inputs = [inputs[place] for place in there]
@@ -196,6 +210,7 @@ def _split(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:
     def change(current: n.Node) -> n.Node | None:
         if not isinstance(current, n.Call) or current.name not in AGGREGATES:
             return None
+        # The result is a field whose qualifier no topic can have and whose name is its number.
         number = str(len(aggregates))
         parts = [TextNode(argument, text) for argument in current.arguments]
         aggregates.append(Aggregated(current.name, parts[0], parts[1] if len(parts) > 1 else None))
@@ -222,6 +237,8 @@ def _shared_slots(reader: Emitter, maker: Emitter) -> list[tuple[bool, int]]:
         if field.qualifier == (RESULT,):
             needs.append((True, int(field.path.steps[0].name)))
         else:
+            # Both programs share one row per message: the reader asks for everything that the maker reads from the last
+            # message.
             reader.code.slot(field, wanted.text, wanted.listed)
             needs.append((False, reader.code.slots[key][0]))
     return needs

@@ -51,6 +51,7 @@ class Builder:
 
     def chain_more(self, parts: list[Any]) -> Chain:
         chain: Chain = parts[0]
+        # The chain grows in place: a tuple per operator would make long chains quadratic.
         chain[0].append(parts[2])
         chain[1].append(self._word(parts[1]))
         return chain
@@ -133,6 +134,7 @@ class Builder:
     def number(self, parts: list[Token]) -> n.Node:
         _, start, end = parts[0]
         digits = self.text[start:end]
+        # Digits beyond 64 bits are a Double.
         value = integer_or_double(digits) if digits.isdecimal() else float(digits)
         return n.Literal(value, span=(start, end))
 
@@ -156,6 +158,8 @@ class Builder:
         arguments: list[n.Node] = parts[2]
         position = PATTERN_ARGUMENTS.get(name)
         if position is not None and position < len(arguments):
+            # The lexer cannot know that this string is a pattern, in which backslashes belong to the engine: it is read
+            # again from the text, unless it stands in parentheses.
             start, end = arguments[position].span
             token = self.text[start:end]
             if isinstance(arguments[position], n.Literal) and token[0] in "'\"rR":
@@ -180,6 +184,7 @@ class Builder:
 
     def field_alone(self, parts: list[Any]) -> FieldDefinition:
         node: n.Node = parts[0]
+        # Only a bare identifier names its own destination; one in parentheses is an expression.
         if not isinstance(node, n.Field) or self.text[node.span[0]] == "(":
             hint = "an expression needs a destination: ... AS /name"
             raise expression_error("SOW-EXP-020", "AS is missing", self.text, node.span[1], hint=hint)

@@ -134,6 +134,7 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
 
 def _fault(text: str, at: int) -> Fault:
     character = text[at]
+    # The order decides which fault is named: what stands here looks most like the first that fits.
     if character in "'\"" or (character in "rR" and text[at + 1 : at + 2] in ("'", '"')):
         return Fault("SOW-EXP-003", "string without end", at, "close it with the same quote")
     if character == "/":
@@ -177,6 +178,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
         return bytes([int(match[1], 16)])
     if match[2] is not None:
         return bytes([int(match[2], 8)])
+    # A backslash before any other character stands for that character.
     return _NAMED.get(match[3], match[3])
 
 

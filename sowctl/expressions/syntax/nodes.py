@@ -45,6 +45,7 @@ class Node:
         return isinstance(other, Node) and same(self, other)
 
     def __hash__(self) -> int:
+        # Equal trees have one canonical text. Where a node is a key, trees are small.
         return hash(str(self))
 
     def __str__(self) -> str:
@@ -68,7 +69,7 @@ class Node:
         return ()
 
     def at(self, span: Span) -> Node:
-        """The same node with another place (an operand in parentheses begins at its parenthesis)."""
+        """A copy with another place (an operand in parentheses begins at its parenthesis)."""
         return type(self)(*self.parts, span=span)
 
 
@@ -265,6 +266,7 @@ class Call(Node):
 
 def same(a: Node, b: Node) -> bool:
     """Whether two trees are equal, places aside; 1, 1.0 and TRUE differ, NAN equals NAN."""
+    # A list in the place of recursion, so that depth is bounded by memory only.
     pairs = [(a, b)]
     while pairs:
         left, right = pairs.pop()
@@ -280,9 +282,11 @@ def same(a: Node, b: Node) -> bool:
 def _own(node: Node) -> tuple[Any, ...]:
     own = []
     for name, part in zip(node.FIELDS, node.parts, strict=True):
+        # Operands are compared as pairs of their own; here only what a node says by itself counts.
         below = isinstance(part, Node) or (type(part) is tuple and bool(part) and isinstance(part[0], Node))
         if below or name == "modifier_at":
             continue
+        # The type keeps 1, 1.0 and TRUE apart, repr() makes NaN equal to itself and -0.0 differ from 0.0.
         own.append((type(part).__name__, repr(part) if isinstance(part, float) else part))
     return tuple(own)
 
@@ -305,6 +309,7 @@ def canonical_text(node: Node) -> str:
             continue
         current, level = piece
         below = _pieces(current)
+        # Parentheses only where the text would bind in another way without them.
         if current.level < level:
             below = ["(", *below, ")"]
         stack.extend(reversed(below))
@@ -334,6 +339,7 @@ def _literal(value: bool | int | float | bytes | None) -> str:
     if isinstance(value, bytes):
         return quoted(value)
     if isinstance(value, float):
+        # The language has no word for infinity; this number is read as one.
         return "NAN" if value != value else "1e999" if value == float("inf") else repr(value)
     return str(value)
 
@@ -374,6 +380,7 @@ def _pieces(node: Node) -> list[Piece]:
         case Unary():
             return [node.operator, (node.operand, UNARY)]
         case Arithmetic():
+            # One level tighter: a chain inside a chain keeps its parentheses, because it is a node of its own.
             pieces: list[Piece] = [(node.operands[0], node.level + 1)]
             for operator, operand in zip(node.operators, node.operands[1:], strict=True):
                 pieces += [f" {operator} ", (operand, node.level + 1)]

@@ -43,6 +43,7 @@ class Simple:
         """Whether the pattern matches somewhere in ``subject``."""
         if self.at_start:
             if self.at_end:
+                # ``$`` matches at the end and in front of a line feed that ends the subject.
                 return subject == self.text or subject == self.text + b"\n"
             return subject.startswith(self.text)
         if self.at_end:
@@ -54,6 +55,7 @@ class Simple:
         size = len(self.text)
         if self.at_start or self.at_end:
             if self.found(subject):
+                # An anchored text occurs once; the line feed that ``$`` tolerates is not part of it.
                 end = subject.endswith(b"\n") and self.at_end and not subject.endswith(self.text)
                 start = 0 if self.at_start else len(subject) - size - end
                 yield start, start + size
@@ -99,8 +101,11 @@ class Regex:
     def _again(self, subject: bytes, start: int, options: int, error: Any) -> Any:
         """Match without machine code, whose stack is smaller than the interpreter's."""
         engine = self._engine
+        # Too small a stack says nothing of the pattern: the interpreter, whose stack grows, is asked before anything is
+        # refused.
         if error.code == _JIT_STACK_LIMIT:
             if self._nojit is None:
+                # Compiled a second time, because a code with machine code always uses it.
                 self._nojit = engine.compile(self.source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX)
             try:
                 return engine.match(self._nojit, subject, len(subject), start, _context(), options)[0]
@@ -139,6 +144,7 @@ class Regex:
         while (span := self.match(subject, start, options)) is not None and span != before:
             yield span
             before, start = span, span[1]
+            # Without this option the same empty match would be found again and again.
             options = _NOTEMPTY_ATSTART if span[0] == span[1] else 0
 
 
@@ -171,6 +177,7 @@ def compile_pattern(pattern: Pattern, text: str) -> Matcher | None:
     if pattern.exact:
         return Simple(pattern.text, False, False)
     simple = _SIMPLE.fullmatch(pattern.text)
+    # Plain texts need no engine, which is then never loaded.
     if simple is not None and simple[2]:
         return Simple(_ESCAPED.sub(rb"\1", simple[2]), bool(simple[1]), bool(simple[3]))
     from pcre2 import PatternError

@@ -52,7 +52,7 @@ def transform(node: Node, change: Callable[[Node], Node | None]) -> Node:
 
 
 def replace_children(node: Node, operands: list[Node]) -> Node:
-    """The same node with other operands, as many as it has."""
+    """A copy of the node with other operands, as many as it has."""
     rest = iter(operands)
     parts: list[Any] = []
     for part in node.parts:
