@@ -34,9 +34,11 @@ class CompositeGlobalType(CompositeType):
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: the parts of a batch go to their types together."""
+        # With one readable part there is nothing to join, so its own reader answers for the batch.
         if sum(kind.filterable for kind in self.parts) == 1:
             return self._of_one_part(slots)
         refused: Row = (None,) * len(slots)
+        # Read as lists: the values of all parts together are those of the message.
         plain = [Slot(slot.path, slot.text, True) for slot in slots if _subscript(slot.path) is None]
         readers = [kind.extractor(plain) if plain and kind.filterable else None for kind in self.parts]
         subscripted = {
@@ -128,6 +130,7 @@ class CompositeGlobalType(CompositeType):
             taken, refusals = self.taken_apart(payloads)
             rows, skipped = read([parts[number] for parts in taken])
             for refusal in skipped:
+                # A part that its type refuses has no fields; the message itself is whole.
                 rows[refusal.index] = nothing
             return with_refused(rows, refusals, refused)
 
@@ -154,6 +157,7 @@ class CompositeGlobalType(CompositeType):
         position = 0 if at is None else steps[at].index or 0
         for number, (kind, part) in enumerate(zip(self.parts, parts, strict=True)):
             count = self._count(kind, part, above)
+            # The subscript counts through the parts: those before have used up their share of it.
             if position < count:
                 local = path if at is None else Path((*steps[:at], Step(steps[at].name, position), *steps[at + 1 :]))
                 return number, local

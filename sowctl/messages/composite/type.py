@@ -52,6 +52,7 @@ class CompositeType(ABC):
 
     def _part_type(self, part: TypeDefinition, definition: TypeDefinition | None) -> MessageType:
         try:
+            # A part with settings of its own needs its definition; the others are the built-in type of that name.
             return get_type(part if _is_defined(part) else part.kind, max_message=self.max_message)
         except ConfigError as problem:
             if problem.place is not None or definition is None:
@@ -112,11 +113,13 @@ class CompositeType(ABC):
         parts: list[bytes] = []
         position = 0
         for number in range(len(self.parts)):
+            # Parts at the end may be left out; they are empty.
             if position == len(payload):
                 parts.append(b"")
                 continue
             start = position + _PREFIX
             end = start + int.from_bytes(payload[position:start])
+            # The length itself may be cut off: then fewer than four bytes were read, and ``end`` says nothing.
             if start > len(payload) or end > len(payload):
                 words = (
                     f"part {number} has {end - start:,} bytes by its length" if start <= len(payload) else "a length"

@@ -43,6 +43,7 @@ class SeparatedCutter:
         """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
         if self._skipping is not None:
             return self._skip(data)
+        # Everything up to the last separator is complete; the rest waits for more data.
         cut = data.rfind(self.separator) + 1
         if not data:
             block = b"".join(self._parts)
@@ -50,6 +51,7 @@ class SeparatedCutter:
         elif not cut:
             self._parts.append(data)
             self._held += len(data)
+            # A message that never ends must not fill the memory: it is refused now and passed over.
             if self._held > self.max_message + _SLACK:
                 self._give_up()
             return None
@@ -79,6 +81,7 @@ class SeparatedCutter:
         self._start += cut
         self._number += 1
         chunk = Chunk([], lambda: ([], []), self._start, [refused])
+        # The refusal goes out with the chunk that follows it, in front of that chunk's own.
         rest = self.feed(data[cut:]) if len(data) > cut else None
         if rest is None:
             return chunk
@@ -95,6 +98,7 @@ class SeparatedCutter:
         self._number += len(pieces)
         payloads, places, blank = self.messages(block, pieces, start, number)
         refused: list[RefusedFrame] = []
+        # A block that is not longer than one message holds no longer one: most chunks are not looked at one by one.
         if len(block) > self.max_message and payloads and max(map(len, payloads)) > self.max_message:
             payloads, places, refused = self._without_long(payloads, *places())
         return Chunk(payloads, places, self._start, refused, blank)
@@ -139,6 +143,7 @@ class LineCutter(SeparatedCutter):
             block = block[len(BOM) :]
         pieces = block.split(b"\n")
         if b"\r" in block:
+            # Of a last line without LF a CR is part of the message, because no line break has ended it.
             last = pieces.pop()
             pieces = [piece.removesuffix(b"\r") for piece in pieces]
             pieces.append(last)
@@ -148,6 +153,7 @@ class LineCutter(SeparatedCutter):
         self, block: bytes, pieces: list[bytes], start: int, number: int
     ) -> tuple[list[bytes], Callable[[], Places], int]:
         """All lines, or, where there may be blank ones, those that are not."""
+        # The least line begins with more than a space or a tab, so no line is blank. One comparison per line in C.
         if not pieces or min(pieces)[:1] > b" ":
             return pieces, lambda: counted(number, line_offsets(block, start, len(pieces))), 0
         kept = [index for index, piece in enumerate(pieces) if not _BLANK.fullmatch(piece)]
@@ -180,6 +186,7 @@ class LengthCutter:
             return None
         self._parts.append(data)
         self._held += len(data)
+        # Parts are joined only when the next message is complete: a long one that comes in small parts is copied once.
         if self._held < self._wanted:
             return None
         buffer = b"".join(self._parts)
@@ -202,6 +209,7 @@ class LengthCutter:
                 self._wanted = _PREFIX
                 return payloads, position
             size = int.from_bytes(buffer[position:begin], "big")
+            # Nothing tells where the next frame begins once a length cannot be believed, so the input ends here.
             if size > self.max_message:
                 self.error = self._too_long(size, self._start + position, buffer[position:begin])
                 return payloads, position
@@ -251,6 +259,7 @@ def _opened(chunk: Chunk, max_message: int) -> Chunk:
     refused = chunk.refused
     for index, line in enumerate(chunk.payloads):
         try:
+            # The line had room for Base64; the limit is asked of the message inside.
             payload, envelope = open_envelope(line)
             if len(payload) > max_message:
                 raise EnvelopeRefused(TOO_LONG, f"the message has more than {max_message:,} bytes")
@@ -265,6 +274,7 @@ def _opened(chunk: Chunk, max_message: int) -> Chunk:
     def places() -> tuple[list[int], list[int]]:
         return [chunk.line(index) for index in kept], [chunk.offset(index) for index in kept]
 
+    # Lines that were too long and envelopes that were refused, in the order of the input.
     refused.sort(key=lambda frame: frame.offset)
     return Chunk(payloads, places, chunk.end, refused, chunk.blank, envelopes)
 

@@ -67,6 +67,7 @@ class FrameReader:
         tells whether more can come. Raises, after everything before it was handed out, InputError ``SOW-INP-002`` (the
         input ends inside a frame), LimitError ``SOW-INP-003`` (a frame is too long), and StorageError ``SOW-INP-005``.
         """
+        # An error waits until everything before it has been handed out.
         if self._cutter.error is not None:
             self.ended = True
             raise self._cutter.error
@@ -82,6 +83,7 @@ class FrameReader:
         result = self._cutter.feed(data)
         if self._cutter.error is None:
             self.ended = not data
+        # Nothing stood in front of the error, so it is raised now.
         elif result is None:
             return self.poll(0)
         return result
@@ -110,6 +112,7 @@ def _cutter(framing: str, max_message: int) -> Cutter:
 
 
 def _reader(stream: BinaryIO, chunk: int) -> Callable[[float | None], bytes | None]:
+    # read1() gives what is there; read() would wait until the whole chunk is full.
     read = getattr(stream, "read1", stream.read)
     return lambda timeout: read(chunk)
 
@@ -136,6 +139,7 @@ def _poller(descriptor: int, chunk: int) -> Callable[[float | None], bytes | Non
             return None
         parts = [data]
         size = len(data)
+        # One read of a pipe may give little: what is there already is collected, so that batches are large.
         while data and size < chunk and poll.poll(0):
             try:
                 data = os.read(descriptor, chunk - size)

@@ -44,7 +44,8 @@ class JsonBatch:
         """The types in a column, under the identity of its list."""
 
     def kinds_of(self, column: Column) -> set[type]:
-        """The types in a column of the batch; whoever changes its types must not ask again."""
+        """The types in a column of the batch; they are kept, so its types must not change after the first call."""
+        # By identity: the lists live as long as the batch, so no other list can get the same one.
         found = self.kinds.get(id(column))
         if found is None:
             found = self.kinds[id(column)] = set(map(type, column))
@@ -76,6 +77,7 @@ def unreadable(payloads: Sequence[bytes], max_message: int, max_depth: int = MAX
     """The payloads that are not surely acceptable; the exact reader decides."""
     found = suspects(payloads, b"\n".join(payloads), max_message, max_depth)
     try:
+        # Raw values are checked for syntax and not made into objects.
         for _ in map(_decode_raw, payloads):
             pass
     except FAILURES:
@@ -112,6 +114,7 @@ class Members:
     def enter(self, index: int, container: object, name: str) -> None:
         """Find the member ``name`` of all objects that ``container``, part of payload ``index``, consists of."""
         values, count = members_named(flatten(container) if type(container) is list else [container], name)
+        # A list of the values found: it counts as an array of them, as the language has it.
         self.values[index] = values if count else UNSET
         self.counts[index] = count
 

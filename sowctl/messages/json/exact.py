@@ -66,7 +66,7 @@ def parse(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False, hal
 
 
 def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False) -> Spanned:
-    """The same with places: every value is a :class:`Spanned`; member names are plain. Raises :class:`JsonRefused`."""
+    """The value with places: every value is a :class:`Spanned`; names are plain. Raises :class:`JsonRefused`."""
     return _Reader(payload, max_depth, spans=True, last=last).spanned()
 
 
@@ -81,6 +81,7 @@ def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, 
 
 def is_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
     """Whether more than ``max_depth`` containers stand inside one another; of acceptable JSON that is the truth."""
+    # Each container takes two bytes and one opening bracket: most payloads are decided by their length or one count.
     if len(payload) <= 2 * max_depth or payload.count(b"{") + payload.count(b"[") <= max_depth:
         return False
     # Brackets inside strings do not count. What is left rises and falls; its highest point is the depth.
@@ -90,6 +91,7 @@ def is_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
 
 def number_of(text: bytes) -> int | float:
     """The value of a JSON number: an Integer if it has neither point nor exponent and is in range, else a Double."""
+    # int() takes time that grows with the square of the digits; no longer number can be in range.
     if len(text) <= _DIGITS and text.lstrip(b"-").isdigit():
         value = int(text)
         if -(1 << 63) <= value < 1 << 64:
@@ -116,6 +118,7 @@ def _character(match: re.Match[str]) -> str:
     if short is not None:
         return _SHORT[short]
     unit = int(first, 16)
+    # Two escapes are one character only as a high surrogate followed by a low one; any other pair stays two units.
     if second is not None:
         low = int(second, 16)
         if 0xD800 <= unit < 0xDC00:

@@ -72,7 +72,7 @@ class FastReader(Generic[T]):
         return rows if isinstance(rows, list) else list(rows), refusals
 
     def once(self, payloads: Sequence[bytes], joined: bytes | None = None) -> tuple[Iterable[T], list[Refusal]]:
-        """The same with rows that can be read only once, which nobody has to keep.
+        """One row per payload, to be read once and not held in memory together, and the refusals.
 
         ``joined``: the bytes that the payloads were cut out of, line by line, where there are such.
         """
@@ -118,6 +118,7 @@ class FastReader(Generic[T]):
         for field in self.plan.fields:
             parent = field.parent
             if parent is None:
+                # A field of the outermost object: every Struct has it, UNSET where the payload does not.
                 columns[field] = Members(list(map(field.get, batch.structs)))
                 continue
             # Parents come first in the plan. Mostly all values above are Structs, and one C loop reads the member.
@@ -141,6 +142,8 @@ class FastReader(Generic[T]):
     def _find_duplicates(self, batch: JsonBatch, columns: dict[PlannedField, Members]) -> None:
         """Leave payloads in which a wanted name occurs more often than found to the tree."""
         for name, needle, mask in zip(self.plan.names, self.plan.needles, self.plan.masks, strict=True):
+            # A name may be wanted at several places; each occurrence in the bytes must be one of those that were
+            # decoded.
             fields = [field for field in self.plan.fields if field.name == name]
             members = [columns[field] for field in fields]
             found = sum([one.total(batch.kinds_of(one.values)) for one in members])
@@ -166,6 +169,7 @@ class FastReader(Generic[T]):
         else, or there is a second member.
         """
         masked = [batch.payloads[index].replace(needle, mask, 1) for index in doubtful]
+        # A payload that no longer decodes was changed somewhere else than in a name, so it counts as doubtful, too.
         failed: set[int] = set()
         structs = decode_each(self._decode, masked, failed, None)
         return [index for at, index in enumerate(doubtful) if at in failed or field.get(structs[at]) is not UNSET]
@@ -185,6 +189,7 @@ class FastReader(Generic[T]):
 
     def _read_exactly(self, batch: JsonBatch, rows: list[T]) -> list[Refusal]:
         refusals = []
+        # In the order of the payloads, as refusals are reported.
         for index in sorted(batch.exact):
             row = self._exact(index, batch.payloads[index])
             if isinstance(row, Refusal):

@@ -39,6 +39,7 @@ def row_reader(
         return zip(*parts, strict=True)
 
     def tree(root: object, payload: bytes) -> Row | None:
+        # The decoder has lost the sign of a zero, and with it the text: only the exact reader sees it.
         if texts and b"-0" in payload:
             return None
         return tuple([slot_value(*resolve(root, slot.path.steps), slot) for slot in slots])
@@ -114,6 +115,7 @@ def _text_column(path: Path, column: Column, batch: JsonBatch, signed: bool) -> 
     if not index and kinds == {str}:
         texts: list[bytes | None] = list(map(str.encode, column))
         return texts if all(texts) else [text or None for text in texts]
+    # Without ``-0`` an Integer has one spelling in JSON, so its digits are its text.
     if not index and kinds == {int}:
         return [b"%d" % value for value in column]
     if signed and list in kinds:
@@ -131,6 +133,7 @@ def _in_range(column: Column, kinds: set[type]) -> bool:
     if int not in kinds:
         return True
     numbers = column if kinds == {int} else [value for value in column if type(value) is int]
+    # Integers outside are Doubles in the language; JSON itself knows no limit.
     return bool(min(numbers) >= LOWEST and max(numbers) < BEYOND)
 
 

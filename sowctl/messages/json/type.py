@@ -157,7 +157,7 @@ class JsonType:
     def view(self, payload: bytes) -> bytes:
         """``payload`` without line breaks, which valid JSON has only between its tokens.
 
-        Where the last of repeated members counts, the others are left out: whoever reads JSON may take the first.
+        Where the last of repeated members counts, the others are left out: another reader of JSON may take the first.
         """
         if self._last:
             from sowctl.messages.json.write import rebuilt

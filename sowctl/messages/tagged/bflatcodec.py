@@ -52,6 +52,7 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
         if number > MAX_FIELDS:
             raise too_many_fields()
         head = payload[start]
+        # The fast way over a field that is not wanted: a short tag, one value, and a length of one byte at most.
         size = head & 7
         if wanted is not None and size and head < _SIMPLE and payload[start + 1 : start + 1 + size] not in wanted:
             after = start + 1 + size
@@ -69,6 +70,8 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
         if head & _ARRAY:
             count, position = _length(payload, position)
             nulls += count if kind == NULL else 0
+            # Checked before anything is made: every value but NULL takes a byte at least, so a count beyond the rest is
+            # a lie.
             if nulls > _MOST_NULLS or (kind != NULL and count > end - position):
                 raise PayloadRefused(MALFORMED, f"an array of {count} values is longer than its message", start)
         if wanted is None or tag in wanted:
@@ -97,6 +100,7 @@ def _named(payload: bytes, start: int) -> tuple[int, bytes, int]:
 def _length(payload: bytes, position: int) -> tuple[int, int]:
     """An unsigned LEB128 number, and the position behind it."""
     value = shift = 0
+    # A length without an end must not make Python build a huge number.
     for at in range(position, min(position + _LONGEST_LENGTH, len(payload))):
         byte = payload[at]
         value |= (byte & 0x7F) << shift
@@ -114,6 +118,7 @@ def _leb128(payload: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
+            # Bit 6 of the last byte is the sign of the whole number.
             return value - (1 << shift) if byte & 0x40 else value, at + 1
     raise PayloadRefused(MALFORMED, "a leb128 number does not end", position)
 
@@ -121,6 +126,7 @@ def _leb128(payload: bytes, position: int) -> tuple[int, int]:
 def _skipped(payload: bytes, position: int, kind: int, count: int) -> int:
     """The position behind ``count`` values."""
     size = _SIZES[kind]
+    # Values of a fixed size are passed over by one multiplication; NULLs take no room.
     if size or kind == NULL:
         return position + size * count
     for _ in range(count):
@@ -142,6 +148,7 @@ def _values(payload: bytes, position: int, kind: int, count: int) -> tuple[list[
     for _ in range(count):
         if kind == LEB128:
             number, position = _leb128(payload, position)
+            # A number beyond the range of Integers is a Double, as everywhere in the language.
             values.append(number if _LOWEST <= number < _BEYOND else float(number))
             continue
         size = _SIZES[kind]
@@ -193,6 +200,7 @@ def _whole(tag: bytes, value: int) -> bytes:
         if -(1 << (8 * width - 1)) <= value < 1 << (8 * width - 1):
             return _head(kind, tag) + value.to_bytes(width, "little", signed=True)
     parts = bytearray()
+    # The last byte carries seven bits with the sign among them, so it holds -64 to 63.
     while not -64 <= value < 64:
         parts.append(value & 0x7F | 0x80)
         value >>= 7
@@ -201,6 +209,7 @@ def _whole(tag: bytes, value: int) -> bytes:
 
 
 def _head(kind: int, tag: bytes) -> bytes:
+    # A short tag has its length in the first byte; 0 there says that the length follows.
     if 0 < len(tag) < 8:
         return bytes([kind << 3 | len(tag)]) + tag
     return bytes([kind << 3]) + _uleb128(len(tag)) + tag

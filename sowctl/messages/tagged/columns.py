@@ -27,6 +27,8 @@ class JoinedPayloads:
     def __init__(self, payloads: Sequence[bytes], separator: bytes) -> None:
         self.separator = separator
         self.count = len(payloads)
+        # A separator before every field, also before the first: one search finds a tag at the beginning of a field
+        # only.
         self.bytes = separator.join((b"", *payloads, b""))
         self._payloads = payloads
         self._starts: list[int] | None = None
@@ -41,6 +43,7 @@ class JoinedPayloads:
     def find(self, tag: bytes) -> list[list[bytes]] | list[bytes]:
         """The values of one tag: one per payload where each has exactly one, else a list per payload."""
         needle = self.separator + tag + b"="
+        # One pass over the whole batch for each tag, instead of one over each payload.
         pieces = self.bytes.split(needle)
         head = pieces.pop(0)
         if not pieces:
@@ -51,11 +54,13 @@ class JoinedPayloads:
         size = len(needle)
         places = list(accumulate([len(piece) + size for piece in pieces[:-1]], initial=len(head)))
         starts = self.starts
+        # The n-th value lies in the n-th payload for all n: then each payload has exactly one.
         if len(values) == self.count and all(map(ge, places, starts)) and all(map(lt, places, starts[1:])):
             return values
         found: list[list[bytes]] = [[] for _ in range(self.count)]
         at, end = 0, starts[1]
         for place, value in zip(places, values, strict=True):
+            # Places ascend, so the payload that holds the next one is found by going on from the last.
             while place >= end:
                 at += 1
                 end = starts[at + 1]
@@ -88,7 +93,10 @@ def slot_column(joined: JoinedPayloads, slot: Slot) -> list[SlotValue]:
         return [Values((value,)) for value in column] if slot.listed else list(column)
     lists = found
     if index is not None:
+        # A slice, because a subscript behind the last value finds nothing and is no error.
         lists = [values[index : index + 1] for values in lists]
+    # All values of the batch at once, so that the tests below are asked of one list; they are dealt out again
+    # afterwards.
     flat = infer([value for values in lists for value in values], slot.text, joined.separator)
     result: list[SlotValue] = []
     at = 0
@@ -125,7 +133,9 @@ def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
     """
     whole = b"".join(values)
     filled = all(values)
+    # Only digits, and few enough for an Integer: the most common numbers are converted by one C loop.
     if filled and whole.isdigit() and max(map(len, values)) <= _MOST_DIGITS:
+        # A leading zero is lost in the number, so its text must be kept.
         if text and any(value[0] == _ZERO and len(value) > 1 for value in values):
             return [_number(value, int(value)) for value in values]
         return list(map(int, values))
@@ -134,6 +144,7 @@ def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
         if doubles is not None:
             return list(map(Number, doubles, values)) if text else doubles  # type: ignore[return-value]  # floats
     texts = _texts(values, separator, filled)
+    # Nothing begins as a number does, so there is no number.
     if {value[:1] for value in values}.isdisjoint(_STARTS):
         return texts
     return [

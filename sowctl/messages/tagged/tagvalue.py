@@ -90,6 +90,7 @@ class TagValueType:
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without the fields that the select list leaves out; every field stays as it is."""
         fields, end = self._fields(payload)
+        # A tag that is no UTF-8 must survive the comparison with names, which are texts.
         kept = selected(fields, select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
         return payload if len(kept) == len(fields) else self._text(kept, end)
 
@@ -140,6 +141,7 @@ class TagValueType:
 
     def _readable(self, payloads: Sequence[bytes]) -> tuple[Sequence[bytes], list[Refusal]]:
         """The payloads with nothing in the place of those that are too large, and why they are."""
+        # A field takes at least its separator: a payload of so few bytes cannot have too many fields.
         if max(map(len, payloads), default=0) <= min(self.max_message, MAX_FIELDS):
             return payloads, []
         readable, refusals = list(payloads), []
@@ -160,6 +162,7 @@ class TagValueType:
         if problem := self._problem(payload):
             raise input_error(problem, part)
         pieces = payload.split(self.separator)
+        # Remembered, so that a message without a last separator is written back without one.
         ended = not pieces[-1]
         if ended:
             pieces.pop()
@@ -180,6 +183,7 @@ class TagValueType:
 
     def _field(self, tag: bytes, value: SlotValue) -> TaggedField:
         text = _written(value)
+        # There is no escape: written as it is, the value would end early and its rest would be another field.
         if self.separator in text:
             words = f"the value for /{tag.decode()} holds the byte 0x{self.separator.hex()} that ends a field"
             raise InputError(UNWRITABLE, words, hint="replace it in the expression")
@@ -190,6 +194,7 @@ def _written(value: SlotValue) -> bytes:
     """A value as a field holds it: NULL is nothing, Booleans are 1 and 0, NaN and infinities 0."""
     scalar = first(value)
     number = scalar.value if isinstance(scalar, Number) else scalar
+    # NaN and the infinities are the numbers whose difference from themselves is not 0.
     if isinstance(number, float) and number - number != 0:
         return b"0"
     return text_of(scalar) or b""

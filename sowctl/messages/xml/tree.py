@@ -61,6 +61,7 @@ class XmlPart:
         if not self.items:
             yield opening if opening.endswith(b"/>") else opening + b"</" + self.name.encode() + b">"
             return
+        # The element was empty and has content now: its tag must open instead of close itself.
         yield opening[:-2].rstrip() + b">" if opening.endswith(b"/>") else opening
         for item in self.items:
             if isinstance(item, XmlPart):
@@ -95,6 +96,7 @@ class XmlDocument:
 def parse_document(payload: bytes) -> XmlDocument:
     """``payload`` taken apart. Raises PayloadRefused."""
     parser = new_parser()
+    # The parser reports places in bytes; they are right for the payload only if it is UTF-8.
     taker = _Taker(_as_utf8(payload))
     parser.StartElementHandler = lambda name, attributes: taker.start(name, attributes, parser.CurrentByteIndex)
     parser.EndElementHandler = lambda name: taker.end(parser.CurrentByteIndex)
@@ -102,6 +104,7 @@ def parse_document(payload: bytes) -> XmlDocument:
     try:
         run(parser, taker.payload)
     finally:
+        # The handlers refer to the parser and it to them: released here, without waiting for a collection of cycles.
         parser.StartElementHandler = parser.EndElementHandler = parser.CharacterDataHandler = None
     root = taker.top.items[1]
     assert isinstance(root, XmlPart) and isinstance(taker.top.items[0], bytes)
@@ -121,6 +124,7 @@ class _Taker:
     def start(self, name: str, attributes: dict[str, str], at: int) -> None:
         if len(self.stack) > MAX_XML_DEPTH:
             raise too_deep()
+        # The parser has accepted the tag, so a ``>`` outside of quotes is its end.
         tag = _TAG_END.match(self.payload, at)
         assert tag is not None
         self.put_away(at)
@@ -132,6 +136,7 @@ class _Taker:
     def end(self, at: int) -> None:
         part = self.stack.pop()
         assert part.opening is not None
+        # An element that closes itself has no end tag and nothing inside.
         if not part.opening.endswith(b"/>"):
             self.stack.append(part)
             self.put_away(at)
@@ -142,6 +147,7 @@ class _Taker:
         self.stack[-1].texts.append(data)
 
     def put_away(self, at: int) -> None:
+        # Around the root an empty piece is put away, too: the root is then always the second item.
         if at > self.position or len(self.stack) == 1:
             self.stack[-1].items.append(self.payload[self.position : at])
 
@@ -151,6 +157,7 @@ def _as_utf8(payload: bytes) -> bytes:
     encoding = "utf-8"
     for mark, name in _BOMS:
         if payload.startswith(mark):
+            # A mark decides, whatever the declaration says.
             payload, encoding = payload[len(mark) :], name
             break
     else:
@@ -163,6 +170,7 @@ def _as_utf8(payload: bytes) -> bytes:
         payload = payload.decode(encoding).encode()
     except (ValueError, LookupError) as problem:
         raise PayloadRefused(MALFORMED, f"the encoding cannot be read: {problem}", 0) from None
+    # The declaration must name the encoding that the bytes have now.
     return _ENCODING.sub(rb"\1UTF-8", payload, count=1)
 
 
@@ -174,6 +182,7 @@ def escaped(text: str) -> str:
 def escaped_attribute(text: str) -> str:
     """Text as the value of an attribute in double quotes."""
     text = escaped(text).replace('"', "&quot;")
+    # A parser turns line breaks and tabs in attributes into spaces; only references survive.
     return text.replace("\n", "&#10;").replace("\t", "&#9;")
 
 
@@ -187,6 +196,7 @@ def json_line(root: XmlPart) -> bytes:
 def _json(part: XmlPart) -> bytes:
     from sowctl.messages.json.text import quoted, untyped_text
 
+    # White space between elements is layout, not a value.
     text = b"null" if part.blank else untyped_text(part.text.encode())
     if not part.is_object:
         return text

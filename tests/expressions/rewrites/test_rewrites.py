@@ -14,7 +14,7 @@ from sowctl.expressions.rewrites.rewrite import REWRITES, AppliedRewrite, conjun
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.parse import parse_expression, parse_filter
 from tests.expressions.alike import same
-from tests.expressions.test_columns import own_rows
+from tests.expressions.columns.test_columns import own_rows
 from tests.expressions.valid import EXPRESSIONS, rows
 from tests.support.examples import examples
 

@@ -16,7 +16,7 @@ from sowctl.expressions.syntax.parse import parse_filter
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Values
 from sowctl.values.paths import parse_path
-from tests.expressions.test_columns import own_rows
+from tests.expressions.columns.test_columns import own_rows
 from tests.expressions.valid import ANY, EXPRESSIONS, LISTS, PATHS
 from tests.support.examples import examples
 
