@@ -40,6 +40,7 @@ def differences(before: Item, after: Item) -> Iterator[Difference]:
 
 def _containers(before: Item, after: Item, path: str) -> Iterator[Difference]:
     left, right = _groups(before), _groups(after)
+    # In the order of the first configuration; what only the second one has follows.
     for tag in dict.fromkeys((*left, *right)):
         yield from _siblings(left.get(tag, []), right.get(tag, []), before.tag, f"{path}/{tag}")
     if before.tag == "SOW":
@@ -60,10 +61,12 @@ def _groups(item: Item) -> dict[str, list[Item]]:
 def _siblings(left: list[Item], right: list[Item], parent: str, path: str) -> Iterator[Difference]:
     tag = (left or right)[0].tag
     identity = IDENTITY.get((parent, tag))
+    # Where the order has a meaning, siblings are compared by their place in it.
     if parent in SEQUENCES or (parent, tag) in ORDERED:
         pairs = _in_order(left, right)
     elif identity is not None:
         pairs = _by_name(left, right, identity)
+    # A single element needs neither a name nor a number in its path.
     elif len(left) <= 1 and len(right) <= 1:
         pairs = [(left[0] if left else None, right[0] if right else None)]
         yield from _pairs(pairs, [path])
@@ -93,6 +96,7 @@ def _pairs(pairs: Iterable[tuple[Item | None, Item | None]], paths: list[str]) -
             yield _one_sided(a, b, path)
         elif a.children and b.children:
             yield from _containers(a, b, path)
+        # By meaning: another spelling of the same value is no difference.
         elif fingerprint(a) != fingerprint(b):
             yield Difference("changed", path, _said(a), _said(b), origin_of(a), origin_of(b))
 

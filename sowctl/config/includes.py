@@ -75,6 +75,7 @@ class Files:
             "AMPS_CONFIG_PATH": str(self.directory / path.name),
             "AMPS_VERSION": REFERENCE_VERSION,
         }
+        # The later wins: what was given with -D, then what the product defines, then the environment.
         self.variables = {**environment, **built_in, **defines}
         self.built_in = built_in.keys() - defines.keys()
         self.findings = findings
@@ -129,12 +130,14 @@ class Files:
         refuse(source, found)
         self.nodes += len(found.tags)
         self.attributes += found.attributes
+        # A fragment that is a whole configuration needs no element around it.
         wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
         elements = parse_elements(source, found, wrap, plain=self.findings is None)
         return IncludedPart(source, found, elements, chain), wrap
 
     def included(self, part: IncludedPart, number: int, parent: str) -> tuple[IncludedPart, int] | None:
         """What stands at this element: itself, or the root of the file that an Include names, if it can be read."""
+        # The root of an included file may be an Include again.
         while part.tags[number].name == "Include":
             target = self._include(part, number, f"{parent}/Include")
             if target is None:
@@ -146,6 +149,7 @@ class Files:
         written = (part.elements[number].text or "").strip(SPACE)
         known = len(self.findings or ())
         text = self.expand(part, number, element, written).strip(SPACE)
+        # A name with an unknown variable names no file; the missing variable has been reported.
         if any(finding.id == "X009" for finding in (self.findings or ())[known:]):
             return None
         if self.findings is not None:
@@ -157,15 +161,18 @@ class Files:
             regular = resolved.is_file()
         except (OSError, ValueError, RuntimeError):
             resolved, regular = part.chain[-1].parent, False
+        # By resolved names: links and ``..`` spell one file in many ways.
         if text and resolved in part.chain:
             chain = " -> ".join(path.name for path in (*part.chain[part.chain.index(resolved) :], resolved))
             raise Broken(
                 part.broken("X007", number, element, f"Include cycle: {chain}", "a file may not include an ancestor")
             )
+        # Files that include each other twice at each level multiply without a cycle; the count ends that.
         if len(part.chain) > MAX_INCLUDE_DEPTH or self.includes >= MAX_INCLUDES:
             message = f"includes are nested deeper than {MAX_INCLUDE_DEPTH} or there are more than {MAX_INCLUDES}"
             raise Broken(part.broken(TOO_DEEP, number, element, message))
         self.includes += 1
+        # After links are resolved, so that a link inside the directory cannot lead out of it.
         outside = not resolved.is_relative_to(self.tree)
         try:
             if not text or outside or not regular:
@@ -215,6 +222,7 @@ class Files:
                 message = f"variable '{name}' supplied by built-in value {self.variables[name]}"
                 self.note("X010", Level.INFO, part.source, place, message, f"to fix it pass --define {name}=VALUE")
             self.inserted += len(self.variables[name])
+            # A long value that is used often would fill the memory although each file is small.
             if self.inserted > (limit := min(self.ceiling, MAX_FILE)):
                 message = (
                     f"the values of variables are more than {limit} bytes, as ConfigCycleDetectionThreshold allows"
@@ -222,6 +230,7 @@ class Files:
                 raise Broken(part.broken("X008", number, element, message, "write the value once"))
             return self.variables[name]
 
+        # One pass: a value that contains ``${...}`` is put in as it is, so variables cannot refer to each other.
         return re.sub(VARIABLE, value, text)
 
 

@@ -61,7 +61,7 @@ def load_collecting(
     root: Path | None = None,
     given: bytes | None = None,
 ) -> tuple[Document | None, list[Finding]]:
-    """As :func:`load`, for checks: what breaks a rule is returned; without a usable document, None.
+    """Load ``path`` for checks: the document, None where there is no usable one, and what breaks a rule.
 
     An undefined variable or a missing include does not end the loading. Raises SOW-CFG-030 as :func:`load` does.
     """
@@ -100,6 +100,7 @@ class _Tree:
 
     def wrapped(self, part: IncludedPart) -> Node:
         """AMPSConfig around the top elements, and where none of them is a section, the elements they belong in."""
+        # Sections stand below AMPSConfig as they are; loose elements get the sections around them that they belong in.
         sections = any(tag.name in _SECTIONS for tag in (part.tags[number] for number in part.tops))
         loose: dict[tuple[str, ...], list[tuple[IncludedPart, int]]] = {}
         for number in part.tops:
@@ -119,6 +120,7 @@ class _Tree:
         prefix = "/".join(("/AMPSConfig", *above))
         made: dict[str, tuple[str, ...]] = {}
         for home in loose:
+            # Each missing element is made once, however many loose ones belong below it.
             if home[: len(above)] == above and len(home) > len(above):
                 made.setdefault(home[len(above)], (*above, home[len(above)]))
         nodes = list(self.siblings(loose.get(above, []), prefix))
@@ -134,6 +136,7 @@ class _Tree:
 
     def siblings(self, members: list[tuple[IncludedPart, int]], prefix: str) -> tuple[Node, ...]:
         """Build neighbours; a tag that occurs several times gets its number in the element path."""
+        # Asked again here: each file is within the limit by itself, and includes nest them.
         if members and prefix.count("/") > MAX_DEPTH:
             part, number = members[0]
             message = f"elements are nested deeper than {MAX_DEPTH} levels"
@@ -156,8 +159,10 @@ class _Tree:
         text = parsed.text or ""
         children: tuple[Node, ...] = ()
         if tag.children:
+            # The text between children counts as well: a value broken up by an element is found by the checks.
             text = " ".join((text, *(part.elements[child].tail or "" for child in tag.children)))
             children = self.siblings(self.present(part, tag.children, element), element)
+        # Most texts have no variable and are spared the search.
         if "${" in text:
             text = self.files.expand(part, number, element, text)
         attributes = {key: self.files.expand(part, number, element, value) for key, value in parsed.attrib.items()}
@@ -167,6 +172,7 @@ class _Tree:
             self.files.note(
                 "X015", Level.WARNING, part.source, place, message, "remove it; the dialect has no namespaces"
             )
+        # An include that could not be read leaves a gap; rules about missing elements must not judge it.
         complete = len(children) == len(tag.children)
         return Node(tag.name, text.strip(SPACE), attributes, children, place, part.source, tag.inner, complete)
 

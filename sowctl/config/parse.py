@@ -54,11 +54,14 @@ def read_limited(path: Path) -> bytes:
 
 def decode(data: bytes, file: str) -> str:
     """The text with line ends normalised, as XML 1.0 section 2.11 has it. Breaks X014."""
+    # A mark decides before the declaration does.
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
     declared = re.match(_DECLARED, data.removeprefix(codecs.BOM_UTF8)) if b"<?xml" in data[:8] else None
     if encoding is None and declared is not None:
         encoding = declared[1].decode("ascii")
         try:
+            # Only encodings that are known to keep ASCII in its place: Python has others, such as UTF-7, in which tags
+            # can hide.
             known = codecs.lookup(encoding).name in _ENCODINGS
         except LookupError:
             known = False
@@ -73,6 +76,7 @@ def decode(data: bytes, file: str) -> str:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
+        # The text before the fault, with its line ends as they count, gives line and column.
         before = data[: error.start].decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n")
         place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"), offset=error.start)
         message = f"bytes are not valid {encoding.upper()}: 0x{data[error.start]:02X}"
@@ -112,6 +116,7 @@ def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: 
     elements = (plain_elements(encoded) if plain else None) or _library_elements(source, found, encoded)
     if wrap:
         del elements[0]
+    # Numbers link tags with elements. Where the two readers disagree no place would be right, so the file is refused.
     if len(elements) != len(found.tags):
         place = Place(source.file, 1, 1)
         raise Broken(Finding("X001", Level.ERROR, place, "not well-formed XML: tags cannot be told apart"))
@@ -145,6 +150,7 @@ def _malformed(source: SourceFile, found: ConfigScan, error: XMLSyntaxError) -> 
         return finding_at("X001", source, source.place(tag.start), message, f"write </{tag.name}>")
     message = re.sub(_WHERE, "", str(error.msg or "")).strip() or "the document is empty"
     hint = "write &amp; for & and &lt; for < in text" if "EntityRef" in message else None
+    # The library counts lines of the text that it was given, which may have a line more at its end.
     line = min(max(error.lineno or 1, 1), len(source.newlines) + 1)
     return finding_at(
         "X001", source, Place(source.file, line, max(error.offset or 1, 1)), f"not well-formed XML: {message}", hint

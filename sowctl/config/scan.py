@@ -60,6 +60,7 @@ def scan(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES)
                     found.doctype = position
                 break
         else:
+            # The pattern takes no step back (possessive), so that no text makes it slow.
             match = _TAG.match(text, position)
             if match is None or not _take(found, open_tags, match, nodes, attributes):
                 break
@@ -83,6 +84,7 @@ def _take(found: ConfigScan, open_tags: list[int], match: re.Match[str], nodes: 
         if not open_tags:
             return False
         opened = found.tags[open_tags.pop()]
+        # The start tag that stays open is remembered: the XML library would report only the end of the file.
         if opened.name != name:
             found.unclosed = (opened, match.start())
         return opened.name == name
@@ -94,6 +96,7 @@ def _take(found: ConfigScan, open_tags: list[int], match: re.Match[str], nodes: 
     if not rest.endswith("/"):
         open_tags.append(number)
     limit = None
+    # The limits hold before the XML library sees the text, which it would otherwise read into memory whole.
     if len(open_tags) > MAX_DEPTH:
         limit = "depth"
     elif number >= nodes:
@@ -110,4 +113,5 @@ def without_declaration(text: str) -> str:
     if not text.startswith("<?xml") or text[5:6] not in (" ", "\t", "\n"):
         return text
     end = text.find("?>") + 2
+    # Blanked and not cut, so that every offset and line stays right.
     return "".join(character if character == "\n" else " " for character in text[:end]) + text[end:]

@@ -186,6 +186,7 @@ class _Seen:
     def ddl(self) -> str:
         """The type that holds all values; STRING for different kinds of them, and for none at all."""
         kinds = [self.text, self.truth, self.whole or self.real, self.objects, self.item is not None]
+        # Values of several kinds have only their text in common.
         if sum(kinds) != 1 or self.text:
             return "STRING"
         if self.truth:
@@ -196,12 +197,15 @@ class _Seen:
         return self._numeric() if self.item is None else f"ARRAY<{self.item.ddl()}>"
 
     def _numeric(self) -> str:
+        # Without fractions and within 64 bits a whole number keeps every digit.
         if not self.real and self.low >= -_LONG and self.high < _LONG:
             return "BIGINT"
+        # A DOUBLE only where it keeps all numbers that were seen, whole ones included.
         if self.real and self.exact and self.low >= -_EXACT and self.high <= _EXACT:
             return "DOUBLE"
         whole = len(str(max(-self.low, self.high))) if max(-self.low, self.high) < 10**_DIGITS else _TOO_MANY
         digits = max(self.before, whole) + self.behind
+        # More digits than any DECIMAL has: only the text keeps them.
         return f"DECIMAL({digits},{self.behind})" if digits <= _DIGITS else "STRING"
 
 

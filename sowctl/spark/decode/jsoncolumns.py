@@ -48,12 +48,14 @@ def column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
     import pyarrow as pa
     import pyarrow.types as t
 
+    # Arrow cannot make a struct array of no children by itself; it would not know the length.
     if t.is_struct(kind) and not kind.num_fields:
         return pa.array([None if value is None else {} for value in values], kind)
     if t.is_struct(kind):
         mask = None
         if None in values:
             mask = pa.array([value is None for value in values], pa.bool_())
+            # Children have a place for every row, also where the object is missing; the mask says so.
             values = [_NOTHING if value is None else value for value in values]
         children = [column(list(map(attrgetter(f"f{place}"), values)), field.type) for place, field in enumerate(kind)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
@@ -68,6 +70,7 @@ def column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
         keys = pa.array([key for key, _ in flat], kind.key_type)
         items = column([item for _, item in flat], kind.item_type)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=absent)
+    # These types the decoder has read itself; the others wait as raw text and are read here.
     if not ((t.is_primitive(kind) and not t.is_temporal(kind)) or t.is_string(kind)):
         coerce = coercion(kind)
         values = [coerce(_read(value)) if type(value) is Raw else value for value in values]
@@ -138,6 +141,7 @@ def _strict_struct(kind: pyarrow.DataType) -> Coerce:
             return None
         if not isinstance(value, dict):
             raise Misfit(f"{_shown(value)} is no object")
+        # One is enough for the error, and the names on the way up are put in front of it by those around.
         for name in value.keys() - known:
             problem = Misfit("it is among no fields that were seen")
             problem.names.append(name)
@@ -210,6 +214,7 @@ def _integer(bound: int) -> Coerce:
     def integer(value: Any) -> int | None:
         if isinstance(value, Raw):
             number = _exact(value)
+            # ``1.0`` and ``1e3`` are whole numbers in JSON; a fraction has no place in the type.
             if number is None or number != number.to_integral_value():
                 return None
             value = int(number)
@@ -294,6 +299,7 @@ def _moment(kind: pyarrow.DataType) -> Coerce:
             return None
         try:
             if t.is_date(kind):
+                # A time behind the date is dropped.
                 return date.fromisoformat(value[:10])
             found = datetime.fromisoformat(value)
         except ValueError:

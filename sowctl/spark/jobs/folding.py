@@ -84,6 +84,7 @@ def fold(
     parallel = spark.sparkContext.defaultParallelism
     stored = sum(file.size for file in log.files())
     stretches = list(log.stretches(after, until, max(LEAST_BYTES, min(STRETCH_BYTES, stored // (2 * parallel)))))
+    # What the reduce tasks will hold: payloads, and about 96 bytes for each entry besides.
     size = sum(stretch.payload_bytes + 96 * stretch.entries for stretch in stretches)
     plan = FoldPlan(
         tuple((topic.name, topic.message_type) for topic in topics),
@@ -98,6 +99,7 @@ def fold(
         empty = (0,) * len(topics)
         return FoldResult(((),) * len(topics), empty, empty, empty, 0)
     describe(spark, "fold " + ", ".join(topic.name for topic in topics))
+    # One task per stretch; what leaves it is folded already, so that only the last entry of each key travels.
     mapped = spark.sparkContext.parallelize(stretches, len(stretches)).mapPartitions(_Mapper(plan))
     numbers = plan.buckets * len(topics)
     with translated():
@@ -114,6 +116,7 @@ def _result(plan: FoldPlan, found: list[Any], partitions: int) -> FoldResult:
         entries[topic] += facts.entries
         latest[topic] = max(latest[topic], facts.latest)
         last[topic] = max(last[topic], facts.last_txid)
+    # Buckets are ranges of the key space, so their files one after the other are in key order.
     ordered = tuple(tuple(sorted(row, key=lambda one: one.bucket)) for row in files)
     return FoldResult(ordered, tuple(entries), tuple(latest), tuple(last), partitions)
 
@@ -139,7 +142,9 @@ class _Mapper:
                 continue
             table = pa.Table.from_batches(batches).combine_chunks()
             keys = table["key"].to_numpy()
+            # The counts of a stretch travel with its first run only, so that their sum counts each entry once.
             facts = RunFacts(len(keys), table["time"][-1].as_py(), table["txid"][-1].as_py())
+            # A topic with History needs every version; all others need the last entry of each key.
             chosen = last_of_each(keys) if rule is None else np.arange(len(keys))
             for bucket, places in shares(keys[chosen], plan.buckets):
                 run = stream(table.take(pa.array(chosen[places])))
@@ -159,6 +164,8 @@ class _Reducer:
         plan = self.plan
         if not runs:
             return
+        # The shuffle gives runs in any order. Stretches do not overlap, so by their first txid all entries come in txid
+        # order.
         runs.sort(key=attrgetter("first_txid"))
         facts = RunFacts(
             sum(run.facts.entries for run in runs),
@@ -167,6 +174,7 @@ class _Reducer:
         )
         topic, bucket = divmod(index, plan.buckets)
         rule = plan.rules[topic]
+        # The attempt is part of the name: a task that Spark runs twice must not write into the file of the other.
         name = f"fold-{topic}-{bucket}-{attempt()}"
         directory = Path(plan.directory)
         if rule is None:
@@ -178,6 +186,7 @@ class _Reducer:
         for key, updates in timelines(runs):
             kept = extend([], updates, rule)
             current = kept[-1]
+            # A deleted key has no record, so its last entry, the tombstone, stands among the versions.
             versions += [(key, value_of(key, one)) for one in (kept if current.tombstone else kept[:-1])]
             if not current.tombstone:
                 records.append((key, current.value))

@@ -72,6 +72,7 @@ def grouped(
     spark: SparkSession, instance: Instance, query: Query, parts: Sequence[Sequence[Part]], directory: Path
 ) -> list[FilePart]:
     """The groups of a view over the records in ``parts``, a row of parts for every source; in key order."""
+    # One clock for all tasks: an expression that asks for the time gets the same answer everywhere.
     moment = instance.now
     frozen = Instance(instance.config, partial(int, moment))
     program = Program(frozen, query)
@@ -85,6 +86,7 @@ def grouped(
     ]
     rows: RDD[Any] = sources[0].map(_first)
     for number, step in enumerate(program.steps):
+        # Both sides are keyed by the text of the condition, so that those who match meet in one task.
         left = rows.map(partial(_left_key, maker, number))
         right = sources[program.source_of(step.source)].flatMap(partial(_right_key, maker, number))
         rows = left.cogroup(right, count).flatMap(partial(_attached, maker, number))
@@ -102,6 +104,7 @@ def _of_part(program: Program, number: int, part: Part) -> Iterator[ViewRecord]:
     """What travels of the records of a part."""
     message_type, topic = program.query.sources[number]
     kind = program.instance.type_of(message_type)
+    # With one source the filter is asked of records as they are read; of a join it is asked of whole rows.
     text = program.query.filter if len(program.query.sources) == 1 else None
     matcher = Matcher(text, kind, topic, program.environment, functions=functions_of(program.instance))
     extract = kind.extractor(program.slots[number])
@@ -133,12 +136,13 @@ def _first(record: ViewRecord) -> JoinedRow:
 
 
 def _left_key(maker: Maker, number: int, row: JoinedRow) -> tuple[Any, JoinedRow]:
-    """The text by which a row finds records of the next source; one that nobody has where that is NULL."""
+    """The text by which a row finds records of the next source; where that is NULL, one that no record has."""
     program = maker.program
     texts = tuple(
         program.text(old, _record(program, row, source_of(old))) for old, _ in program.steps[number].conditions
     )
     if None in texts and not program.query.nulls_match:
+        # A key of the row alone, which no record of the other side has; a row without a partner stays in the join.
         return (b"row", *row.order), row
     return (b"key", *texts), row
 
@@ -161,6 +165,7 @@ def _attached(
     program = maker.program
     place = program.source_of(program.steps[number].source)
     left, right = found[1]
+    # In key order, because the shuffle gives them in any; [None] keeps a row that nothing matches.
     others: list[ViewRecord | None] = [*sorted(right, key=itemgetter(0))] or [None]
     for row in left:
         for other in others:
@@ -185,6 +190,7 @@ def _bucketed(program: Program, count: int, rows: Iterable[JoinedRow]) -> Iterat
         items = [
             GroupItem(
                 row.order,
+                # A row is as new as the newest of its records.
                 max((one.stamp for one in row.records if one is not None), default=()),
                 row.records[0].header if row.records[0] is not None else None,
                 program.values(row.records, program.places),
@@ -216,6 +222,7 @@ def _written(
     items = [item for _, some in found for item in some]
     if not items:
         return
+    # The order in which one process would have seen the rows, so that aggregates that depend on it agree.
     items.sort(key=itemgetter(0))
     groups: dict[GroupKey, GroupState] = {}
     rows = [item.values for item in items]

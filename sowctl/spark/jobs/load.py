@@ -84,6 +84,7 @@ def load(
     report = JobReport("load", (topic.name,))
     with staging(instance, topic, directory=staging_directory) as area:
         plan = area.plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
+        # Local lines are cut and read by our own tasks, which know the offset of each; Spark reads all else.
         if kind == "ndjson" and not any(is_remote(file) for file in files):
             splits = list(cut(files, options.split_bytes))
             done = run(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
@@ -91,8 +92,10 @@ def load(
             done = _stage_rows(spark, files, kind, plan, options.reader, f"load {topic.name}")
         late: list[Rejected] = []
         try:
+            # Nothing is in the topic before this line, which publishes everything or nothing.
             made = commit(area, plan, done, publisher=_publisher(options.publish), sources=files, on_reject=late.append)
         finally:
+            # In ``finally``: the refused messages are kept also where the commit fails because of them.
             if options.rejects is not None:
                 _keep_rejects(Path(options.rejects), area.directory, done, late)
     return _told(report, made, len(done), monotonic() - started)
@@ -111,6 +114,7 @@ def _told(report: JobReport, made: CommitReport, partitions: int, seconds: float
 def _publisher(options: PublishOptions) -> tuple[str, int] | None:
     if options.client is None:
         return None
+    # The sequence of the whole load is what makes a repeat a no-op.
     if options.sequence is None:
         raise UsageError("SOW-SPK-041", "a load by a named client needs --sequence: the number of the whole load")
     return options.client, options.sequence
@@ -144,6 +148,7 @@ def _stage_rows(
 
     given = {"header": "true", **reader} if kind == "csv" else dict(reader)
     if kind == "ndjson":
+        # Only LF ends a line. Spark would otherwise also cut at a CR, which a message may contain.
         frame = spark.read.option("lineSep", "\n").text(list(map(_path_of, files)))
         frame = frame.select(f.col("value").cast("binary").alias(PAYLOAD), "_metadata")
     else:
@@ -186,6 +191,7 @@ class _RowStage:
         with StageTask(self.plan, attempt()) as task:
             for batch in batches:
                 for path, block, part in _runs(batch):
+                    # Batches of one block may come in several parts; rows go on counting where the last part ended.
                     start = counts.get((path, block), 0)
                     counts[path, block] = start + part.num_rows
                     # rows of a block count from the block's own offset: later blocks lie behind
@@ -219,6 +225,7 @@ def _runs(batch: pyarrow.RecordBatch) -> Iterator[tuple[str, int, pyarrow.Record
     files = batch.column(_FILE).dictionary_encode()
     blocks = batch.column(_BLOCK).to_numpy()
     codes = pc.fill_null(files.indices, 0).to_numpy(zero_copy_only=False)
+    # A new stretch begins where the file or the block differs from the row before.
     changes = np.flatnonzero((codes[1:] != codes[:-1]) | (blocks[1:] != blocks[:-1])) + 1
     rest = batch.drop_columns([_FILE, _BLOCK])
     for start, stop in pairwise([0, *changes.tolist(), batch.num_rows]):

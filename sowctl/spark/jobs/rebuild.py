@@ -59,15 +59,18 @@ def rebuild(
     if not wanted:
         report.details["topics"] = [asdict(one) for one in replay(instance, topics, chosen)]
         return report
+    # Refusals come before Spark has read anything: the dry run checks all that replay would.
     replay(instance, wanted, replace(chosen, dry_run=True))
     directory = Path(options.journal) if options.journal is not None else None
     with staging(instance, wanted[0], directory=staging_directory) as area:
         with open_log(instance, directory=directory, whole=True) as log:
             last = log.last_txid()
+            # The end is fixed before the fold: entries that are written meanwhile belong to no task.
             until = min(last, options.until_txid) if options.until_txid is not None else last
             result = fold(spark, log, wanted, area.directory, until=until, at=options.until_time)
         places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
         put = partial(_put, result, places, area.directory, until, options.until_time)
+        # Locks, checks and the exchange of files are replay's own; only the folding comes from Spark.
         told = replay(instance, topics, chosen, fold=put)
     report.details["topics"] = [asdict(one) for one in told]
     report.read = sum(result.entries)

@@ -72,6 +72,8 @@ def entries_of(
     columns = block.numpy_columns()
     txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
     chosen = mask_of(block, (ref,), after=after, until=until, at=at)
+    # The payloads lie back to back in the block: their running lengths are the offsets that Arrow wants, without a
+    # copy.
     offsets = np.zeros(len(block) + 1, dtype=np.int64)
     columns.lengths.cumsum(dtype=np.int64, out=offsets[1:])
     raw = pa.py_buffer(block.payload_bytes())
@@ -95,7 +97,7 @@ def entries_of(
 
 
 def stream(table: pyarrow.Table) -> bytes:
-    """A table as bytes that may be stored anywhere."""
+    """A table as an Arrow stream in compressed bytes, which may be stored or sent."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -120,6 +122,7 @@ def sorted_latest(runs: list[Run]) -> Iterator[Pairs]:
 
     table = _joined(runs)
     order = last_of_each(table["key"].to_numpy())
+    # After the choice of the last entries: a deletion must first win over the publishes before it.
     order = order[table["operation"].to_numpy()[order] != DELETE]
     for places in np.split(order, range(PART, len(order), PART)) if len(order) else ():
         yield _pairs(table.take(pa.array(places)))
@@ -131,6 +134,7 @@ def timelines(runs: list[Run]) -> Iterator[tuple[bytes, list[bytes]]]:
     import pyarrow as pa
 
     table = _joined(runs)
+    # Stable, so that the entries of a key stay in txid order.
     order = table["key"].to_numpy().argsort(kind="stable")
     parts = (_pairs(table.take(pa.array(places))) for places in np.split(order, range(PART, len(order), PART)))
     pairs = chain.from_iterable(zip(*part, strict=True) for part in parts)

@@ -88,12 +88,14 @@ def parts_of(
         return _ranges(instance, topic, None, now, several=True)
     with ExitStack() as held:
         way = way_at(instance, topic.whole, at, held)
+        # The present store shows the state at that instant, so nothing has to be folded.
         if way.means is Means.PRESENT and way.current.path is not None:
             return _ranges(instance, topic, None, way.clock, several=True)
         if way.means is not Means.FOLD:
             # tasks open the state at the instant themselves; where each would have to make it first, there is but one
             return _ranges(instance, topic, at, now, several=way.means is Means.VERSIONS)
         assert way.log is not None
+        # Fixed here, so that all tasks fold the same entries.
         until = way.log.last_txid()
         result = fold(spark, way.log, [topic.whole], directory, after=way.after, until=until, at=way.at)
     files = [str(directory / one.records) for one in result.files[0]]

@@ -78,6 +78,7 @@ def stream(
     if topic is not None and topic.logical_name is not None:
         from pyspark.sql import functions as f
 
+        # The journal has the entries under the Pattern topic; the logical one is a column.
         frame = _read(spark, instance, topic, options).where(f.col("_logical_topic") == topic.logical_name)
     else:
         frame = _read(spark, instance, topic, options)
@@ -86,6 +87,7 @@ def stream(
     seen = _Totals()
     try:
         with translated():
+            # Waiting in pieces, so that a request to stop is seen and progress is counted before Spark forgets it.
             while not query.awaitTermination(cast(int, LOOK)):
                 seen.note(query)
                 if stop():
@@ -115,8 +117,10 @@ def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions
         raise UsageError(
             "SOW-SPK-068", "a stream that writes needs a directory for its checkpoint", hint="--checkpoint"
         )
+    # A stream into the topic that it follows would feed itself without end.
     if options.into is not None and (topic is None or topic == options.into):
         raise UsageError("SOW-SPK-068", "a stream into a topic reads another one", hint="name the topic to follow")
+    # The journal keeps a sequence per publisher; only by its name a batch that is repeated can be recognised.
     if options.into is not None and options.client is None:
         raise UsageError("SOW-SPK-068", "a stream into a topic is a publisher with a name", hint="--client NAME")
 
@@ -155,6 +159,7 @@ def _write(
 
     writer: DataStreamWriter
     if showing is None:
+        # Counted while the batch is written: a second pass over the data only to count would double the work.
         size = f.coalesce(f.sum(f.length("payload")), f.lit(0))
         frame = frame.observe(SEEN, f.count(f.lit(1)).alias("records"), size.alias("bytes"))
     if options.into is not None:
@@ -217,6 +222,7 @@ class _Totals:
     def note(self, query: StreamingQuery) -> None:
         """Count the batches since the last call, those that had something; entries and bytes as Spark observed them."""
         newest = query.lastProgress
+        # Progress is reported many times for one batch; each counts once.
         if newest is None or int(newest["batchId"]) <= self._last:
             return
         for one in query.recentProgress:

@@ -52,7 +52,7 @@ class JournalQuery(Struct, frozen=True):
     partition_bytes: int | None = None
 
     def bounds(self) -> ReadBounds:
-        """The same as bounds."""
+        """What the query itself says, as bounds: txids, times, topic and operation."""
         bounds = ReadBounds(txids=self.txids, times=self.times)
         if self.topic is not None:
             bounds = bounds.among("topics", [self.topic])
@@ -92,6 +92,7 @@ class Batches:
         entries = EntryColumns([block for block, _ in run])
         mask = None
         if any(chosen is not None for _, chosen in run):
+            # Columns are made of whole blocks, without a copy of each entry, and cut by the mask at the end.
             mask = np.concatenate([np.ones(len(block), bool) if chosen is None else chosen for block, chosen in run])
         columns = [self._column(name, entries, mask) for name in self._schema.names]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -133,11 +134,13 @@ class Batches:
         found = np.zeros(len(block), bool)
         for topic in filter(self.wants, block.topics):
             keys, values = values_of(block, topic, unkeyed=True)
+            # A deletion has no message, so no filter can match it.
             published = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE]
             if not published:
                 continue
             values = [values[place] for place in published]
             matches = self._matcher(topic).places([keys[place] for place in published], values)
+            # The txids of a block have no gap, so an entry's place follows from its txid.
             found[[stamps(values[place])[0] - block.first_txid for place in matches]] = True
         return found
 
@@ -155,11 +158,11 @@ class Batches:
         return known
 
     def kind(self, message_type: str) -> MessageType:
-        """The message type of that name, bytes where nobody knows it."""
+        """The message type of that name; bytes where the configuration has none."""
         try:
             return self._instance.type_of(message_type)
         except ConfigError:
-            # a journal outlives its configuration: what nobody knows any more is bytes
+            # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
             return self._instance.type_of("binary")
 
     def _column(self, name: str, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
@@ -212,6 +215,8 @@ class Batches:
         topics, places = entries.topics
         kinds = [self.kind(message_type) for _, message_type in topics]
         same = len(set(map(id, kinds))) == 1
+        # One type whose messages are JSON, and no deletion with bytes of its own: the decoder takes the block's bytes
+        # as they lie.
         if same and kinds[0].json_text and not entries.lengths[~published].any():
             return decoder.packed(entries.payloads(), entries.lengths, published)
         messages: list[Any] = entries.messages()
@@ -221,6 +226,7 @@ class Batches:
             return decoder.array(messages, kinds[0])
         for place, topic in enumerate(places.tolist()):
             if messages[place] is not None:
+                # Several types in one block: JSON views are what they have in common.
                 messages[place] = kinds[topic].view(messages[place])
         return decoder.views(messages)
 

@@ -76,6 +76,7 @@ def plan_stretches(log: Journal, after: int, until: int | None, size: int | None
     after = max(after, log.first_txid - 1)
     if after >= until:
         return []
+    # The file that is being written has no last txid yet: it ends at the end of the journal.
     holding = [file for file in files if file.first_txid <= until and (file.last_txid or end) > after]
     if len(holding) >= MANY:
         return [PlannedStretch(max(after, file.first_txid - 1), min(until, file.last_txid or end)) for file in holding]
@@ -110,5 +111,7 @@ def _between(files: dict[int, FileInfo], place: Position, following: Position) -
 
 def _even(total: int) -> int:
     """The size of equal stretches of so many bytes."""
+    # As many as the size asks for, or more so that every processor has work, but none so small that starting the task
+    # costs more than it reads.
     count = max(-(-total // PARTITION_BYTES), min(os.cpu_count() or 1, total // WORTHWHILE), 1)
     return -(-total // count)

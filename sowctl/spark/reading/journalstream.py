@@ -59,6 +59,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with carried():
             try:
                 with open_journal(self.query.origin) as log:
+                    # An offset is the last txid that has been read, so it stands before the first one wanted.
                     before = log.last_txid() if self.pace.latest else log.first_txid - 1
                     return _offset(before if low is None else max(low - 1, log.first_txid - 1), log)
             except MissingError:
@@ -75,6 +76,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 with open_journal(self.query.origin) as log:
                     return self._latest(log, start, limit)
             except MissingError as error:
+                # The query began before the journal: it goes on waiting. A journal that was there and is gone is an
+                # error.
                 if error.code == "SOW-JRN-001" and not start["lineage"]:
                     return start
                 raise

@@ -48,11 +48,14 @@ class PlannedState(Struct, frozen=True):
 
     def admit(self, origin: Origin, path: Path, meta: StoreMeta) -> None:
         """Raise LockedError ``SOW-SPK-020`` where a store with ``meta`` cannot show the planned state any more."""
+        # Without a journal nothing can tell the old state from the new: the store must be the very same.
         if self.until is None:
             moved = (meta.lineage, meta.applied, meta.digest) != (self.lineage, self.applied, self.digest)
         else:
             # What was removed since is missed only if it had not expired by the planned instant.
             removed = meta.removal_mark != self.removal_mark and meta.removal_mark > origin.now
+            # With a journal a store that is behind is completed by each task up to ``until``. One that is further ahead
+            # fits only if nothing of this topic has been applied since.
             moved = removed or (meta.applied > self.until and _newer(origin, meta, self.until))
         if moved:
             raise _moved(path)
@@ -84,6 +87,8 @@ def open_planned(origin: Origin, planned: PlannedState | None, at: int | None) -
     instance = origin.instance()
     topic = origin.topic.whole if origin.topic is not None else None
     if at is not None or planned is None:
+        # The state at an instant does not depend on how far the store has moved; without a file each task builds the
+        # present from the journal.
         return open_source(instance, Target(topic=topic) if topic is not None else origin.target, at)
     if topic is None:
         assert origin.path is not None
@@ -110,6 +115,7 @@ def _newer(origin: Origin, meta: StoreMeta, until: int) -> bool:
     assert origin.topic is not None
     ref = origin.topic.name, origin.topic.message_type
     with open_log(origin.instance(), acknowledged=meta.applied if meta.has_journal else 0) as log:
+        # The topic's last entry, which the journal knows without reading, decides most cases.
         if meta.lineage != log.lineage or log.topic_state(ref).last_txid <= until:
             return False
         return any(

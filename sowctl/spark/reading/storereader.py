@@ -69,6 +69,7 @@ class StoreReader(DataSourceReader):
         """Equal shares of the key space, which hashing fills evenly; one where the state has to be built first."""
         with carried():
             if self.query.filter is not None:
+                # A faulty filter is reported once here and not by every task.
                 compiled(self.query.origin, self.query.filter)
             position = plan_position(self.query.origin)
             count = 1
@@ -134,6 +135,7 @@ class _Batches:
         import numpy as np
         import pyarrow as pa
 
+        # The headers of a batch as one array: columns come out of it without a step per record.
         heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
         columns = []
         for name in self._schema.names:
@@ -171,6 +173,7 @@ def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: st
         return None
     found: list[bytes | None] = []
     for key, value, there in zip(keys, values, has.tolist(), strict=True):
+        # Only the records whose flag says that they have the text are decoded whole.
         record = decode(key, value) if there else None
         found.append(None if record is None else getattr(record, part))
     return found

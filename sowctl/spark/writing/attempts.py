@@ -47,7 +47,7 @@ class Staging(Struct, frozen=True):
                     owner.write_text(self.owner, "utf-8")
                 break
             except OSError as problem:
-                # somebody may have found the staging place empty and removed it in between
+                # Another write may have found the staging place empty and removed it in between.
                 if isinstance(problem, FileNotFoundError) and attempt < _TRIES - 1:
                     continue
                 raise StorageError(
@@ -62,11 +62,13 @@ class Staging(Struct, frozen=True):
 
         A task that has not noticed yet that its run is over finds no directory to write to, and cannot make it again.
         """
+        # Renamed first, in one step: tasks that still run find no directory, however long removing the files takes.
         gone = self.directory.with_name(f"{self.directory.name}-{os.urandom(4).hex()}")
         with suppress(OSError):
             self.directory.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
         with suppress(OSError):
+            # The place itself goes only if it is empty; another write may be using it.
             self.directory.parent.rmdir()
 
 
@@ -81,6 +83,7 @@ def find_staging(origin: Origin, name: str | None, place: Path | None) -> Stagin
     with suppress(OSError):
         sweep(root)
     topic = f"{origin.topic.message_type}\0{origin.topic.name}"
+    # A stream opens its directory anew for each batch and must find the same one, on the driver and in the tasks.
     mark = os.urandom(8).hex() if name is None else sha256(f"{owner}\0{topic}\0{name}".encode()).hexdigest()[:16]
     return Staging(root / f"{_PREFIX}{mark}", owner)
 
@@ -92,9 +95,11 @@ def sweep(root: Path) -> None:
         try:
             owner = json.loads((run / _OWNER).read_text("utf-8"))
             known = owner["host"] == here and owner["pid"] is not None
+            # A process id is used again after a while; with the time of its start it is unmistakable.
             gone = known and _started(owner["pid"]) != owner["started"]
         except (OSError, ValueError, KeyError, TypeError):
             known = gone = False
+        # The owner on another machine cannot be asked, so its directory gets a long time.
         if gone or (not known and _age(run) > _FORGOTTEN):
             shutil.rmtree(run, ignore_errors=True)
 
@@ -122,6 +127,7 @@ def _facts(pid: int) -> tuple[str, list[str]] | None:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         return None
+    # The name of a program may itself contain parentheses: the last one ends it.
     head, _, tail = text.rpartition(")")
     return head.partition("(")[2], tail.split()
 
@@ -139,4 +145,5 @@ def _parent(pid: int) -> int | None:
 def _started(pid: int) -> str | None:
     """When a process began, as the system counts; None where there is none any more."""
     facts = _facts(pid)
+    # A process that has ended but was not collected yet is gone as well.
     return None if facts is None or facts[1][0] in "ZX" else facts[1][19]

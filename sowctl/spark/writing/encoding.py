@@ -99,6 +99,7 @@ class RowEncoder:
     def _payloads(self, batch: pyarrow.RecordBatch) -> list[bytes]:
         if self._payload is not None and self._raw:
             texts = batch.column(PAYLOAD).to_pylist()
+            # A row without a message stands for its key alone: empty here, judged by the operation later.
             return [text if isinstance(text, bytes) else b"" if text is None else text.encode() for text in texts]
         if self._payload is not None:
             rows = batch.column(PAYLOAD).to_pylist()
@@ -116,6 +117,7 @@ class RowEncoder:
     def _envelopes(self, columns: dict[str, list[Any]], count: int) -> Iterator[Envelope]:
         nothing = [None] * count
         keep = self._keep
+        # Where the publisher chooses keys, the SOW key follows from the text that it chose.
         key = "_user_key" if self._own_keys else "_sow_key"
         parts = (
             columns.get(key, nothing),

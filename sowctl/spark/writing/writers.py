@@ -86,6 +86,7 @@ class WriteRequest(Struct, frozen=True):
         self.staging.open()
         try:
             plan = self.plan(self.operation or "publish")
+            # Rows have no file; errors name the partition that they came in.
             names = [_partition(number) for number in range(len(messages))]
             area = self._area()
             commit(area, plan, staged, publisher=publisher, overwrite=self.overwrite, sources=names, words=OF_ROWS)
@@ -198,6 +199,7 @@ class _Attempt:
             if topic is None or topic.key_mode != "user":
                 envelopes = [_without_key(one) for one in envelopes]
         source = _partition(self._number)
+        # Envelopes that say nothing are left out, so that the messages take the short way of plain payloads.
         bare = operation != "delete" and not any(_says_something(one) for one in envelopes)
         task.add(rows.payloads, self._number, list(positions), envelopes=None if bare else envelopes, source=source)
 
