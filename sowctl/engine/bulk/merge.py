@@ -61,6 +61,7 @@ def in_order(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentIn
 
 
 def _merged(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
+    # The usual case: the segment is taken as it is, without being read.
     if len(cluster) == 1:
         return cluster[0]
     # Streams are read block by block, so the merge holds a block of each segment.
@@ -109,6 +110,7 @@ def written(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInf
                 part = []
         if part:
             writer.add(Rows(*map(list, zip(*part, strict=True))))
+        # Without a message there is no segment: an empty one would have no order to be merged by.
         if writer.last == (-1, -1):
             writer.discard()
             return None

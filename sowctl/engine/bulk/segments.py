@@ -151,6 +151,7 @@ def unpack(raw: memoryview, count: int) -> SegmentColumns:
     at = 0
     found: list[Any] = []
     for _, dtype in _FIXED:
+        # Views into the decompressed bytes: no column is copied.
         found.append(numpy.frombuffer(raw, dtype=dtype, count=count, offset=at))
         at += count * int(dtype[2])
     flags = found[-1]
@@ -175,6 +176,7 @@ class SegmentWriter:
 
     def __init__(self, directory: Path, name: str) -> None:
         self._final = directory / name
+        # Under another name until it is whole: a task that dies leaves nothing that could be taken for a segment.
         self._path = directory / f"{name}.tmp"
         self._rows = Rows()
         self._size = 0

@@ -167,6 +167,7 @@ def _begin(root: Path, instance: Instance) -> tuple[Path, int]:
                 break
             except FileExistsError:
                 continue
+        # Closed in programs that are started: one that lives on would hold the lock of a dead driver.
         lock = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         # The kernel lets go of the lock when the driver dies, however it dies: no time limit and no process id is
         # needed.

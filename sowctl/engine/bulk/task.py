@@ -62,6 +62,7 @@ class StageTask:
         self._directory = Path(plan.directory)
         # All tasks have the driver's clock: a message gets the same time whichever task prepares it, and however often.
         instance = Instance(plan.config, partial(int, plan.now))
+        # The preparer of publishing: a message of a bulk load is refused, keyed and timed as a single one.
         self._preparer = Preparer(instance, plan.topic, plan.options)
         self._operation = OPERATIONS[plan.operation]
         self._writer: SegmentWriter | None = None
@@ -117,6 +118,8 @@ class StageTask:
     def _prepared(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None
     ) -> tuple[Prepared, list[Refusal]]:
+        # Only these keys are numbers that a deletion can name without a message; publishers' keys are texts, which are
+        # prepared.
         by_key = self._operation == DELETE and self.plan.topic.key_mode == "fields" and envelopes is not None
         if not by_key or envelopes is None or any(envelope.sow_key is None for envelope in envelopes):
             return self._preparer.prepare(payloads, envelopes)
@@ -216,6 +219,7 @@ class StageTask:
             # Each attempt has a file of its own, so attempts that run at once do not mix their lines.
             with self._rejects.open("ab") as file:
                 file.write(b"".join(map(reject_line, found)))
+        # One refused message stops the run, so what this task would still stage is never committed.
         self.stopped = self.plan.stop
 
     def finish(self) -> Staged:

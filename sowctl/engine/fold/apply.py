@@ -96,6 +96,7 @@ def remove_expired(txn: WriteTxn, now: int) -> int:
 
 def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
     """In parts: the store passes over what it is given several times, and a part stays in the processor's cache."""
+    # In key order, so that neighbours on a page of the store are changed together.
     ordered = sorted(overlay.current)
     changes = 0
     for start in range(0, len(ordered), PART):

@@ -48,6 +48,7 @@ def places_of(
     while the topic had no SOW has no key, and is no record: it is left out unless ``unkeyed``.
     """
     topics = block.topics
+    # The block's map names its topics: its columns are not decompressed for this.
     if topic not in topics:
         return ()
     columns = block.columns()
@@ -128,6 +129,7 @@ def values_of(
         [columns.times[place] for place in places],
         [columns.expirations[place] for place in places],
         [operations[place] == DELETE for place in places] if DELETE in operations else None,
+        # A block of one topic, whole, is the usual case: its columns are taken as they are.
         payloads if len(places) == len(payloads) else [payloads[place] for place in places],
         *(None if text is None else [text[place] for place in places] for text in texts),
     )

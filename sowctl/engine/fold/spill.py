@@ -83,6 +83,7 @@ class Buckets:
 
     def add(self, keys: bytes, values: list[bytes]) -> None:
         """Add values; ``keys`` are theirs, of 8 bytes each, back to back."""
+        # All fits into one bucket: nothing is divided, and nothing is written.
         if self._count == 1:
             self._keys[0].append(keys)
             self._values[0] += values

@@ -58,6 +58,7 @@ class GeneratedKeys:
             refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
         digests, own = [b""] * len(payloads), list(texts)
         for index, payload in enumerate(payloads):
+            # A refused message keeps its empty digest, which nothing looks at.
             if index in refused:
                 continue
             try:
@@ -79,6 +80,7 @@ class GeneratedKeys:
             raise _NoKeyError(f"the key generator gives it no key: {error}") from error
         except Exception as error:
             raise _NoKeyError(f"the key generator failed: {type(error).__name__}: {error}") from error
+        # An empty identity would make one record of all messages that have none.
         if not isinstance(identity, bytes) or not identity:
             raise _NoKeyError("the key generator gives it no key")
         return identity
@@ -98,6 +100,7 @@ def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) ->
     name = topic.key_generator.module
     module = modules(instance).get(name)
     options = (*(module.options if module is not None else ()), *topic.key_generator.options)
+    # An installed package comes before what is built in: it was installed for this module's name.
     factory = entry_point(KEY_GENERATORS, name)
     if factory is not None:
         generator = _made(topic, factory, options)

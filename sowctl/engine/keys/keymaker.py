@@ -54,7 +54,7 @@ class ChainKeeper(Protocol):
     def name(
         self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
     ) -> tuple[list[bytes], list[Refusal]]:
-        """The digests of the messages ``keep``, whose places in the batch are ``places``, and who gets none."""
+        """The digests of the messages ``keep``, whose places in the batch are ``places``, and which get none."""
 
     def linked(self, places: Iterable[int]) -> set[int]:
         """Those of ``places`` whose messages would be the first of their value in a chain."""
@@ -85,6 +85,7 @@ def logical_keys(topic: TopicConfig, keys: Keys, names: Sequence[bytes]) -> list
     Where a KeyDomain is set it makes the keys; the check word is the logical topic's all the same, so that a message
     for a key that another logical topic holds is refused as a collision.
     """
+    # One prefix for each logical topic of the batch: many messages share few names.
     prefixes = {name: prefix(name.decode()) for name in set(names)}
     texts = keys.texts if keys.texts is not None else [(key,) for key in keys.user_keys or ()]
     own = [key_digest(prefixes[name], row) for name, row in zip(names, texts, strict=True)]

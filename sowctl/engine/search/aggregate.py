@@ -106,6 +106,7 @@ class Aggregation:
                     place=self._topic,
                     sow_key=str(number),
                 )
+            # Made only where the projection asks for metadata: a header for every record takes its time.
             headers = headers_of(keys, values, self._topic) if self.program.uses_header else None
             self.program.add(groups, rows, self._environment, headers, all_stamps(values))
         yield from self._written(groups)

@@ -45,6 +45,8 @@ def conditions_of(
 
 def _asked(wanted: Filter, number: int, environment: Environment, extra: Mapping[str, Function]) -> Asked | None:
     node = wanted.conjuncts[number]
+    # An index has one field's values as they were when it was built: only a condition on that field alone, which is the
+    # same at any time, has its answer there.
     if alone(node) is None or not all(_steady(part, extra) for part in walk(node)):
         return None
     compiled = wanted.conjunct(number)
@@ -55,6 +57,7 @@ def _asked(wanted: Filter, number: int, environment: Environment, extra: Mapping
         return compiled.matches(zip(values), environment)
 
     bounds = bounds_of(node)
+    # With bounds the index is searched; without, the condition is asked of each different value once.
     interval = Interval(*bounds) if bounds is not None else None
     return Asked(compiled.slots[0], Condition(str(node), matches, interval, strings_of(node)))
 

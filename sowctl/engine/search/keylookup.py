@@ -72,6 +72,7 @@ def named_keys(node: Node | None, definition: Definition, config: TopicConfig | 
         return []
     keys: set[bytes] | None = None
     if bound.keys is not None:
+        # The keys are made as for a message with these field texts, by the function that publishing uses.
         digests = batch_digester(definition.key_domain or "", len(fields))(bound.keys)
         keys = {digest[:8] for digest in digests}
     if bound.sow_keys is not None:

@@ -117,9 +117,11 @@ def _naming(target: Target, definition: Definition | None) -> _Naming:
 
 def _meant(text: str, naming: _Naming, fields: bool) -> list[bytes]:
     number = None if fields else _sow_key(text)
+    # A SOW key first: that a key text is by chance another record's SOW key is one case in 2**64.
     found = [] if number is None else [number]
     if naming.mode != "fields" or naming.domain is None:
         return found
+    # With one field a comma is a part of its text.
     parts = text.split(",") if naming.fields > 1 else [text]
     if len(parts) == naming.fields:
         found.append(key_digest(prefix(naming.domain), list(map(given_text, parts)))[:8])

@@ -106,6 +106,7 @@ def columns_of(memos: Memos, places: Sequence[int] | None, slots: Sequence[Slot]
     import numpy as np
 
     known = {slot: memo for slot in slots if (memo := memos.columns.get(slot)) is not None}
+    # One field without an index, and the records must be read anyway.
     if len(known) < len(slots):
         return None
     chosen = None if places is None else np.array(places, np.int64)
@@ -126,6 +127,8 @@ def column_from(memo: Memo, places: Any) -> Column:
     from sowctl.memo.column import Numbers, Strings
 
     if isinstance(memo, Strings):
+        # Each different text has a code: rows are compared and grouped by numbers, and the texts are only named at the
+        # end.
         codes = np.frombuffer(memo.codes, memo.codes.format)
         size = len(codes) if places is None else len(places)
         words = [text.encode() if isinstance(text, str) else text for text in memo.distinct()]

@@ -274,6 +274,7 @@ class Second:
         self._results = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
         self._child = 0
         with suppress(OSError):
+            # If the system gives no further process, the first one reads this part as well.
             self._child = os.fork()
             if self._child == 0:
                 self._work(instance, target, matcher, size)

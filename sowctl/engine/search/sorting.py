@@ -157,6 +157,7 @@ class TimeRanks:
 
     def of(self, values: Sequence[bytes]) -> list[Any] | None:
         """Sort keys."""
+        # Stamps are txid and time; turned round, time decides and the txid between equal times.
         return [stamps(value)[::-1] for value in values]
 
 

@@ -102,6 +102,7 @@ def _with_versions(source: CurrentSource, target: Target, now: int) -> tuple[int
         # equal sums.
         kept = prune(timeline, now, rule.window)
         total += sum(digest_term(key, value_of(key, version)) for version in kept)
+        # The last version is the record itself, unless the key was deleted.
         current = bool(kept) and not kept[-1].tombstone
         records += current
         versions += len(kept) - current

@@ -98,6 +98,7 @@ def woven(found: Iterable[Matched], fresh: Mapping[bytes, bytes], size: int) -> 
             yield list(due), [fresh[key] for key in due]
         elif due:
             keys, values = batch
+            # Fresh keys are none of the found ones, so each has one place between them.
             places = [bisect_left(keys, key) for key in due]
             together = _woven(list(keys), list(zip(places, due, strict=True)))
             yield together, Woven(values, [(at, fresh[key]) for at, key in zip(places, due, strict=True)])

@@ -50,6 +50,7 @@ def definition_of(instance_name: str, topic: TopicConfig) -> Definition:
 
 def _domain(topic: TopicConfig) -> str | None:
     """What a store notes as its key domain: nothing stands for none, an empty text for each record's logical topic."""
+    # Each logical topic is the domain of its own keys: the store has no single one.
     if topic.pattern is not None and not topic.shares_domain:
         return ""
     return topic.key_domain if topic.key_mode == "fields" else None
@@ -283,6 +284,7 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
 
     A new journal notes such topics when it begins. Raises RefusedError ``SOW-ENG-022``.
     """
+    # A store that follows this journal, or an empty one, has no past that a rebuild could lose.
     if meta.lineage == log.lineage or not (meta.records or meta.versions):
         return
     if meta.has_journal and meta.applied >= log.first_txid:

@@ -120,6 +120,7 @@ def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:
     # Asked once for every topic of a run: paths are resolved only where a name or a link calls for it.
     what, log = None, config.transaction_log
     path = file.resolve() if file.is_symlink() else file
+    # By name first, which costs nothing; only a name that could be a journal file's has its directory compared.
     if log is not None and own_files(config.name).fullmatch(path.name):
         homes = {place.resolve() for place in (log.directory, log.archive_directory) if place is not None}
         what = "a file of the journal" if path.resolve().parent in homes else None
@@ -148,6 +149,7 @@ def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = F
         return
     path = topic.file.resolve()
     refuse_irregular(path)
+    # With force, the file is kept aside whatever it is.
     kind = None if force else _kind_of(path, instance.seam)
     if kind is not None:
         raise RefusedError(
@@ -166,6 +168,7 @@ def _kind_of(path: Path, seam: Seam) -> str | None:
             start = file.read(64)
             if not start:
                 return None  # nothing is lost with an empty file
+            # LMDB's magic number stands in the first meta page, behind its header of 16 bytes.
             if start[16:20] == _LMDB:
                 inspect(path, seam)  # of a file that is cut or has broken meta pages, the pages of ours may be gone
                 return None if _holds_ours(file) else "it is an LMDB file of another program"

@@ -62,6 +62,7 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
             raise MissingError("SOW-ENG-013", "there is no such file", place=text)
     if exact is not None:
         return [Target(topic=exact)]
+    # An exact name was looked for first, so a topic whose name has dots is found by it.
     if not literal and is_pattern(name):
         found = [Target(topic=topic) for topic in _matching(instance, name, message_type)]
         if found:

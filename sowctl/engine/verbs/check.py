@@ -93,6 +93,8 @@ class CheckRun:
             if path is None or not path.exists():
                 yield from self._absent(target)
                 continue
+            # Read in a process of its own first. Only a store without a finding is read in this one: damaged pages can
+            # end a process.
             sound = yield from self._store(path)
             if target.topic is not None:
                 yield from self._belongs(target.topic, path, sound)
@@ -176,6 +178,7 @@ class CheckRun:
             with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
                 check_position(meta, log, (topic.name, topic.message_type), path)
         except SowError as error:
+            # A journal that may not be read is not damaged.
             if error.exit_status in (StorageError.exit_status, LockedError.exit_status):
                 self._sound.append(error.exit_status)
             if error.exit_status != MissingError.exit_status:
@@ -187,6 +190,7 @@ class CheckRun:
         example: bytes | None = None
         try:
             present = PresentKeys(self._instance, topic)
+            # A generator's keys, and those that Enrichment writes over, do not follow from the records.
             if not present.known:
                 return
             with closing(open_file(self._instance, path)) as source:
@@ -222,12 +226,14 @@ class CheckRun:
                 return
         except SowError:
             pass  # what is missing is among the findings
+        # What stores have applied proves how far the journal must go.
         stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
         coverage = JournalCoverage()
         try:
             with open_log(instance) as log:
                 lineage = log.lineage
         except SowError:
+            # No store has this lineage, so no position counts: what is wrong with the journal is found below.
             lineage = b""
         yield from check_journal(
             instance.log.directory,

@@ -125,6 +125,7 @@ def versions(
     records: list[VersionRecord] = []
     missing = []
     for text, keys in zip(texts, named, strict=True):
+        # The likelier meaning of a text comes first; the second counts only where nothing is known of the first.
         chosen = next((found[key] for key in keys if found.get(key)), None)
         if chosen is None:
             missing.append(text)
@@ -156,6 +157,7 @@ def _of_store(instance: Instance, target: Target, texts: Sequence[str], fields: 
         for key in {key for keys in named for key in keys}:
             kept = view.timeline(key)
             if rule is not None:
+                # Whether a writer has pruned yet must not show: the answer depends on the entries and the clock alone.
                 kept = prune(kept, instance.now, rule.window)
             found[key] = _retained(key, kept)
         return source.topic, source.message_type, found, named
@@ -196,6 +198,8 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
                 f"(looked in {log.searched})"
             )
         for block in log.blocks(topic=ref):
+            # A search through the block's key column, also across two keys: a block that is taken in vain is looked at
+            # exactly below.
             raw = bytes(block.columns().keys)
             if not any(key in raw for key in wanted):
                 continue
@@ -223,6 +227,7 @@ def _logged(
     for place, (value, entry) in enumerate(rows):
         until = version_of(rows[place + 1][0]).time if place + 1 < len(rows) else None
         stamp = expiration_of(value)
+        # An expired record was gone at its stamp, although no entry says so (behaviour 11.14).
         if hides and 0 < stamp <= now and (until is None or stamp < until):
             until = stamp
         yield VersionRecord(key, value, until, False, entry, owner)

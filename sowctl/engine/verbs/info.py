@@ -122,6 +122,7 @@ def _topic(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> 
         states = ((DamageError, "damaged"), (MissingError, "missing"))
         row.state = next((state for kind, state in states if isinstance(error, kind)), "unreadable")
         row.note = error.message
+        # One store that cannot be read does not hide the others.
         problems.append(error)
         return row
     with closing(source):
@@ -152,6 +153,7 @@ def _fill(row: TopicInfo, source: CurrentSource, path: Path) -> None:
     row.last_update = max(meta.last_time, overlay.last_time if overlay is not None else 0) or None
     row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
     row.records, row.expired = source.records_by_lifetime()
+    # Keys that changed behind the store, not entries: so many records a writer will touch when it catches up.
     row.lag = len(overlay) if overlay is not None else 0
 
 

@@ -171,6 +171,7 @@ def list_files(instance: Instance, directory: Path | None = None) -> Iterator[Fi
         try:
             txid = log.last_txid()
         except DamageError:
+            # Also where the end is damaged: the file itself is there, and is named before the error.
             yield last
             raise
         yield replace(last, last_txid=txid if txid >= last.first_txid else None)
@@ -211,6 +212,7 @@ def dump(
             _require(instance, log, wanted.topic, wanted.message_type)
         after = (wanted.from_txid or 1) - 1
         for block in log.blocks(after=after, until=wanted.to_txid):
+            # The header tells, so such blocks are not decompressed.
             if wanted.from_time is not None and block.header.latest < wanted.from_time:
                 continue
             if wanted.topic is not None and not _may_hold(block, wanted.topic):
@@ -221,6 +223,7 @@ def dump(
                     break
                 if not _passes(entry, wanted, publisher):
                     continue
+                # A batch has one topic, and the order of txids is kept.
                 if held and held[-1].entry.topic != entry.topic:
                     yield _batch(instance, held)
                     held = []
