@@ -150,6 +150,7 @@ class _Commit:
                 self.instance.notify(ahead(report.topic, report.ahead))
 
     def _decide(self, writer: StoreWriter) -> None:
+        # Without them, messages are committed as they were staged.
         if self.deltas or self.preparer.enrichment is not None:
             from sowctl.engine.bulk.finish import Finishing
 
@@ -286,6 +287,7 @@ class _Commit:
                     into_store(txn, overlay, txn.meta.applied, writer.rule)
                     latest = max(latest, overlay.last_time)
             txn.set_applied(NO_LINEAGE, last)
+            # The topic's time only rises: entries of a later run must not lie before these.
             txn.raise_last_time(latest)
             if self.identity is not None:
                 # In the transaction of the records, so that a repeated run finds either both or neither.

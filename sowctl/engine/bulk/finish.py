@@ -113,6 +113,7 @@ class Finishing:
         # What this run has made of a key stands in for the stored record, as a stored value.
         stored = {key: value for row in rows if (value := self._known[key := row.key]) is not None}
         times = [row.time for row in rows]
+        # The function of publishing: a bulk load merges and enriches as single messages do.
         gone = finish(self._writer, self._preparer, ready, range(len(rows)), times, stored, self._now)
         for refusal in gone:
             self._refuse(rows[refusal.index], (refusal.code, refusal.message))

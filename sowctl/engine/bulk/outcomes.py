@@ -78,6 +78,7 @@ def decide(
     if _refuse_older(read, writer, now, found):
         # Check words of removed records are kept only where the run has deletions: eight bytes for each message.
         found.checks = np.zeros(count, dtype=np.uint64)
+    # Keys are hashes: equal parts of the key space hold about equally many of the messages.
     buckets = -(-count // bucket)
     for number in range(buckets):
         # All messages of a key lie in one part, so each part can be decided by itself.
@@ -89,6 +90,7 @@ def decide(
 
 def in_bucket(keys: Any, number: int, buckets: int) -> Any:
     """Which of some keys (64-bit numbers) lie in one of ``buckets`` equal parts of the key space."""
+    # The cut of spill files, too: one function says which part a key is in.
     return parts_of(keys, buckets) == number
 
 

@@ -92,6 +92,7 @@ class _Blocks:
         if kept is None:
             yield from self._read()
             return
+        # Reversed, so that each block is taken off the end and its memory is free.
         kept.reverse()
         while kept:
             # Each block is let go of as soon as it was used.
@@ -130,6 +131,7 @@ def fold(
         for block in blocks.again():
             keys, values = taken(block, winners)
             if check is not None:
+                # Every block is looked at, because each was written by one run, which had one definition.
                 check.see(keys, values)
             buckets.add(b"".join(keys), values)
         append_sorted(builder, buckets.sorted(PART))

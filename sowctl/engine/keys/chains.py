@@ -141,6 +141,7 @@ class Chains:
                 values = " and ".join(value.decode("utf-8", "replace") for value in found.values())
                 refused.append(Refusal(places[index], TWO_CHAINS, f"it belongs to two chains: those of {values}"))
                 continue
+            # A head needs a primary value: the key is made of it.
             if not found and primary is None:
                 text = f"key field {self._options.primary} is missing or empty, and its other keys are in no chain"
                 refused.append(Refusal(places[index], MISSING, text))

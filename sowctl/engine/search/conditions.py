@@ -57,7 +57,8 @@ def _asked(wanted: Filter, number: int, environment: Environment, extra: Mapping
         return compiled.matches(zip(values), environment)
 
     bounds = bounds_of(node)
-    # With bounds the index is searched; without, the condition is asked of each different value once.
+    # With bounds an index of numbers is searched; without, the condition is asked of the values in the index, of texts
+    # once for each different one.
     interval = Interval(*bounds) if bounds is not None else None
     return Asked(compiled.slots[0], Condition(str(node), matches, interval, strings_of(node)))
 

@@ -53,6 +53,7 @@ class Found:
 
         changed = self._changed()
         pairs = self._unchanged(range(self._memos.records) if self._left is None else p.ordered(self._left), size)
+        # Records that changed are read as they are now, and put in their places by key.
         if changed:
             pairs = woven(pairs, changed, size)
         yield from pairs

@@ -168,6 +168,7 @@ class Question:
 def draft(question: Question, statistics: Statistics) -> Plan:
     """The plan as far as the store's meta record tells; that of indexes is to be :func:`refined`."""
     plan = _begun(question, statistics)
+    # Keys that were given are looked up, whatever the filter: it is asked of the few records that are found.
     if question.given is not None:
         return replace(plan, access=KEY_LOOKUP, estimated=question.given)
     if statistics.whole:

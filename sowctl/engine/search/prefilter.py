@@ -148,6 +148,7 @@ class Traces:
                 # A value with an escape stays in for every search, because this text may be the one that is escaped in
                 # it.
                 found = sorted(escaped.union(found))
+            # Judged by what was left when it was asked, so the order of searches shows in their shares.
             search.judge(len(places), len(found))
             places = found
         return places

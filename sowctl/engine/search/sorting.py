@@ -182,6 +182,7 @@ class Sorter:
         """Add items in any order."""
         if self._limit is not None:
             limit = self._limit
+            # What cannot be among the first is not held at all.
             items = [item for item in items if item < limit]
         self._items.extend(items)
         self._size += sum(len(value) for _, _, value in items) + _ITEM_BYTES * len(items)

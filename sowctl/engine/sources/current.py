@@ -102,6 +102,7 @@ class CurrentSource(StoredSource):
         # Counted before the overlay and lifetimes change anything: the sum is compared with the store's own count of
         # records.
         runs = self._counted(self._snapshot.runs(start, stop, size, marks))
+        # Without an overlay the store's runs pass as they are, and no batch is taken apart.
         if self.overlay is not None and self.overlay.current:
             # Nine bytes of 255 lie behind every key, which has eight.
             low, high = start or b"", stop or bytes((255,)) * 9
@@ -177,6 +178,7 @@ class CurrentSource(StoredSource):
         """As :meth:`lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
         with naming_replay(self.config):
             present, values = self._snapshot.get_at(keys, spots)
+        # Where nothing expires, values stay uncut: a caller that wants payloads alone cuts nothing else out.
         return self._visible(present, list(values)) if self.hides else (present, values)
 
     def _visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:

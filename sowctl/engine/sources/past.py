@@ -155,6 +155,8 @@ def open_file_at(instance: Instance, path: Path, at: int) -> Source:
     base = open_file(instance, path)
     if base.meta.versions:
         return VersionsSource(base, None, at)
+    # The file follows no journal here: only when nothing in it is later than the instant is it the state of that
+    # instant.
     if at >= base.meta.last_time:
         return base
     last = base.meta.last_time

@@ -160,6 +160,7 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     :func:`refuse_other_history` does.
     """
     first_txid, last_txid = log.first_txid, log.last_txid()
+    # A txid means an entry only together with its journal's lineage, so that is compared first.
     if meta.lineage != log.lineage:
         # This journal began above every store that there was, so none of its entries is applied. A store that stands
         # inside it, but in another lineage, has entries that this journal does not know.

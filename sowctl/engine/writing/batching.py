@@ -33,6 +33,7 @@ class Listed:
     """A source over messages in memory, or that a program yields. Raises TypeError for what is no bytes."""
 
     def __init__(self, messages: Iterable[bytes], size: int = 1000) -> None:
+        # One message instead of a list would be taken apart into its bytes.
         if isinstance(messages, bytes | bytearray | memoryview | str):
             raise TypeError(f"messages are a list of bytes, not {type(messages).__name__}: publish([message])")
         self.ended = False
@@ -124,6 +125,7 @@ def batches(
 
     ``before_waiting`` is called whenever the input has nothing to give at once.
     """
+    # A batch ends at one of three limits: messages, bytes, or the age of its first message.
     batch, deadline = PublishBatch(name), 0.0
     while True:
         waiting = bool(batch.payloads or batch.refused)
@@ -160,6 +162,8 @@ def batches(
                 # A run that stops at a refused frame takes what stands before it for done: a frame must not come
                 # into an earlier batch than its neighbours.
                 told = _take_refused(batch, chunk, told, start)
+            # A chunk may fill several batches: each is handed out as soon as it is full, and the rest of the chunk goes
+            # on.
             if len(batch.payloads) >= count or batch.size >= size:
                 yield batch
                 batch, deadline = PublishBatch(name), monotonic() + linger

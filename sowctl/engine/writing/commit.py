@@ -162,6 +162,7 @@ def values_from(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
     """The stored values of entries under the txids that they got."""
     if entries.user_keys is None and entries.correlation_ids is None and entries.logicals is None:
         stamps = entries.times, entries.expirations
+        # Most topics have no optional parts: their values are packed by columns.
         return encode_plain(entries.keys, entries.checks, txids, *stamps, entries.payloads)
     empty: list[bytes | None] = [None] * len(entries)
     columns = (
@@ -187,6 +188,8 @@ def into_overlay(entries: TopicEntries, txids: Sequence[int]) -> None:
     if writer.config.key_mode == "none":
         writer.last_txid, writer.last_time = txids[-1], entries.times[-1]
         return
+    # The stored values are made here, once: the overlay serves look-ups from them, and later puts the same bytes into
+    # the store.
     writer.overlay.put(entries.keys, values_from(entries, txids))
     writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
     if entries.chains is not None:

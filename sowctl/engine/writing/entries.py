@@ -137,6 +137,7 @@ class _Step:
     def __init__(self, writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int) -> None:
         self.writer, self.preparer, self.ready, self.now = writer, preparer, ready, now
         self.refused: list[Refusal] = []
+        # Times come first of all: enrichment, lifetimes and the retention of versions take them from here.
         self.times, older = times_of(ready.times, len(ready.places), now, writer.last_time)
         self.keep: Sequence[int] = range(len(ready.places))
         if older:
@@ -152,6 +153,8 @@ class _Step:
         chains = preparer.keys.chains
         if chains is not None:
             self._name(chains)
+        # The first eight bytes find the record, the last eight prove that it is this one and no other with an equal
+        # key.
         keys = [digest[:8] for digest in ready.digests]
         checks = [digest[8:] for digest in ready.digests]
         # One look-up for the batch, under the locks: no other process can change these records before they are written.
@@ -223,6 +226,7 @@ class _Step:
         if "collided" in statuses:
             gone = [index for index, status in zip(self.keep, statuses, strict=True) if status == "collided"]
             self._refuse(gone, lambda index: collision(int.from_bytes(keys[index], "big")))
+            # ``keep`` has lost these messages, so statuses lose them too, and both are of one length again.
             statuses = [status for status in statuses if status != "collided"]
         return list(statuses)
 

@@ -71,6 +71,7 @@ class _Finishing:
         self.now = now
         self.current: dict[bytes, Before] = {}
         self.refused: list[Refusal] = []
+        # A copy: the batch may be tried again without some of its messages, and begins with what they brought.
         self.correlations = list(ready.correlation_ids or [None] * len(ready.places))
 
     def run(self, keep: Sequence[int]) -> list[Refusal]:
@@ -181,6 +182,7 @@ class _Finishing:
         """Whether a message has expired as soon as it is published."""
         lifetimes = self.ready.lifetimes
         lifetime = lifetimes[index] if lifetimes is not None else None
+        # The function by which the entry gets its stamp, so that both agree on whether it is over.
         stamp = expiration(self.times[index], lifetime, self.preparer.usual)
         return is_expired(self.writer.config.expiration, stamp, self.now)
 

@@ -131,6 +131,7 @@ def decide(
     # told apart by it (behaviour 11.5).
     if not deletes and _owned(checks, befores) and all(checks[place] == checks[earlier] for place, earlier in repeats):
         # The usual case: each key belongs to the record with the same key values, so every message is written.
+        # No key of the batch has a record: a first load.
         if same is None:
             statuses: list[Status] = ["inserted"] * len(keys)
         else:

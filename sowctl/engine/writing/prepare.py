@@ -80,6 +80,7 @@ class Preparer:
         if topic.preprocessing or topic.enrichment:
             from sowctl.engine.writing.enrichment import phases
 
+            # Compiled once for the run; a topic without them does not load the expression language.
             self.preprocessing, self.enrichment = phases(instance, topic, self.type, options.client)
         self._fixed_time = parse_time(options.timestamp, clock) if options.timestamp is not None else None
         self._time_of = (
@@ -161,6 +162,7 @@ class Preparer:
         chosen = [envelopes[index] for index in places] if envelopes else None
         written, refusals = phase.apply([payloads[index] for index in places], self.clock(), envelopes=chosen)
         refused.update((places[r.index], Refusal(places[r.index], r.code, r.message, r.offset)) for r in refusals)
+        # Messages that were refused stay as they came: a file of rejects has them unchanged.
         changed = list(payloads)
         for index, payload in zip(places, written, strict=True):
             changed[index] = payload
@@ -191,6 +193,7 @@ class Preparer:
             return [True] * count if self.options.delta else None
         for index, envelope in enumerate(envelopes):
             if envelope.command not in _COMMANDS:
+                # A file of envelopes may hold deletes and other commands: publishing these as messages would be wrong.
                 text = f"its command {envelope.command!r} is neither publish nor delta_publish"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
         found = [e.command == "delta_publish" or (e.command is None and self.options.delta) for e in envelopes]

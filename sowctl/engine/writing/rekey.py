@@ -168,6 +168,7 @@ class _Plan:
         self._keys, self._digests = b"".join(keys), b"".join(digests)
         rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
         old, new, words = np.frombuffer(self._keys, ">u8"), rows[:, 0], rows[:, 1]
+        # Stamps are txid and time in turn: every second number is a txid.
         written = np.frombuffer(b"".join(txids), "<u8")[::2]
         # By new key, and within one by txid: the last row of each run of equal keys is the record that was written
         # last.
@@ -183,6 +184,7 @@ class _Plan:
         leaves = old != new
         self.gone = [keys[place] for place in np.flatnonzero(leaves).tolist()]
         self.merged = int(len(old) - len(winners))
+        # A record that keeps its key needs no entry, unless the journals do not reach back to the one that it has.
         again = won if whole else won & ~stays
         chosen = np.flatnonzero(again)
         # Published in the order in which they were written, so that the order by time stays what it was.
@@ -211,6 +213,7 @@ class _Plan:
             found = {key: value for source in sources[::-1] for key, value in zip(*source.lookup(part), strict=True)}
             ref = self._topic.name, self._topic.message_type
             yield deletions(ref, sorted(found.items()), at, logical=self._topic.pattern is not None)
+        # Payloads are looked up part by part, so memory holds one part of them, however many records there are.
         for start in range(0, len(self.kept), BATCH):
             yield self._published(sources[0], self.kept[start : start + BATCH].tolist(), at)
 

@@ -105,6 +105,8 @@ class Router:
             writer, preparer = self._topics[ref]
             envelopes = [batch.envelopes[place] for place in places]
             ready, refused = preparer.prepare([batch.payloads[place] for place in places], envelopes, names or None)
+            # The preparer numbers the messages of this topic; outcomes and refusals are told by places in the whole
+            # batch.
             ready.places = [places[index] for index in ready.places]
             refusals.extend(Refusal(places[r.index], r.code, r.message, r.offset) for r in refused)
             shares.append(Share(writer, preparer, ready))
@@ -151,6 +153,7 @@ class Router:
     def save_chains(self) -> None:
         """Put what journalled topics have learnt of chains into their files; without a journal that is done before."""
         for writer, preparer in self._topics.values():
+            # Of a journalled topic the file only saves reading the journal again, so it is written once, at the end.
             if preparer.keys.chains is not None and writer.journalled:
                 preparer.keys.chains.save()
 
@@ -160,6 +163,8 @@ class Router:
         if batch.envelopes is not None and any(envelope.sequence is not None for envelope in batch.envelopes):
             own = [envelope.sequence for envelope in batch.envelopes]
         client = self._client(batch)
+        # Without a client nothing tells a repeated message from a new one: such batches have no sequence numbers at
+        # all.
         if client is None:
             return None
         if self._publisher is None:

@@ -57,6 +57,7 @@ class WriteSession:
         # A logical topic is written through its Pattern topic, whose store has it.
         config = config.whole
         ref = config.name, config.message_type
+        # One writer for each topic of a session: two would have two overlays, each with half of the entries.
         found = self.topics.get(ref)
         if found is None:
             if config.key_mode == "none":
@@ -97,6 +98,7 @@ class WriteSession:
             alone = (self.stores[topic.ref] for topic in topics if not topic.journalled)
             for writer in sorted(alone, key=lambda one: one.store.path):
                 locks.enter_context(writer.store.writer_lock(self.instance.lock_wait))
+                # Another process may have written this store since: its last txid is where this batch's txids begin.
                 writer.reload()
             yield
 
@@ -138,6 +140,7 @@ class WriteSession:
 
     def apply(self, *, force: bool = False) -> None:
         """Apply overlays that have grown large (``force``: all that hold anything). Locks must be held."""
+        # An overlay that lacks entries must not be applied: the store's position would claim that it has them.
         if not self._complete:
             return
         # Only what the journal holds, synced, is applied. A crash between the sync and here loses nothing: the next

@@ -259,6 +259,7 @@ def _open_writer(
     if config.durability == "persistent":
         from sowctl.engine.topics.storefile import refuse_reserved
 
+        # Before anything is created: a FileName may name the configuration or a journal file by mistake.
         refuse_reserved(instance, config)
     # Created or rebuilt before it is opened, so that a writer only ever opens a whole store.
     if not config.file.exists():
@@ -299,6 +300,7 @@ def _name_rekey(error: RefusedError, config: TopicConfig) -> None:
     """Say what helps where a store was made for other keys: the store does not know whether there is a journal."""
     from sowctl.engine.topics.positions import KEY_PARTS
 
+    # Other differences, such as another instance's name, are not healed by new keys.
     if not KEY_PARTS.intersection(error.facts.get("differences", ())):
         return
     former = "or put the former Key back into the configuration"
