@@ -144,6 +144,7 @@ def deletions_of_rest(
                     # of the group.
                     yield StagedRow(LAST_FILE, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
 
+    # Numbered as they come, bucket after bucket: a segment's rows must ascend by file and position.
     numbered = (row._replace(position=place) for place, row in enumerate(rest()))
     return written(directory, "rest.segment", numbered)
 

@@ -48,6 +48,7 @@ class PresentKeys:
     @cached_property
     def maker(self) -> KeyMaker:
         """What makes keys of messages; raises what :func:`~sowctl.engine.keys.modes.key_maker` raises."""
+        # A record may have been published with a NULL key on purpose: it must not count as one under a wrong key.
         return key_maker(self._instance, self.topic, self._kind, PublishOptions(allow_null_key=True))
 
     @cached_property
@@ -103,6 +104,7 @@ class KeyCheck:
         # Spread over the block, so that not only the messages of its beginning are looked at.
         self._keys += keys[::step]
         self._values += values[::step]
+        # Gathered over blocks: keys are made in batches as large as those of publishing.
         if len(self._keys) >= GATHERED:
             self.finish()
 
@@ -117,6 +119,7 @@ class KeyCheck:
         keys, values = self._keys, self._values
         self._keys, self._values = [], []
         for place in self._present.others(keys, values):
+            # One is enough: the rebuild ends before the new store is put in place.
             raise other_keys(self._present.topic, int.from_bytes(keys[place], "big"))
 
 

@@ -91,6 +91,7 @@ class Aggregation:
             from sowctl.expressions.columns.grouping import add_columns
 
             fields, txids, times = columns
+            # Each way adds to the same groups, so rows, columns and records may even come together.
             add_columns(self.program, groups, fields, len(txids), self._environment, txids, times)
         for some, stamped in known:
             self.program.add(groups, some, self._environment, None, stamped)

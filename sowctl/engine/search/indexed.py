@@ -80,6 +80,8 @@ class Found:
         from sowctl.engine.search.sorting import holds_number
 
         changed = self._changed()
+        # The index was built while the field held texts alone; one number among the changed records changes how all
+        # compare.
         if not column.numeric and holds_number(self._matcher.type, key, changed.values()):
             return None  # then Strings are read as numbers, too
         allowed = None if self._places is None else set(self._places)
@@ -122,6 +124,7 @@ class Found:
     def columns(self, slots: Sequence[Slot]) -> Columns | None:
         """What :meth:`rows` gives, as columns by slot, txids and times, where there are enough records for that."""
         left = self._memos.records if self._left is None else len(self._left)
+        # Changed records stand in no column: rows can be put between others, columns cannot.
         if not by_columns(left) or self.plan.residual or self.source.hides or self._memos.changed:
             return None
         from sowctl.engine.search.memofields import columns_of

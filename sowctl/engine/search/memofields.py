@@ -38,6 +38,7 @@ def _gathered(
     """Rows and stamps at some places."""
     for start in range(0, len(places), _ROWS):
         part = places[start : start + _ROWS]
+        # Without a filter the places are a range, and columns are cut instead of being picked from.
         if isinstance(part, range):
             chosen = [column[part.start : part.stop] for column in columns]
             times = stamped[part.start : part.stop]

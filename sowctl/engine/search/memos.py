@@ -198,6 +198,7 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
     # Row numbers belong to a state: with a new list of keys, every column that is to be kept is built again.
     wanted = existing(instance, directory, source) | names if fresh else names
     slots = [slot for slot, name in wanted.items() if directory.column(name, digest) is None]
+    # One reading of the store fills all columns that are missing.
     extract = instance.type_of(source.message_type).extractor(slots)
     builders = [ColumnBuilder(wanted[slot]) for slot in slots]
     keys, stamped = bytearray(), bytearray()

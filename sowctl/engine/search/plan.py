@@ -171,6 +171,7 @@ def draft(question: Question, statistics: Statistics) -> Plan:
     # Keys that were given are looked up, whatever the filter: it is asked of the few records that are found.
     if question.given is not None:
         return replace(plan, access=KEY_LOOKUP, estimated=question.given)
+    # Neither the past nor a part of a Pattern topic can be looked up by keys or indexes of the present store.
     if statistics.whole:
         # A key is one search in a tree, whatever else stands in the filter: nothing is faster.
         keys = _named_keys(question, statistics)

@@ -49,6 +49,7 @@ def filtered(
     values: list[bytes] = []
     try:
         for some, others, run in runs:
+            # Counted before anything is left out: the statistics say what was read, whichever way it was decided.
             counts.examined += len(some)
             # The prefilter leaves out only what cannot match; what it lets through is decoded and decided below.
             places = matcher.possible(others, run)
@@ -197,6 +198,7 @@ def statistics_of(source: Source, question: Question, *, reopens: bool = False, 
         source.message_type,
         source.definition,
         base.config,
+        # A plan that is only executed does without the count of expired records.
         base.visible_records() if shown else base.meta.records,
         base.meta.records,
         len(base.overlay.current) if base.overlay is not None else 0,

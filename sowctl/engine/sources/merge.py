@@ -55,6 +55,7 @@ class Woven(Uncut):
 
     def payloads(self) -> list[bytes]:
         """The payloads of all values."""
+        # Payloads are joined by themselves: the caller that wants no more does not cut out whole values.
         fresh = payloads([value for _, value in self._more])
         return _woven(list(payloads(self._values)), [(at, own) for (at, _), own in zip(self._more, fresh, strict=True)])
 

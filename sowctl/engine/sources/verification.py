@@ -64,6 +64,7 @@ def verify(
         live = digest(frozen, Target(topic=topic))
         assert instance.config is not None
         refuse_other_keys(topic, definition_of(instance.config.name, topic), meta.definition)
+        # Aside and in a temporary place: comparing changes nothing, and needs no lock.
         with aside(topic, "verify") as beside:
             # Up to the txid that the live state contains, so that entries appended meanwhile do not differ.
             built = rebuild(frozen, log, [beside], until=live.txid, check_of=check_of)[0]

@@ -28,6 +28,7 @@ def usual(rule: Expiration, seconds: float | None) -> Micros | None:
 
     None where they live for ever. The stamp is kept even where the topic's expiration is disabled.
     """
+    # The publisher's own lifetime comes before the topic's (behaviour 1.5).
     if seconds is not None:
         return None if seconds == 0 else lifetime_of(seconds)
     return min(rule.interval_us, LONGEST) if rule.kind == "interval" else None

@@ -202,6 +202,8 @@ def refuse_other_history(meta: StoreMeta, log: Journal, place: Path) -> None:
     tells them apart. A store that does not know it (of an earlier release) passes. ``log`` has been asked for its end.
     Raises DamageError ``SOW-ENG-085``, or what is damaged of the journal at that place.
     """
+    # The block's identity is believed before a txid is: two copies of a journal give the same txids to different
+    # entries.
     if meta.block is None or meta.lineage != log.lineage or log.has_block(meta.block, meta.applied):
         return
     for _ in log.blocks(after=meta.applied - 1, until=meta.applied):

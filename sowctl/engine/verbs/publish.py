@@ -240,6 +240,8 @@ class _Run:
             entries, refused = entries_of(share.writer, share.preparer, share.ready, now, duplicates)
             parts.append(entries)
             refusals.extend(refused)
+        # Refused only now, because of what the topic holds; with the earlier ones they are told in the order of the
+        # input.
         if late := self.refusals.of(batch, refusals):
             rejected = sorted(rejected + late, key=lambda one: one.offset) if rejected else late
             self.refusals.cut(batch, parts, rejected)

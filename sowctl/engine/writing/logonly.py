@@ -23,6 +23,7 @@ class LogWriter:
 
     def __init__(self, config: TopicConfig, state: TopicState) -> None:
         self.config = config
+        # Always empty: there are no records that anything could be laid over.
         self.overlay = Overlay()
         self.ref = config.name, config.message_type
         self.journalled = True
