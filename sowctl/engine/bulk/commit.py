@@ -127,6 +127,7 @@ class _Commit:
         self._judge_refused()
         self.segments = in_order(self.directory, [info for one in staged for info in one.segments])
         report.segments = len(self.segments)
+        # An overwrite by no messages deletes every record; anything else without messages is over here.
         if not self.segments and not self.overwrite:
             return
         with ExitStack() as held:

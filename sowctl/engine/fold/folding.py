@@ -171,6 +171,7 @@ class _LastPerKey:
         np, columns = self._np, block.numpy_columns()
         txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
         keys, operations, times, lengths = columns.keys, columns.operations, columns.times, columns.lengths
+        # Chosen by the function that overlays and Spark's jobs ask, so a fold takes the entries that they take.
         chosen = mask_of(block, (ref,), after=span.after, until=span.until, at=span.at)
         if chosen is not None:
             txids, keys, operations = txids[chosen], keys[chosen], operations[chosen]

@@ -122,6 +122,7 @@ class Chains:
         self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
     ) -> tuple[list[bytes], list[Refusal]]:
         """The digests of the messages ``keep`` in order (:data:`NO_DIGEST` for the others), and what gets none."""
+        # What this batch would teach; it becomes a part of the chains only in :meth:`learn`, when the batch is written.
         self._pending = {}
         known, fresh = self.links, dict[bytes, bytes]()
         digests, refused = [NO_DIGEST] * len(texts), []

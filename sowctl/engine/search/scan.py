@@ -180,6 +180,7 @@ def scanning(
             # LMDB must not be used across a fork: the source is opened again behind it, here and there.
             opened.close()
             for start, stop in _parts(plan.processes)[1:]:
+                # Begun before this process opens the store again, so that all of them start at once.
                 others.append(Second(instance, target, question.matcher, size, start, stop))
                 held.callback(others[-1].end)
             source = held.enter_context(closing(open_source(instance, target, at)))

@@ -46,6 +46,8 @@ def prune(versions: Sequence[Version], now: Micros, window: Micros) -> list[Vers
     # rule 4).
     kept = [version for version, successor in pairwise(versions) if now - successor.time <= window]
     current = versions[-1] if versions else None
+    # The current version is kept however old it is (behaviour 2.1, rule 3); a deletion older than the window is
+    # forgotten with its key (rule 5).
     if current is not None and not (current.tombstone and now - current.time > window):
         kept.append(current)
     return kept

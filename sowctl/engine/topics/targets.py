@@ -193,6 +193,7 @@ def with_records(instance: Instance, targets: Sequence[Target]) -> Sequence[Targ
     if len(targets) < 2:
         return targets
     found = [target for target in targets if target.topic is None or _can_be_read(instance, target.topic)]
+    # If none has anything to read, all are kept: then the error of the first one says what is missing.
     return found or targets
 
 

@@ -65,6 +65,7 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
         Matcher(options.filter, kind, topic.name, environment, functions=functions)
         for kind, topic in zip(kinds, topics, strict=True)
     ]
+    # Without locks and without opening for writing: a dry run leaves no trace.
     if options.dry_run:
         return [_look(instance, topic, matcher, options) for topic, matcher in zip(topics, matchers, strict=True)]
     with WriteSession(instance) as session:
