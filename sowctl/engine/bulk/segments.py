@@ -135,8 +135,6 @@ def pack(rows: Rows) -> bytes:
             parts.append(codec.pack_texts(texts, size))
             size += len(parts[-1])
     raw_columns, raw_payloads = b"".join(parts), b"".join(rows.payloads)
-    # The journal's codec: a run that is as large as its input needs no more room while it is staged than in the
-    # journal.
     columns, payloads = codec.compress(CODEC_ZSTD, raw_columns), codec.compress(CODEC_ZSTD, raw_payloads)
     # Columns and payloads are compressed apart: deciding reads columns several times, and payloads hardly ever.
     sizes = len(raw_columns), len(columns), len(raw_payloads), len(payloads)
