@@ -2,4 +2,40 @@
 
 For other rooms: :func:`sowctl.config.instance.load_instance` (every command), :mod:`sowctl.config.model` (what it
 returns), :func:`sowctl.config.validate.validate` (all errors), :mod:`sowctl.config.matching` (topic names as patterns).
+In the order in which a file passes:
+
+* ``includes``: the files of one loading: includes, variables, limits
+* ``scan``: where every tag of a text stands
+* ``doctype``: why a document type is refused
+* ``parse``: bytes to text, tags and elements
+* ``plainxml``: the parser of plain texts, for commands that only load
+* ``load``: elements to nodes
+* ``document``: the nodes, each with its place
+* ``partial``: what cannot be judged because a part is missing
+* ``elements``: the table of elements
+* ``kinds``: the kinds of values that the table names, each with its reader
+* ``reading``: values of a node's children by the table
+* ``structure``: nodes against the table: names, multiplicity, ranges
+* ``spelling``: did you mean
+* ``texts``: expressions and regular expressions in a configuration
+* ``messagetypes``: MessageTypes as definitions
+* ``actions``: modules, functions and actions as values
+* ``derived``: views, conflated topics and queues as values
+* ``model``: the typed configuration
+* ``matching``: topic names as patterns
+* ``instance``: from a document to the model
+* ``rules``: the rules that look at more than one value
+* ``suppress``: comments that switch rules off
+* ``problems``: a rule and a place to a finding, or to the error that stops a command
+* ``validate``: all errors
+* ``lint``: all findings over several configurations
+* ``items``: the whole configuration with defaults filled in
+* ``spelled``: one spelling for each value
+* ``configured``: a configuration as a kind of value
+* ``meanings``: whether two elements mean the same
+* ``difference``: the differences between two configurations
+* ``show``: a configuration as XML, as values and as an outline
+* ``schema``: the table as facts
+* ``relaxng``: the table as a grammar for editors
+* ``initial``: a first configuration from a few answers
 """

@@ -1,7 +1,8 @@
 """Modules, user functions and actions as typed values: known, checked and shown, never loaded or executed.
 
-Read from :class:`~sowctl.config.model.InstanceConfig` by whoever shows or checks a configuration. ``EQUIVALENTS`` says
-with which command a person does by hand what an action would do. Ruled by ``sow-config(5)``, actions, modules.
+Read from :class:`~sowctl.config.model.InstanceConfig` by the commands that show or check a configuration.
+``EQUIVALENTS`` says with which command a person does by hand what an action would do. Ruled by ``sow-config(5)``,
+actions, modules.
 """
 
 from __future__ import annotations

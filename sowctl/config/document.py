@@ -1,7 +1,8 @@
 """A loaded configuration as light frozen nodes, each knowing its file, line and column.
 
-Nodes are what everything outside the loader sees of the XML: nobody else needs an XML library. Rooms above may keep
-them and ask them for places; only :mod:`sowctl.config.load` makes them. Ruled by ``sow-config(5)``, file and text.
+Everything outside the loader sees the XML as these nodes, so that only the loader needs an XML library.
+Rooms above may keep them and ask them for places; only :mod:`sowctl.config.load` makes them. Ruled by
+``sow-config(5)``, file and text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Topic names of the configuration as patterns: the journal's, a queue's, a destination's.
 
 A name with characters of a regular expression is an unanchored PCRE pattern, any other stands for itself. Used by the
-model, the rules, and by whoever routes messages to a Pattern topic. Ruled by ``sow-config(5)``, TransactionLog.
+model, the rules, and where messages are routed to a Pattern topic. Ruled by ``sow-config(5)``, TransactionLog.
 """
 
 from __future__ import annotations

@@ -60,8 +60,7 @@ def decode(data: bytes, file: str) -> str:
     if encoding is None and declared is not None:
         encoding = declared[1].decode("ascii")
         try:
-            # Only encodings that are known to keep ASCII in its place: Python has others, such as UTF-7, in which tags
-            # can hide.
+            # Python knows many more encodings, and codecs that are none; only the usual ones are accepted.
             known = codecs.lookup(encoding).name in _ENCODINGS
         except LookupError:
             known = False

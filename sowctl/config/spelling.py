@@ -44,7 +44,7 @@ def _nearest(word: str, known: tuple[str, ...], limit: int) -> str | None:
 
 
 def nearest_or_longer(word: str, known: list[str]) -> str | None:
-    """As :func:`nearest`; else the one known word that this one begins or goes on: ``JournalDir``, ``InetAddress``."""
+    """The nearest known word, else the one that this one begins or goes on: ``JournalDir``, ``InetAddress``."""
     return None if len(word) > 80 else _nearest_or_longer(word, tuple(known))
 
 

@@ -1,1 +1,7 @@
-"""Who is who: SOW keys, name hashes, bookmarks."""
+"""Who is who: SOW keys, name hashes, bookmarks.
+
+* ``hashes``: the checksums of names and of the expression language
+* ``keys``: a SOW key: 64 bits of identity, 64 to notice a collision
+* ``keyspace``: keys by the column: equal parts of their range, their order, the last occurrence of each
+* ``bookmarks``: a publisher's sequence as text
+"""

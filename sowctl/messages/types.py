@@ -32,7 +32,7 @@ DEFINED_TYPES: dict[str, tuple[str, str]] = {
     "protobuf": ("sowctl.messages.proto.type", "ProtobufType"),
     "struct": ("sowctl.messages.fixed.struct", "StructType"),
 }
-"""The same of types that exist only with a definition: as a Module of MessageTypes/MessageType."""
+"""Name, module and class of types that exist only with a definition: as a Module of MessageTypes/MessageType."""
 
 
 WITHOUT_FIELDS = frozenset({"binary"})

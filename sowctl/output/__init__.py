@@ -1,1 +1,22 @@
-"""Records, reports and findings to bytes for people and programs."""
+"""Records, reports and findings to bytes for people and programs. In the order in which data passes:
+
+* ``options``: what a caller may choose, checked once
+* ``formats``: the table of formats; a format exists if it has a line there
+* ``records``: what is printed: batches of records, as protocols
+* ``members``: the fields of a payload: members in order, paths, texts
+* ``columns``: which columns tables have, and their cells
+* ``ndjson``: one JSON value a line
+* ``jsonarray``: one JSON array
+* ``msgpackstream``: a stream of MessagePack maps
+* ``raw``: the payloads and nothing else
+* ``template``: one text per record
+* ``delimited``: csv and tsv
+* ``table``: columns for people
+* ``reports``: what a verb did
+* ``outline``: names and values, indented
+* ``changes``: differences between two things
+* ``findings``: findings for people, and as JSON lines
+* ``sarif``: findings as a SARIF log
+* ``github``: findings as workflow commands
+* ``display``: the last step of every text for people: nothing in it can command a terminal
+"""

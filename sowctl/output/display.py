@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 
 
 def display_lines(data: bytes | str) -> str:
-    """As :func:`display`, but line feeds (and tabs, as spaces) stay: for excerpts and texts of several lines."""
+    """Text without control characters but line feeds, tabs as spaces: for excerpts and texts of several lines."""
     text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
     return "\n".join(display(line.replace("\t", "    ")) for line in text.split("\n"))
 

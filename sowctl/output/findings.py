@@ -50,7 +50,7 @@ class Tally:
         self.counts: Counter[Level] = Counter()
 
     def through(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """The same findings, counted."""
+        """Pass the findings on, each counted."""
         for finding in findings:
             self.counts[finding.level] += 1
             yield finding

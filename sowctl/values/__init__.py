@@ -1,1 +1,9 @@
-"""What a field value is: paths, comparison, NULL, order, times, units. Knows no file and no message type."""
+"""Field values: paths, comparison, NULL, order, times, units. Knows no file and no message type.
+
+* ``paths``: field identifiers as steps
+* ``fields``: the contract between message types and expressions: slots asked for, values handed over
+* ``compare``: scalars: NULL, numeric reading, text, truth, comparison
+* ``order``: the common reading of a set, and sort keys
+* ``times``: instants to text and back, and the clock
+* ``units``: intervals, sizes, counts and switches as they are written
+"""

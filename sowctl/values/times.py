@@ -116,7 +116,7 @@ def _forms() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Patt
 
 
 def _read_time(text: str, now: Clock) -> Micros:
-    """The same; outside those years too. Raises OverflowError and ValueError for numbers that cannot be handled."""
+    """An instant of any year, in microseconds. Raises OverflowError and ValueError for numbers beyond all bounds."""
     word = text.strip()
     if word.upper() == "EPOCH":
         return 0

@@ -32,7 +32,7 @@ def parse_interval(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """The same in seconds; one that is longer than all years that have a date is as long as these."""
+    """An interval in seconds; one that is longer than all years that have a date is as long as these."""
     return min(parse_interval(text), LONGEST) / INTERVALS["s"]
 
 

@@ -23,7 +23,7 @@ _MOST = 1 << 62
 
 
 class Facts(Struct, frozen=True):
-    """Sizes in bytes; None for what nobody said."""
+    """Sizes in bytes; None where no comment says one."""
 
     largest_message: int | None = None
     cores: int | None = None

@@ -1,6 +1,6 @@
 """The columnar evaluator: compiled expressions over numpy columns (``sowctl-expressions(7)``, two evaluators).
 
-Whoever imports this package imports numpy. The row evaluator defines every result; what cannot be computed on columns
+Importing this package imports numpy. The row evaluator defines every result; what cannot be computed on columns
 with the very same result is handed back to it, node by node, and :meth:`ColumnProgram.explanation` says so.
 
 Aggregated queries over memo indexes use it, which have columns already. Filters of scans do not: decoding gives rows,

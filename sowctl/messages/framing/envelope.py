@@ -99,7 +99,7 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
 
 
 def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
-    """The same by the exact reader, with a reason for every refusal."""
+    """Payload and metadata of an envelope, by the exact reader, with a reason for every refusal."""
     try:
         root, repeated = parse_members(line, MAX_DEPTH + 1)
     except JsonRefused as problem:

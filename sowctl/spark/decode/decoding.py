@@ -57,7 +57,7 @@ class StructDecoder:
         return self.views([None if payload is None else kind.view(payload) for payload in payloads])
 
     def packed(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> pyarrow.Array:
-        """The same of JSON messages that lie back to back in ``parts``, ``lengths`` says how many bytes each.
+        """One struct per JSON message; they lie back to back in ``parts``, ``lengths`` says how many bytes each has.
 
         What is not ``present`` is NULL and has no bytes.
         """
@@ -68,7 +68,7 @@ class StructDecoder:
         return self.views(cut)
 
     def views(self, views: Sequence[bytes | None]) -> pyarrow.Array:
-        """The same of JSON views."""
+        """One struct per JSON view; NULL where there is none, or one that cannot be read."""
         return column(self._objects(views), self._type)
 
     def _objects(self, views: Sequence[bytes | None]) -> list[Any]:

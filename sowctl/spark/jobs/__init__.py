@@ -1,5 +1,26 @@
 """The pipeline's jobs: functions of a session, an instance and arguments (``sowctl-pipeline(1)``, ``sowctl-spark(7)``).
 
-One module per job; :mod:`sowctl.spark.jobs.table` lists them. A job gives a report, or a DataFrame where its result is
-data; the commands ``sowctl pipeline ...``, programs and notebooks call the same functions.
+A job gives a report, or a DataFrame where its result is data; the commands ``sowctl pipeline ...``, programs and
+notebooks call the same functions. In the order in which data passes:
+
+* ``table``: the jobs by name; a job exists if it has a line there
+* ``inputs``: which files are meant, and pieces of them cut at line breaks
+* ``messages``: rows of a data set into messages of a topic's type
+* ``load``: the job that brings files into a topic, committed as one group
+* ``stream``: the job that follows the journal, to a data set, a function or another topic
+* ``runs``: a topic's entries of one stretch of the journal and one range of keys
+* ``folding``: the last entry of each key, out of the runs of all stretches
+* ``rebuild``: the job that puts folded records into new stores
+* ``state``: the state of a topic, now or at an instant, in parts that tasks read apart
+* ``viewprogram``: a view, compiled: the fields it reads, how its sources are joined
+* ``grouping``: the joins and groups of a view over parts
+* ``view``: the job that computes a view
+* ``snapshot``: the job that writes the state of a topic at an instant
+* ``export``: the job that writes topics as they are, or a range of the journal
+* ``outputs``: where a job writes, in which format, of which parts
+* ``datasets``: records as rows of Parquet, ORC, NDJSON and CSV
+* ``storefile``: records as one ``.sow`` file
+* ``tasks``: one function per item on the executors
+* ``pairfiles``: the files of keys and values that tasks leave for others
+* ``report``: what a job did, and how far it is
 """

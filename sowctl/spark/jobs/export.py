@@ -57,7 +57,7 @@ class ExportedEntries(Struct, frozen=True):
         return tuple(dict.fromkeys(one[:2] for one in self.logical))
 
     def of(self, topics: Sequence[TopicConfig]) -> ExportedEntries:
-        """The same bounds for these topics, or logical topics."""
+        """A copy with these bounds for some topics, or logical topics."""
         refs = tuple(dict.fromkeys((topic.name, topic.message_type) for topic in topics))
         whole = {(topic.name, topic.message_type) for topic in topics if topic.logical is None}
         names = [(topic.name, topic.message_type, topic.logical_name) for topic in topics]

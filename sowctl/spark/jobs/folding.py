@@ -99,7 +99,7 @@ def fold(
         empty = (0,) * len(topics)
         return FoldResult(((),) * len(topics), empty, empty, empty, 0)
     describe(spark, "fold " + ", ".join(topic.name for topic in topics))
-    # One task per stretch; what leaves it is folded already, so that only the last entry of each key travels.
+    # One task per stretch. What leaves it is folded already: without History only the last entry of each key travels.
     mapped = spark.sparkContext.parallelize(stretches, len(stretches)).mapPartitions(_Mapper(plan))
     numbers = plan.buckets * len(topics)
     with translated():

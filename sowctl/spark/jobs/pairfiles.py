@@ -1,7 +1,7 @@
 """Files of keys and stored values that a task leaves for the driver or for other tasks (for the jobs).
 
-The tasks of a fold, of a view and of a new store write them into a staging directory; whoever puts a store together,
-reads a state or writes a data set reads them, part by part, so that none is ever in memory as a whole.
+The tasks of a fold, of a view and of a new store write them into a staging directory. Jobs that put a store
+together, read a state or write a data set read them part by part, so that none is ever in memory as a whole.
 ``sowctl-pipeline(1)``, STAGING.
 """
 

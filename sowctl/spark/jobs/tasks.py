@@ -22,7 +22,7 @@ R = TypeVar("R")
 def run(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what: str) -> list[R]:
     """``work(item)`` for every item, each a task of its own; the results in the order of the items.
 
-    ``what`` describes the stage to whoever watches. An error of ours in a task is raised as what it was.
+    ``what`` describes the stage in Spark's own page. An error of ours in a task is raised as the same error here.
     """
     if not items:
         return []

@@ -148,7 +148,7 @@ def _why(source: str, release: _Release, passed: list[str], generated: bool) -> 
 
 
 def _generated_home(runtime: Path, environment: Mapping[str, str], cache: Path | None) -> Path | None:
-    """A home whose bin/java drops the flag; the same one for the same runtime, made by whoever comes first."""
+    """A home whose bin/java drops the flag; one per runtime, made by the first process that needs it."""
     script = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")), module=VECTOR)
     name = "java-" + sha256(script.encode()).hexdigest()[:16]
     for parent in [cache] if cache is not None else _caches(environment):
@@ -176,7 +176,7 @@ def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _private(directory: Path) -> bool:
-    """Whether nobody else can put a program there: ours, and writable by us alone."""
+    """Whether no other user can put a program there: ours, and writable by us alone."""
     facts = directory.lstat()
     open_to_others = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not open_to_others

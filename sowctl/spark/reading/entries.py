@@ -66,7 +66,7 @@ class EntryColumns:
 
     @cached_property
     def clients(self) -> tuple[list[str], Numbers]:
-        """The clients of these entries, and the place of each entry's; NO_PUBLISHER is nobody."""
+        """The clients of these entries, and the place of each entry's; NO_PUBLISHER where none is named."""
         return self._common(lambda block: [client for _, client in block.publishers], "publishers", NO_PUBLISHER)
 
     def payloads(self) -> list[memoryview]:

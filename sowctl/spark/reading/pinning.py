@@ -1,6 +1,6 @@
 """The option ``pin``: a copy of a topic's state that many readings share (sowctl-spark(7), CONSISTENCY).
 
-The first reading makes the file, every later one reads it as it is; whoever named it deletes it.
+The first reading makes the file, every later one reads it as it is; the user who named it deletes it.
 """
 
 from __future__ import annotations
