@@ -42,6 +42,8 @@ class OneNode:
             operands: list[n.Node] = []
             number = 0
             for child in self.node.children():
+                # Literals stay in the code, where the compiler treats them as constants; every other operand is a field
+                # of a made-up row.
                 given = isinstance(child, n.Pattern | n.Literal)
                 operands.append(child if given else n.Field(Path((Step(str(number)),)), (OPERAND,), None, 0))
                 number += not isinstance(child, n.Pattern)
@@ -58,6 +60,7 @@ class OneNode:
     ) -> Column:
         """The node's values row by row; as a constant where nothing changes from row to row."""
         value = self.value()
+        # Computed once: equal operands give equal results.
         constant = self.repeatable and all(operand.constant for operand in operands)
         count = 1 if constant else size
         lists = [operands[place].repeated(count) for place in self._needs]
@@ -73,6 +76,7 @@ class OneNode:
         if column.listed and isinstance(self.node, n.Call) and self.node.name.startswith("ARRAY_"):
             return None  # an empty list differs from a list of one NULL
         value = self.value()
+        # NULL comes last, in the place that its code has.
         words: Sequence[Any] = [*column.words, None]
         lists: list[Sequence[SlotValue]] = [
             words if operands[place] is column else operands[place].repeated(len(words)) for place in self._needs

@@ -18,10 +18,13 @@ Comparison = Callable[[SlotValue, SlotValue], bool]
 def _comparison(fast: Callable[[Any, Any], bool], accepted: frozenset[int]) -> Comparison:
     def compare(a: SlotValue, b: SlotValue) -> bool:
         left, right = type(a), type(b)
+        # Plain numbers, which most comparisons are about. Python compares Integers with Doubles exactly, and of NaN
+        # only ``<>`` holds, as in the language.
         if (left is float or left is int) and (right is float or right is int):
             return fast(a, b)
         if left is Values or right is Values:
             others = [plain(value) for value in every(b)]
+            # One pair that fits is enough, also for ``<>``: a list may be equal and unequal to a value at once.
             return any(relation(plain(value), other) in accepted for value in every(a) for other in others)
         return relation(plain(a), plain(b)) in accepted
 

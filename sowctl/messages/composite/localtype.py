@@ -30,6 +30,7 @@ class CompositeLocalType(CompositeType):
         """A reader of ``slots``: the parts of a batch go to their types together."""
         nothing: Row = tuple(Values(()) if slot.listed else None for slot in slots)
         refused: Row = (None,) * len(slots)
+        # A path of one step names a whole part, which is an object: it has no value, but it is not NULL either.
         wholes = [(at, self._number(slot.path)) for at, slot in enumerate(slots) if len(slot.path.steps) == 1]
         asked = []
         for number, kind in enumerate(self.parts):
@@ -46,6 +47,7 @@ class CompositeLocalType(CompositeType):
             for number, places, read in asked:
                 found, skipped = read([parts[number] for parts in taken])
                 for refusal in skipped:
+                    # A part that its type refuses has no fields; the other parts are read all the same.
                     found[refusal.index] = tuple([nothing[at] for at in places])
                 for at, column in zip(places, zip(*found, strict=True), strict=True):
                     columns[at] = list(column)
@@ -80,6 +82,7 @@ class CompositeLocalType(CompositeType):
             rows: list[KeyTexts] = list(zip(*columns, strict=True)) if columns else [()] * len(payloads)
             rows, refusals = with_refused(rows, refusals, nothing)
             for number, refusal in halves:
+                # The part names fields from its own root; seen from the message its number stands in front.
                 fields = [f"/{number}{field}" for field in refusal.fields]
                 refusals.append(half_pair(refusal.index, fields, rows[refusal.index]))
             return rows, sorted(refusals, key=lambda refusal: refusal.index)
@@ -98,6 +101,7 @@ class CompositeLocalType(CompositeType):
         parts, rest = self.opened(payload)
         kept = [self._selected(number, part, select_list) for number, part in enumerate(parts)]
         everything = next((include for include, names in select_list if not names), True)
+        # Nothing went, so the payload stays as it is, byte by byte.
         if kept == parts and (everything or not rest):
             return payload
         return joined(kept, rest if everything else b"")
@@ -122,6 +126,8 @@ class CompositeLocalType(CompositeType):
             if parts[number]:
                 parts[number] = kind.assign(parts[number], below)
             else:
+                # An empty part has no message to write into: one is made of the fields, and removals have nothing to
+                # remove.
                 parts[number] = kind.build([(one.destination.names, one.value) for one in below if not one.remove])
         return joined(parts, rest)
 
@@ -179,6 +185,8 @@ class CompositeLocalType(CompositeType):
         try:
             return kind.merge(old, new, set_nulls=set_nulls)
         except InputError as problem:
+            # A stored part that cannot be read is replaced by one that can; a delta that cannot be read changes
+            # nothing.
             return new if problem.facts.get("part") == "base" and not kind.check([new]) else old
 
 

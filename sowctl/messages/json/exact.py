@@ -178,6 +178,7 @@ class _Reader:
         if head == b'"':
             return True, self.made(start, unescape(self.string(), halves=self.halves))
         if head == b"{" or head == b"[":
+            # Refused when it opens, so that no payload makes the list longer than the limit.
             if len(self.open) == self.max_depth:
                 self.fail(start, f"more than {self.max_depth} objects and arrays inside one another", TOO_DEEP)
             self.open.append(({} if head == b"{" else [], start))
@@ -202,6 +203,7 @@ class _Reader:
         container = self.open[-1][0]
         if isinstance(container, dict):
             name = self.names.pop()
+            # Of members with one name the first counts, unless the caller asked for the last.
             if self.last or name not in container:
                 container[name] = value
             elif len(self.open) == 1:
@@ -238,10 +240,12 @@ class _Reader:
 
     def string(self) -> bytes:
         """What stands between the quotes of the string at the position; the position moves behind it."""
+        # Strings without an escape, which most are, by the simpler pattern.
         match = _PLAIN.match(self.payload, self.position) or _STRING.match(self.payload, self.position)
         if match is not None:
             self.position = match.end()
             return match[1]
+        # Refused. How far the string is valid tells which fault it has.
         part = _STRING_PART.match(self.payload, self.position)
         end = part.end() if part is not None else self.position
         if end == len(self.payload):
@@ -254,6 +258,7 @@ class _Reader:
         self.position = match.end()
         text = match[0]
         follower = self.payload[self.position : self.position + 1]
+        # ``01`` and ``1.`` begin like a number and go on like none: the whole of it is at fault, and not only its rest.
         if follower.isalnum() or follower == b".":
             self.fail(match.start(), "a number is malformed")
         return self.made(match.start(), Number(number_of(text), text))
@@ -272,6 +277,7 @@ class _Reader:
             return repr(word[0][:20].decode())
         if self.position >= len(self.payload):
             return "the end of the text"
+        # Four bytes hold any character of UTF-8; what follows it is cut off.
         character = self.payload[self.position : self.position + 4].decode(errors="ignore")[:1]
         return ascii(character) if character.isprintable() else f"U+{ord(character):04X}"
 

@@ -24,6 +24,7 @@ class _Directive:
 
 def select(payload: bytes, root: Spanned, select_list: SelectList) -> bytes:
     """Apply ``select_list`` to ``payload``, read as ``root``; returns ``payload`` itself where nothing can go."""
+    # A list that only includes leaves nothing out.
     if not isinstance(root.value, dict) or all(include for include, _ in select_list):
         return payload
     return _object(payload, root, _tree(select_list), True) or b"{}"
@@ -35,6 +36,7 @@ def _tree(select_list: SelectList) -> _Directive:
         node = root
         for name in names:
             node = node.below.setdefault(name, _Directive())
+        # Of several directives for one path the first counts.
         if node.include is None:
             node.include = include
     return root
@@ -59,6 +61,7 @@ def _object(payload: bytes, node: Spanned, directive: _Directive, include: bool)
     for name, child in members.items():
         kept = _kept(payload, child, directive.below.get(name), include)
         if kept is not None:
+            # The value's bytes are copied from the payload; only what is around them is written anew.
             parts.append(quoted(name) + b":" + kept)
     return b"{" + b",".join(parts) + b"}" if parts else None
 

@@ -20,6 +20,8 @@ def resolve(root: object, steps: Sequence[Step]) -> tuple[list[object], bool]:
     nodes = [root]
     for step in steps:
         found = members_named(nodes, step.name)[0]
+        # A subscript counts through all values that the path has found so far, and behind the last of them finds
+        # nothing.
         nodes = found if step.index is None else found[step.index : step.index + 1]
     return drop_objects(nodes)
 
@@ -48,6 +50,7 @@ def drop_objects(nodes: list[object]) -> tuple[list[object], bool]:
 
 def flatten(array: list[object]) -> list[object]:
     """The elements of ``array`` with those of arrays in it in their place, depth first."""
+    # Most arrays hold no array and are taken as they are.
     if list not in set(map(type, array)):
         return array
     flat: list[object] = []
@@ -55,6 +58,7 @@ def flatten(array: list[object]) -> list[object]:
     while waiting:
         node = waiting.pop()
         if type(node) is list:
+            # Reversed on a stack, so that the elements come out in the order of the text.
             waiting.extend(reversed(node))
         else:
             flat.append(node)
@@ -71,6 +75,7 @@ def slot_value(items: Sequence[object], dropped: bool, slot: Slot) -> SlotValue:
 def scalar(item: object, *, text: bool) -> Scalar:
     """One value of a list. A number whose text is its decimal digits is a plain ``int`` even where text is asked."""
     if type(item) is Number:
+        # Every other Integer is written back from its value as it was read, so its text need not be kept.
         if text and (type(item.value) is float or item.text == b"-0"):
             return item
         return item.value
@@ -89,6 +94,7 @@ def key_text(items: Sequence[object]) -> bytes | None:
         return first.encode() or None
     if isinstance(first, Number):
         return first.text
+    # Before int, because a bool is an int to isinstance().
     if isinstance(first, bool):
         return b"1" if first else b"0"
     return b"%d" % first if isinstance(first, int) else None

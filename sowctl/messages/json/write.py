@@ -21,8 +21,10 @@ Node: TypeAlias = "Spanned | bytes | dict[str, Node]"
 
 def merged(base: bytes, old: Spanned, delta: bytes, new: Spanned, *, set_nulls: bool) -> bytes:
     """``base``, read as ``old``, with the fields of ``delta``, read as ``new``; ``base`` itself where none counts."""
+    # Only objects are merged; anything else replaces, unless it is a NULL that must not count.
     if not isinstance(old.value, dict) or not isinstance(new.value, dict):
         return base if _is_null(new) and not set_nulls else delta
+    # A copy: the values below stay spans of the payload, so what is not written keeps its bytes, numbers included.
     tree: dict[str, Node] = dict(old.value)
     return _text(tree, base) if _overlay(tree, delta, new.value, set_nulls) else base
 
@@ -66,6 +68,8 @@ def _overlay(tree: dict[str, Node], delta: bytes, members: dict[str, Spanned], s
     """Write members into an object; tells whether one counted."""
     changed = False
     for name, node in members.items():
+        # An empty object says nothing about members. It replaces a scalar only where NULLs are set, as any other NULL
+        # does.
         if isinstance(node.value, dict) and (node.value or _is_object(tree.get(name))):
             below = _opened(tree.get(name))
             if _overlay(below, delta, node.value, set_nulls):
@@ -98,6 +102,7 @@ def _put(tree: dict[str, Node], names: Sequence[str], text: bytes) -> None:
 
 def _remove(tree: dict[str, Node], names: Sequence[str]) -> None:
     for name in names[:-1]:
+        # Nothing stands below a scalar, so there is nothing to remove.
         if not _is_object(tree.get(name)):
             return
         below = _opened(tree[name])

@@ -32,6 +32,8 @@ def reader(slot: Slot, convert: Convert) -> Read:
         items, dropped = resolve([root], steps)
         return listed_value(items, dropped, listed, convert)
 
+    # Lists and subscripts need all values of the path; everything else usually finds one scalar by one look-up per
+    # step.
     if listed or any(step.index is not None for step in steps):
         return general
     *above, name = slot.path.names
@@ -46,6 +48,7 @@ def reader(slot: Slot, convert: Convert) -> Read:
     def below(root: object) -> SlotValue:
         node = root
         for step in above:
+            # A list on the way may hold several objects.
             if not isinstance(node, dict):
                 return general(root)
             node = node.get(step)
@@ -104,6 +107,7 @@ def listed_value(items: Sequence[object], dropped: bool, listed: bool, convert: 
 def depth_of(tree: object) -> int:
     """How many dictionaries and lists stand inside one another."""
     depth = 0
+    # Level by level and not by recursion: the depth is what is in doubt here.
     level = [tree] if isinstance(tree, dict | list) else []
     while level:
         depth += 1

@@ -49,6 +49,7 @@ def overlay(base: Tree, delta: Tree, set_nulls: bool) -> bool:
     changed = False
     for name, value in delta.items():
         old = base.get(name)
+        # An empty object over an object changes nothing; over anything else it is a NULL.
         if isinstance(value, dict) and (value or isinstance(old, dict)):
             below = old if isinstance(old, dict) else type(value)()
             if overlay(below, value, set_nulls):
@@ -115,6 +116,7 @@ def _kept(node: object, directive: PathDirective | None, include: bool) -> objec
     if directive is None:
         return node if include else _GONE
     if isinstance(node, dict) and node:
+        # An object of which nothing stays goes, too; the root alone may be empty.
         return _object(node, directive, include) or _GONE
     if isinstance(node, list) and node:
         inner = include if directive.include is None else directive.include

@@ -38,10 +38,12 @@ def read_document(payload: bytes) -> Element:
     parser.CharacterDataHandler = builder.data
     try:
         run(parser, payload)
+    # The checking parser tells the reason and the place; it costs a second pass for refused payloads only.
     except PayloadRefused:
         check(payload)
         raise
     root: Element = builder.close()
+    # Fewer tags than the limit cannot be nested more deeply.
     if payload.count(b"<") > MAX_XML_DEPTH and _is_deep(root):
         check(payload)
     return root
@@ -67,6 +69,8 @@ def reader(slot: Slot) -> Callable[[Element], SlotValue]:
         return inferred(items[0], text=text) if items else None
 
     first, *above = slot.path.names
+    # The fast way below finds one element per step; it cannot count values, nor ask for names that ``findall`` would
+    # read as patterns.
     if listed or not above or any(step.index is not None for step in steps) or not all(map(_SIMPLE, above)):
         return general
     last = above.pop()
@@ -84,6 +88,7 @@ def reader(slot: Slot) -> Callable[[Element], SlotValue]:
         if not found:
             return None
         node = found[0]
+        # Several values, or an element that counts as an object: the general way has the rules for both.
         if len(found) > 1 or len(node) or node.attrib:
             return general(root)
         return inferred(node.text, text=text) if node.text else None
@@ -140,6 +145,7 @@ def inferred(value: str, *, text: bool) -> Scalar:
     number = numeric_reading(value)
     if number is None:
         return value if value.strip(SPACE) else None
+    # An Integer in plain digits is written back from its value; every other number keeps its text.
     if text and (type(number) is float or str(number) != value):
         return Number(number, value.encode())
     return number

@@ -32,17 +32,20 @@ def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
             _set_attribute(base, name, value)
             changed = True
     below = delta.elements()
+    # Text of its own makes it a value and no object, so it replaces everything inside.
     if not delta.blank or (set_nulls and not below and not delta.attributes):
         base.items, base.texts = delta.items, delta.texts
         return True
     if not below:
         return changed
     present = base.elements()
+    # The base was a value; it becomes an object now and loses its text.
     if not present and any(_counts(part, set_nulls) for parts in below.values() for part in parts):
         _set_content(base, [])
     news: dict[str, list[XmlPart]] = {}
     for name, parts in below.items():
         old = present.get(name, [])
+        # Several elements of one name are an array, and arrays are replaced as a whole.
         if len(parts) == 1 and len(old) == 1:
             changed |= merge(old[0], parts[0], set_nulls)
         elif set_nulls or any(_counts(part, set_nulls) for part in parts):
@@ -84,6 +87,7 @@ def assign(root: XmlPart, writes: Sequence[Write]) -> None:
 
 def build(fields: Members) -> bytes:
     """A document of these fields, whose first steps must be one and the same."""
+    # XML has one root element, which the first step of every path names.
     roots = {names[0] for names, _ in fields}
     if len(roots) != 1:
         raise UsageError(
@@ -127,6 +131,7 @@ def _select(part: XmlPart, rules: PathDirective | None, include: bool) -> bool:
         elif _select(item, rules.below.get(item.name), include):
             kept.append(item)
     part.items[:] = kept
+    # An element that had members and lost them all stays only for a text of its own.
     return part.is_object or (include and (not had or not part.blank))
 
 
@@ -141,8 +146,10 @@ def _write(root: XmlPart, names: Sequence[str], value: SlotValue) -> None:
     part = root
     for name in names[1:-1] if names[-1].startswith("@") else names[1:]:
         found = part.elements().get(name, [])
+        # An array in the way is replaced by one element, because the path does not say which of them is meant.
         if len(found) != 1:
             new = XmlPart(_checked(name), {})
+            # A value becomes an object: its text goes.
             if not part.elements():
                 _set_content(part, [])
             _replace(part, {name: [new]})

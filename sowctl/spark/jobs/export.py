@@ -197,6 +197,7 @@ def _line(instance: Instance, entry: Entry) -> tuple[int, bytes, str, str]:
     try:
         kind = instance.type_of(message_type)
     except ConfigError:
+        # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
         kind = instance.type_of("binary")
     batch = EntryBatch(name, message_type, kind, [EntryRecord(entry, instance.publisher, data=True)])
     return len(entry.payload), json_values(batch, meta=True)[0], name, OPERATIONS[entry.operation]
@@ -214,6 +215,7 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, outp
 
     paths = tuple(parse_path(text) for text in output.partition_by if text.startswith("/"))
     name, kind = entries.topics[0] if len(entries.topics) == 1 else (None, None)
+    # Fields are read by the message type of one topic.
     if paths and kind is None:
         raise UsageError("SOW-SPK-065", "fields partition the entries of one topic only", hint="name one topic")
     columns = ddl(JOURNAL_COLUMNS, tuple(JOURNAL_COLUMNS), None)
@@ -224,6 +226,7 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, outp
     frame = frame_of(spark, reader.partitions(), _Columns(reader, paths), made)
     if len(entries.topics) > 1:
         same = [(f.col("_topic") == name) & (f.col("_message_type") == kind) for name, kind in entries.topics]
+        # The reader takes one topic or all; of several the others are filtered out here.
         frame = frame.where(reduce(or_, same))
     for name, kind in entries.narrowed:
         meant = [one[2] for one in entries.logical if one[:2] == (name, kind)]

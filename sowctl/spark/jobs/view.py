@@ -153,6 +153,7 @@ def _computed(spark: SparkSession, instance: Instance, query: Query, directory: 
     for message_type, name in query.sources:
         entry = _entry(instance, message_type, name)
         if isinstance(entry, View):
+            # A view over a view: its records are computed first and read from files like those of a topic.
             parts.append(_computed(spark, instance, query_of(instance, entry), directory))
         else:
             parts.append(parts_of(spark, instance, entry, None, directory))
