@@ -54,6 +54,7 @@ def _groups(item: Item) -> dict[str, list[Item]]:
     found: dict[str, list[Item]] = {}
     for child in item.children:
         if not empty(child) and child.row.retired is None:
+            # Steps of several names form one sequence, so they must not be compared name by name.
             found.setdefault("step" if item.tag in SEQUENCES else child.tag, []).append(child)
     return found
 
@@ -86,6 +87,7 @@ def _labels(
     if identity is not None:
         chosen = [a if a is not None else b for a, b in pairs]
         return [f"{path}[{' '.join(filter(None, _name(item, identity)))}]" for item in chosen if item is not None]
+    # The number in the first configuration wins; what only the second has goes by its number there.
     numbers = {id(item): number for items in (right, left) for number, item in enumerate(items, start=1)}
     return [f"{path}[{numbers[id(a if a is not None else b)]}]" for a, b in pairs]
 

@@ -57,6 +57,7 @@ def load_instance(
     that a modelled element breaks (SOW-CFG-1NN structure, -2NN between fields, -3NN between elements).
     """
     document = load(path, environment=environment, defines=defines, root=root)
+    # Only what stops an instance stops a command; everything else is for ``config validate`` and ``config lint``.
     for finding in _broken(document.top):
         if finding.level >= Level.ERROR:
             raise as_error(finding)
@@ -66,6 +67,7 @@ def load_instance(
 def _broken(top: Node) -> Iterator[Finding]:
     if not top.value("Name"):
         yield at_node("S004", top, "instance Name is required", "add <Name>")
+    # A section may be written under two names; one of each is one too many.
     for tags in (("SOW", "TopicMetaData"), ("TransactionLog",)):
         sections = list(top.all(*tags))
         if len(sections) > 1:
@@ -114,6 +116,7 @@ def _coverage(log: TransactionLog | None) -> Coverage:
     """:meth:`TransactionLog.covers`, made ready for many topics."""
     if log is None:
         return lambda name, message_type: False
+    # Names by a set and all patterns of a type in one search: a topic is not compared with every entry of the log.
     exact = {(topic.name, topic.message_type) for topic in log.topics}
     patterns: dict[str, list[str]] = {}
     for topic in log.topics if log.regex_topics else ():
@@ -147,6 +150,7 @@ def _topic(node: Node, root: Path, journalled: Coverage) -> TopicConfig:
     durability = get(node, TOPIC, "Durability")
     file_name = node.value("FileName") or None
     file = None
+    # A transient topic has no file, whatever FileName says.
     if file_name is not None and durability == "persistent":
         file = root / file_of(file_name, name, message_type)
     slab_size, slabs = _slabs(node)

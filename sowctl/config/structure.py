@@ -38,6 +38,7 @@ def check(node: Node, row: Element, deep: DeepCheck | None = None) -> Iterator[F
         yield at_node("X012", node, message, "write an element; only Include has an attribute", level=Level.WARNING)
     if row.kind == "opaque":
         return
+    # A mixed element is a text or a container, as it was written.
     if row.kind in CONTAINERS and (row.kind != "mixed" or node.children):
         yield from _container(node, row, deep)
     else:
@@ -71,6 +72,7 @@ def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Fin
             yield at_node("S003", child, f"{what} may appear only once in {node.tag}", "remove one of them")
         yield from check(child, below, deep)
     for below in row.children:
+        # Where an include is missing the element may stand in it, so its absence proves nothing.
         if below.required and below.tag not in seen and node.complete:
             yield at_node(below.missing, node, f"{_named(node)} needs {_article(below.tag)}", f"add <{below.tag}>")
     if node.text and row.kind == "section":
@@ -88,6 +90,7 @@ def _stray(node: Node) -> Place:
             depth += not match[2].endswith("/>")
         elif match[3] and depth == 0:
             return node.source.place(match.start(), node.place.element)
+        # The end tag of the section itself: what follows belongs to others.
         if depth < 0:
             break
     return node.place
@@ -152,8 +155,10 @@ def _unknown(child: Node, row: Element, node: Node) -> tuple[Finding, str | None
         return at_node("S002", child, message, hint, level=Level.WARNING), None
     from sowctl.config.spelling import nearest_or_longer
 
+    # A name that is right elsewhere is misplaced and not misspelt; only a name without a home gets a suggestion.
     homes = _homes(child.tag)
     close = None if homes else nearest_or_longer(child.tag, [below.tag for below in row.children])
+    # A section that was made up around known elements: ``Queues`` for ``Queue``.
     if close is None and not homes and child.tag.endswith("s"):
         homes = _homes(child.tag[:-1])
         homes = homes and f"there is no such section; {child.tag[:-1]}{homes.removeprefix('it')}"

@@ -299,6 +299,7 @@ def spread(column: Column, results: Sequence[SlotValue]) -> Column:
     table = column_of(results)
     if table.kind is Kind.NULL:
         return Column(Kind.NULL, column.size, constant=column.constant)
+    # The results stand in a table that the codes of the texts index, NULL's code being the last one.
     codes = column.data
     # Results without an array, or with original texts, are put in their places one by one.
     if table.kind is Kind.ROWS or table.source is not None:

@@ -135,6 +135,7 @@ class ColumnProgram:
                     return found
             except Unsuited as reason:
                 why = str(reason)
+        # A column of texts often has few distinct ones: each is asked once.
         found = step.over_words(operands, env)
         if found is not None:
             self._note("texts", node, f"evaluated once per distinct text ({_words(operands)})")

@@ -68,6 +68,7 @@ def conjuncts(node: Node | None) -> list[Node]:
     """The conditions that a filter demands all together: those of the outermost AND, its tree rewritten."""
     if node is None:
         return []
+    # Rewritten first, because NOT (a OR b) and nested ANDs show their conditions only then.
     node = rewrite(node)
     return list(node.operands) if isinstance(node, Logic) and node.operator == "AND" else [node]
 

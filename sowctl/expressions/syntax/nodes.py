@@ -318,6 +318,7 @@ def canonical_text(node: Node) -> str:
 
 def quoted(value: bytes) -> str:
     """A string literal of these bytes."""
+    # Bytes that are no UTF-8 become lone surrogates here, which ``_shown`` writes as \x escapes.
     text = "".join(_ESCAPES.get(ord(c), c) if ord(c) < 128 else c for c in value.decode("utf-8", "surrogateescape"))
     return "'" + "".join(_shown(c) for c in text) + "'"
 

@@ -41,6 +41,7 @@ class CompositeGlobalType(CompositeType):
         # Read as lists: the values of all parts together are those of the message.
         plain = [Slot(slot.path, slot.text, True) for slot in slots if _subscript(slot.path) is None]
         readers = [kind.extractor(plain) if plain and kind.filterable else None for kind in self.parts]
+        # A subscript counts through all parts, which no part can do by itself: these paths are read message by message.
         subscripted = {
             at: self._subscripted(slot) for at, slot in enumerate(slots) if _subscript(slot.path) is not None
         }
@@ -97,6 +98,7 @@ class CompositeGlobalType(CompositeType):
             return self.view(payload)
         found: dict[str, list[bytes]] = {}
         for part in shown:
+            # Spans, so that values are copied as they are written.
             top = parse_spans(part).value
             for name, value in top.items() if isinstance(top, dict) else ():
                 found.setdefault(name, []).append(part[value.start : value.end])

@@ -55,6 +55,7 @@ class CompositeType(ABC):
             # A part with settings of its own needs its definition; the others are the built-in type of that name.
             return get_type(part if _is_defined(part) else part.kind, max_message=self.max_message)
         except ConfigError as problem:
+            # An error that already has a place keeps it; any other gets that of the composite type.
             if problem.place is not None or definition is None:
                 raise
             words = f"message type {self.name!r}: {problem.message}"

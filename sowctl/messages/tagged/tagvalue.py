@@ -124,6 +124,7 @@ class TagValueType:
         for piece in payload.split(self.separator):
             tag, equals, value = piece.partition(b"=")
             if equals:
+                # A tag that is repeated becomes an array, in the order of the message.
                 found.setdefault(names.get(tag) or tag.decode("utf-8", "replace"), []).append(value)
         members = []
         for name, values in found.items():
@@ -144,6 +145,7 @@ class TagValueType:
         # A field takes at least its separator: a payload of so few bytes cannot have too many fields.
         if max(map(len, payloads), default=0) <= min(self.max_message, MAX_FIELDS):
             return payloads, []
+        # Refused payloads are emptied and not removed, so that rows stay in step with the payloads.
         readable, refusals = list(payloads), []
         for index, payload in enumerate(payloads):
             if problem := self._problem(payload):

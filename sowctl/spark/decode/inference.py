@@ -118,6 +118,7 @@ class _Seen:
             self.text = True
         elif kind is int:
             self.whole = True
+            # Most values lie within the bounds that are known; two calls are spared for them.
             if not self.low <= value <= self.high:
                 self.low, self.high = min(self.low, value), max(self.high, value)
         elif kind is Raw:

@@ -277,6 +277,7 @@ def _decimal(kind: pyarrow.DataType) -> Coerce:
 
     def decimal(value: Any) -> Decimal | None:
         try:
+            # A decimal number may also stand in a text.
             number = Decimal(value) if isinstance(value, str) else _exact(value)
             if number is None or not number.is_finite():
                 return None

@@ -89,9 +89,11 @@ def grouped(
         # Both sides are keyed by the text of the condition, so that those who match meet in one task.
         left = rows.map(partial(_left_key, maker, number))
         right = sources[program.source_of(step.source)].flatMap(partial(_right_key, maker, number))
+        # One source after the other, in the order of the join's steps; each may be attached to any source before it.
         rows = left.cogroup(right, count).flatMap(partial(_attached, maker, number))
     items = rows.mapPartitions(partial(_items, maker, count))
     with translated():
+        # By the digest of the group's key: all rows of a group meet in one task, and the parts come out in key order.
         found = items.partitionBy(count, int).mapPartitionsWithIndex(partial(_groups, maker, str(directory))).collect()
     return [part for _, part in sorted(found, key=itemgetter(0))]
 
@@ -115,6 +117,7 @@ def _of_part(program: Program, number: int, part: Part) -> Iterator[ViewRecord]:
         keys, values = [keys[place] for place in places], [values[place] for place in places]
         messages = payloads(values)
         rows, refused = extract(messages)
+        # A record that cannot be read fails the view: without it the groups would be wrong in silence.
         if refused:
             key = str(int.from_bytes(keys[refused[0].index], "big"))
             raise InputError(

@@ -104,6 +104,7 @@ def _put(
         def fill(builder: StoreBuilder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
             for one in result.files[place]:
                 pairs = read_pairs(directory / one.records)
+                # The files come in key order, as the builder wants them.
                 append_sorted(builder, pairs if check is None else check.watching(pairs))
                 if one.versions:
                     for keys, values in read_pairs(directory / one.versions):

@@ -71,6 +71,7 @@ def entries_of(
         return None
     columns = block.numpy_columns()
     txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
+    # The rule for what belongs to a topic and a range is the engine's own.
     chosen = mask_of(block, (ref,), after=after, until=until, at=at)
     # The payloads lie back to back in the block: their running lengths are the offsets that Arrow wants, without a
     # copy.
@@ -110,6 +111,7 @@ def _joined(runs: list[Run]) -> pyarrow.Table:
     """The entries of runs, those of a key in txid order; the runs are forgotten."""
     import pyarrow as pa
 
+    # The list is emptied as soon as the tables exist, so that both are not in memory for long.
     tables = [pa.ipc.open_stream(run.entries).read_all() for run in runs]
     runs.clear()
     return pa.concat_tables(tables).combine_chunks()

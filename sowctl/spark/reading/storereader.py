@@ -90,6 +90,7 @@ class StoreReader(DataSourceReader):
         for keys, values in ranged(source, self.query.origin, BATCH, *partition.bounds):
             places = matcher.places(keys, values)
             if len(places) < len(keys):
+                # Before columns are made: only records that match are decoded.
                 keys, values = [keys[place] for place in places], [values[place] for place in places]
             if keys:
                 yield made.batch(keys, values)

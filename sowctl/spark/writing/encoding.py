@@ -78,6 +78,7 @@ class RowEncoder:
             raise UsageError(
                 "SOW-SPK-030", "the rows have no message", hint="a column payload, or columns for its fields"
             )
+        # Refused when the write begins, and not by the first row of some task.
         if not (self._payload and self._raw) and self._fields and not kind.constructible:
             raise UsageError(
                 "SOW-SPK-030",
@@ -110,6 +111,7 @@ class RowEncoder:
         if self._maker is None:
             struct = batch.schema.field(PAYLOAD).type if self._payload is not None else None
             fields = [batch.schema.field(name) for name in self._fields] if struct is None else list(struct)
+            # Made at the first batch, whose Arrow types say what the columns really hold.
             self._maker = MessageMaker(fields, self._kind, self._root)
         make = self._maker.message
         return [b"" if row is None else make(row) for row in rows]
