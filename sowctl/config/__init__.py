@@ -11,14 +11,12 @@ In the order in which a file passes:
 * ``plainxml``: the parser of plain texts, for commands that only load
 * ``load``: elements to nodes
 * ``document``: the nodes, each with its place
-* ``partial``: what cannot be judged because a part is missing
 * ``elements``: the table of elements
 * ``kinds``: the kinds of values that the table names, each with its reader
 * ``reading``: values of a node's children by the table
 * ``structure``: nodes against the table: names, multiplicity, ranges
 * ``spelling``: did you mean
 * ``texts``: expressions and regular expressions in a configuration
-* ``messagetypes``: MessageTypes as definitions
 * ``actions``: modules, functions and actions as values
 * ``derived``: views, conflated topics and queues as values
 * ``model``: the typed configuration
