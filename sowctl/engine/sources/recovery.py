@@ -67,8 +67,12 @@ def _since(since: int, topic: TopicConfig, log: Journal) -> int:
         if block.header.latest < since:
             last = block.last_txid
             continue
-        before = [entry.txid for entry in block.entries() if entry.topic == ref and entry.time < since]
-        return max([last, *before])
+        own = [entry for entry in block.entries() if entry.topic == ref]
+        before = [entry.txid for entry in own if entry.time < since]
+        last = max([last, *before])
+        # Times do not go back within a topic, so its first late entry ends the search. That of another topic does not.
+        if len(before) < len(own):
+            break
     return last
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
 from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.publish import publish
 from sowctl.errors import MissingError, RefusedError
+from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import Lab, config_xml, topic_xml
 
 TRANSIENT = "<Durability>transient</Durability>"
@@ -93,3 +96,14 @@ def test_there_is_no_store_to_miss_and_nothing_to_remove(make_lab) -> None:  # t
         assert lab.open().topic("t").expire(dry_run=dry_run).expired == 0
     row = lab.open().topic("t").info()
     assert (row.state, row.last_txid, row.last_update) == ("transient", 2, lab.clock.at - 10_000_000)
+
+
+def test_a_late_entry_of_another_topic_does_not_end_the_search_for_a_recovery_point(make_lab) -> None:  # type: ignore[no-untyped-def]
+    point = "<RecoveryPoint>2026-02-01T00:00:00Z</RecoveryPoint>"
+    topics = topic_xml("t", TRANSIENT, point, file=None) + topic_xml("other")
+    lab: Lab = make_lab(config_xml(topics, ("t", "other")))
+    line = '{"topic":"%s","timestamp":"2026-%sT00:00:00Z","data":{"id":%d}}'
+    for batch in ([("t", "01-10", 1), ("other", "03-01", 1)], [("t", "01-11", 2)], [("t", "03-01", 3)]):
+        raw = "\n".join(line % one for one in batch).encode()
+        publish(lab.open(), None, [("in", FrameReader(io.BytesIO(raw), "envelope"))])
+    assert lab.query("t") == ['{"id":3}']
