@@ -51,8 +51,11 @@ def loaded(kind: str, payload: bytes) -> Any:
 
 
 def extension(code: int, data: bytes) -> object:
-    """The library reads extensions of negative codes, which the format reserves, but has no class for them."""
-    return msgpack.ExtType(code, data) if code >= 0 else data
+    """The library reads extensions of negative codes, which the format reserves, but has no class for them.
+
+    What stands in for them must be no bytes: as the key of a map an extension is refused, whatever its code.
+    """
+    return msgpack.ExtType(code, data) if code >= 0 else (code, data)
 
 
 def one(kind: str, payload: bytes, path: str, **how: bool) -> SlotValue:
@@ -74,6 +77,14 @@ def test_rows_are_those_of_the_library_and_the_slow_reader(kind: str, tree: dict
     assert not refusals
     assert rows == [tuple(expected(loaded(kind, payload), slot) for slot in SLOTS)]
     assert get_type(kind).check([payload]) == []
+
+
+@pytest.mark.parametrize("code", [b"\xa1", b"\x01"], ids=["negative", "positive"])
+def test_an_extension_is_no_name_of_a_member(code: bytes) -> None:
+    payload = b"\x81\xd4" + code + b"\x61\xc0"
+    with pytest.raises(ValueError, match="map key"):
+        loaded("msgpack", payload)
+    assert [refusal.index for refusal in get_type("msgpack").check([payload])] == [0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
