@@ -1,0 +1,73 @@
+"""snapshot: a store file of a topic as it was, put in place whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.topics.positions import meta_of
+from sowctl.engine.topics.targets import Target, resolve
+from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.get import get
+from sowctl.engine.verbs.snapshot import SnapshotReport, snapshot_file
+from sowctl.errors import MissingError, RefusedError
+from tests.support.instances import SECOND, Lab, message, numbered
+
+
+def _snapshot(lab: Lab, path: Path, topic: str = "t", at: int | None = None, *, force: bool = False) -> SnapshotReport:
+    return snapshot_file(lab.open(), resolve(lab.open(), topic)[0], at, path, force=force)
+
+
+def test_the_file_holds_the_records_and_the_report_says_what(lab: Lab, tmp_path: Path) -> None:
+    numbered(lab, "t", 1, 3)
+    path = tmp_path / "t.sow"
+    report = _snapshot(lab, path)
+    payload = sum(len(message(id=n)) for n in (1, 2, 3))
+    assert report == SnapshotReport("t", "json", str(path), 3, payload, lab.clock.at, lab.digest("t"))
+    batch, _ = get(lab.open(), Target(path=path), ["3", "1"])
+    assert [record.payload.decode() for record in batch.records] == [message(id=3), message(id=1)]
+    assert list(check(lab.open(), [Target(path=path)])) == []
+
+
+def test_the_file_follows_no_journal_and_knows_its_last_txid(lab: Lab, tmp_path: Path) -> None:
+    numbered(lab, "t", 1, 3)
+    path = tmp_path / "t.sow"
+    _snapshot(lab, path)
+    meta = meta_of(path, lab.open())
+    assert (meta.has_journal, meta.applied, meta.last_time) == (False, 3, lab.clock.at)
+
+
+def test_as_of_an_instant_without_versions(lab: Lab, tmp_path: Path) -> None:
+    lab.publish("past", message(id=1, v=1))
+    lab.clock.tick(60)
+    lab.publish("past", message(id=1, v=2), message(id=2))
+    then = lab.clock.at - 30 * SECOND
+    path = tmp_path / "past.sow"
+    report = _snapshot(lab, path, "past", then)
+    assert (report.records, report.at) == (1, then)
+    assert lab.open().topic("past").digest(then).digest == report.digest
+    assert meta_of(path, lab.open()).versions == 0
+
+
+def test_what_has_expired_is_not_in_it(lab: Lab, tmp_path: Path) -> None:
+    lab.publish("quotes", message(id=1))
+    lab.clock.tick(30)
+    assert _snapshot(lab, tmp_path / "q.sow", "quotes").records == 0
+
+
+def test_a_file_that_is_there_is_kept_unless_forced(lab: Lab, tmp_path: Path) -> None:
+    numbered(lab, "t", 1, 1)
+    path = tmp_path / "t.sow"
+    path.write_bytes(b"mine")
+    with pytest.raises(RefusedError) as caught:
+        _snapshot(lab, path)
+    assert (caught.value.code, caught.value.exit_status, path.read_bytes()) == ("SOW-SNP-001", 8, b"mine")
+    assert _snapshot(lab, path, force=True).records == 1
+
+
+def test_nothing_is_left_where_there_is_nothing_to_read(lab: Lab, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(MissingError):
+        _snapshot(lab, tmp_path / "no.sow", "alone")
+    assert sorted(tmp_path.iterdir()) == before
