@@ -7,7 +7,7 @@ module, because it imports every verb.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 class InstanceHandle(Instance, frozen=True):
     """An instance, and a way to its topics; :meth:`Instance.open` says how it is opened."""
+
+    lasting: ClassVar[bool] = True
 
     def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
         """The verbs of one topic. Raises MissingError (exit 10) and UsageError (exit 2, ambiguous)."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -68,9 +68,11 @@ class Instance(Struct, frozen=True):
 
     ``config`` is None where a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened``
     gives a topic that a session of this run has open, because a store is opened but once in a process;
-    ``noted`` has what was remarked once and need not be again (:meth:`notify_once`).
+    ``noted`` has what was remarked once and need not be again (:meth:`notify_once`). ``lasting``: it is a program's,
+    which asks again and again, not a command's, which asks once.
     """
 
+    lasting: ClassVar[bool] = False
     config: InstanceConfig | None = None
     clock: Clock = system_clock
     seam: Seam = SEAM

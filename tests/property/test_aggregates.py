@@ -40,7 +40,7 @@ def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: py
         wanted = spelled(expected(history))
         assert _answer(lab, ASKED) == wanted
         for on_columns in (False, True):
-            monkeypatch.setattr(figures, "ARRAYS", 0 if on_columns else 1 << 60)
+            monkeypatch.setattr(figures, "LASTING_ARRAYS", 0 if on_columns else 1 << 60)
             assert _answer(lab, replace(ASKED, index_from=0)) == wanted, on_columns
         moments.append((lab.clock.at, wanted))
         lab.clock.tick(5)

@@ -130,7 +130,7 @@ def _compare_groups(lab: Lab, asked: list[tuple[str, tuple[str, str]]]) -> None:
         expected = _outcome(lab, options)
         for gain in (0, 1 << 40):  # by rows, and on columns
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(figures, "ARRAYS", 0 if gain else 1 << 60)
+                patch.setattr(figures, "LASTING_ARRAYS", 0 if gain else 1 << 60)
                 assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection, gain)
 
 

@@ -28,6 +28,8 @@ MOST_PROCESSES = 64
 
 ARRAYS = 600_000
 """Row numbers from which on arrays of numpy are worth loading it; below, lists of Python."""
+LASTING_ARRAYS = 256
+"""The same in a program that asks again and again, which has loaded it soon."""
 GAIN = 8
 """How many times the time for a row number a group takes: so many fewer rows are worth loading numpy for."""
 CHANGED_SHARE = 16

@@ -34,13 +34,21 @@ class Found:
     asked of each record that is left; where it is ranked, :meth:`first` may be asked."""
 
     def __init__(
-        self, source: StoredSource, memos: Memos, matcher: Matcher, plan: Plan, places: p.Places | None
+        self,
+        source: StoredSource,
+        memos: Memos,
+        matcher: Matcher,
+        plan: Plan,
+        places: p.Places | None,
+        *,
+        lasting: bool,
     ) -> None:
         self.source = source
         self.plan = plan
         self._memos = memos
         self._matcher = matcher
         self._left = places
+        self._lasting = lasting
 
     @cached_property
     def _places(self) -> list[int] | None:
@@ -125,7 +133,12 @@ class Found:
         """What :meth:`rows` gives, as columns by slot, txids and times, where there are enough records for that."""
         left = self._memos.records if self._left is None else len(self._left)
         # Changed records stand in no column: rows can be put between others, columns cannot.
-        if not by_columns(left) or self.plan.residual or self.source.hides or self._memos.changed:
+        if (
+            not by_columns(left, lasting=self._lasting)
+            or self.plan.residual
+            or self.source.hides
+            or self._memos.changed
+        ):
             return None
         from sowctl.engine.search.memofields import columns_of
 
@@ -187,4 +200,5 @@ def _found(source: StoredSource, memos: Memos, question: Question, statistics: S
         # Conditions are joined by AND: each one looks only at row numbers that those before it left.
         places = found.places(arrays=chosen.arrays) if places is None else found.among(places)
     left = (memos.records if places is None else len(places)) + len(memos.changed)
-    return Found(source, memos, question.matcher, replace(chosen, estimated=left), places)
+    plan = replace(chosen, estimated=left)
+    return Found(source, memos, question.matcher, plan, places, lasting=statistics.lasting)

@@ -83,7 +83,7 @@ class Statistics(Struct, frozen=True):
     ``records`` to see, ``stored`` ones in the store, expired ones among them, ``behind`` it in the journal. ``whole``:
     it is the present state of a whole store. ``filed``: indexes can stand beside its file; ``reopens``: other processes
     can open that file too; ``processors`` that they would have, 0 where no process may begin. ``fields``: its messages
-    have fields.
+    have fields. ``lasting``: the process asks again and again, so that what it loads pays later.
     """
 
     topic: str
@@ -98,6 +98,7 @@ class Statistics(Struct, frozen=True):
     reopens: bool = True
     processors: int = 0
     fields: bool = True
+    lasting: bool = False
 
 
 class IndexCounts(Struct, frozen=True):
@@ -225,13 +226,16 @@ def refined(plan: Plan, counts: IndexCounts, question: Question, statistics: Sta
         order=question.order_in_words(ranked=ranked),
         ranked=ranked,
         # The first condition leaves the most row numbers that are ever held.
-        arrays=bool(answered) and answered[0][0] >= figures.ARRAYS,
+        arrays=bool(answered) and answered[0][0] >= _arrays_from(statistics.lasting),
     )
 
 
-def by_columns(rows: int) -> bool:
-    """Whether so many rows are grouped faster by columns, loading numpy included, than one by one."""
-    return rows * figures.GAIN >= figures.ARRAYS
+def by_columns(rows: int, *, lasting: bool) -> bool:
+    """Whether so many rows are grouped faster by columns than one by one.
+
+    Loading numpy is included, unless the process is ``lasting``.
+    """
+    return rows * figures.GAIN >= _arrays_from(lasting)
 
 
 def order_slot(key: OrderKey) -> Slot:
@@ -239,6 +243,11 @@ def order_slot(key: OrderKey) -> Slot:
     from sowctl.values.fields import Slot
 
     return Slot(key.path, text=key.text)
+
+
+def _arrays_from(lasting: bool) -> int:
+    """Row numbers from which on numpy is used. A command that asks once pays for loading it; a program does not."""
+    return figures.LASTING_ARRAYS if lasting else figures.ARRAYS
 
 
 def _begun(question: Question, statistics: Statistics) -> Plan:

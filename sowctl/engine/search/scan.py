@@ -173,7 +173,8 @@ def scanning(
         source = open_source(instance, target, at)
         opened = held.enter_context(closing(source))
         question = asked(source)
-        statistics = statistics_of(source, question, reopens=at is None and _stays(target), shown=shown)
+        again = at is None and _stays(target)
+        statistics = statistics_of(source, question, reopens=again, shown=shown, lasting=instance.lasting)
         plan, way = _executable(instance, source.stored, question, statistics)
         others: list[Second] = []
         if plan.processes > 1:
@@ -187,7 +188,9 @@ def scanning(
         yield Scan(source, question, plan, way, others)
 
 
-def statistics_of(source: Source, question: Question, *, reopens: bool = False, shown: bool = False) -> Statistics:
+def statistics_of(
+    source: Source, question: Question, *, reopens: bool = False, shown: bool = False, lasting: bool = False
+) -> Statistics:
     """What is known of a source before its records are read; ``reopens``: other processes can open its file."""
     # Of some logical topics, all that their store holds is read, one record after the other.
     base, whole = source.base.stored, source.stored is not None
@@ -208,6 +211,7 @@ def statistics_of(source: Source, question: Question, *, reopens: bool = False, 
         reopens,
         _processors() if reopens else 0,
         kind.filterable,
+        lasting,
     )
 
 
@@ -216,7 +220,7 @@ def way_of(
 ) -> Found | Named | None:
     """The way to the records that a filter can match: by keys, by memo indexes; None for a scan by the caller."""
     question = Question(matcher, index_from=index_from)
-    return _executable(instance, source, question, statistics_of(source, question))[1]
+    return _executable(instance, source, question, statistics_of(source, question, lasting=instance.lasting))[1]
 
 
 def _executable(

@@ -209,7 +209,17 @@ def test_numpy_is_loaded_by_size_alone(statistics: Statistics) -> None:
     for hits, arrays in ((599_999, False), (600_000, True)):
         counts = IndexCounts(10_000_000, (hits,), slots("/v"))
         assert refined(draft(question, statistics), counts, question, statistics).arrays is arrays
-    assert (by_columns(74_999), by_columns(75_000)) == (False, True)
+    assert (by_columns(74_999, lasting=False), by_columns(75_000, lasting=False)) == (False, True)
+
+
+def test_a_program_that_asks_again_and_again_uses_numpy_sooner(statistics: Statistics) -> None:
+    question, lasting = asked("/v > 5"), replace(statistics, lasting=True)
+    for hits in (figures.LASTING_ARRAYS - 1, figures.LASTING_ARRAYS):
+        counts = IndexCounts(10_000_000, (hits,), slots("/v"))
+        assert refined(draft(question, lasting), counts, question, lasting).arrays is (hits >= figures.LASTING_ARRAYS)
+        assert not refined(draft(question, statistics), counts, question, statistics).arrays
+    rows = figures.LASTING_ARRAYS // figures.GAIN
+    assert (by_columns(rows, lasting=True), by_columns(rows, lasting=False)) == (True, False)
 
 
 def test_what_is_printed() -> None:
