@@ -13,7 +13,10 @@ from tests.bench.facts import facts
 from tests.bench.place import Place
 from tests.bench.rounds import Wrong
 
-NAMES = ("publish", "replay", "scan", "query", "indexes", "startup", "idle", "memory", "messages", "spark", "pipeline")
+NAMES = (
+    *("publish", "replay", "scan", "query", "indexes", "figures", "startup", "idle", "memory", "messages", "spark"),
+    "pipeline",
+)
 SIZED = ("idle", "spark", "pipeline")
 
 

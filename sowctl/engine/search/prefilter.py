@@ -23,8 +23,6 @@ from sowctl.expressions.syntax.nodes import Affix, Between, Compare, Field, Like
 from sowctl.expressions.syntax.patterns import Regex
 from sowctl.store.integrity import JOINED_BYTES, SECRET_SIZE, Marks, numbers_of
 
-LONGEST = 1000
-"""The pattern engine takes no pattern above 64 KiB."""
 _BEGINNING = re.compile(rb"\^?([A-Za-z0-9 _,:;/@!%&~'<>=#`-]+)(.?)")
 MOST_WHOLE = 10**15
 """Whole numbers up to here are Doubles."""
@@ -233,7 +231,7 @@ def _numbers(conditions: Sequence[Node]) -> Iterator[tuple[bytes, bytes]]:
 
 def _is_plain(text: bytes) -> bool:
     """Whether JSON can spell a text only by itself, or with a backslash; and it is not too long to be looked for."""
-    return 0 < len(text) <= LONGEST and b'"' not in text and b"\\" not in text and min(text) >= 0x20
+    return 0 < len(text) <= figures.LONGEST and b'"' not in text and b"\\" not in text and min(text) >= 0x20
 
 
 # The texts of numbers between bounds.

@@ -84,7 +84,7 @@ def test_nothing_is_applied_after_a_broken_note(lab: Lab) -> None:
     """The overlays may lack entries then: a store must not claim their txids."""
     lab.publish("t", message(id=1))
     with WriteSession(lab.open()) as session:
-        writer = session.store(_topic(lab))
+        session.store(_topic(lab))
         _elsewhere(lab, message(id=2))
         with pytest.raises(KeyboardInterrupt), session.noting():
             raise KeyboardInterrupt
