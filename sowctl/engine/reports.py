@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -160,10 +160,10 @@ class ReplayReport(Struct):
     dry_run: bool = False
 
     @classmethod
-    def of(cls, topic: TopicConfig, action: str, **facts: object) -> ReplayReport:
+    def of(cls, topic: TopicConfig, action: str, **facts: Any) -> ReplayReport:
         """What was done for a topic; ``facts`` are further fields."""
         path = str(topic.file) if topic.file is not None else None
-        return cls(topic.name, topic.message_type, action, path=path, **facts)  # type: ignore[arg-type]
+        return cls(topic.name, topic.message_type, action, path=path, **facts)
 
 
 class TopicInfo(Struct):

@@ -132,7 +132,8 @@ def _volume(row: Mapping[str, Any], messages: int | None) -> str:
 def _position(row: Mapping[str, Any]) -> str:
     first, last = row.get("first_txid"), row.get("last_txid")
     txids = f"txid {last}" if first == last else f"txid {first}-{last}"
-    promise = {True: "durable", False: "not durable"}.get(row.get("durable"), "")  # type: ignore[arg-type]
+    durable = row.get("durable")
+    promise = "" if durable is None else "durable" if durable else "not durable"
     return ", ".join(part for part in (txids if last else "", promise if not row.get("dry_run") else "") if part)
 
 

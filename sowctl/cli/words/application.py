@@ -61,7 +61,7 @@ def _collector(parameters: Sequence[Parameter], answer: dict[str, Any]) -> Any:
         )
         for parameter in parameters
     ]
-    collect.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    collect.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # what Typer reads
     collect.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
     return collect
 

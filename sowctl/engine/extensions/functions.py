@@ -8,6 +8,7 @@ symbol's name is called (``sowctl-plugins(7)``). Nothing is imported before an e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import ConfigError, InputError
@@ -63,7 +64,7 @@ def functions_of(instance: Instance) -> Mapping[str, Function]:
     makers: dict[str, Callable[[], Function]] = {}
     loaded = modules(instance).values()
     if any(is_library(module, LEGACY_LIBRARY) for module in loaded):
-        makers |= {one.name: lambda one=one: one for one in LEGACY}  # type: ignore[misc]
+        makers |= {one.name: partial(_itself, one) for one in LEGACY}
     tables = [
         text
         for module in loaded
@@ -74,8 +75,12 @@ def functions_of(instance: Instance) -> Mapping[str, Function]:
     if tables:
         makers["VALUE_LOOKUP"] = lambda: _lookup(instance, tables)
     for user in instance.config.functions if instance.config is not None else ():
-        makers[user.name.upper()] = lambda user=user: user_function(user)  # type: ignore[misc]
+        makers[user.name.upper()] = partial(user_function, user)
     return AddedFunctions(makers)
+
+
+def _itself(one: Function) -> Function:
+    return one
 
 
 def _lookup(instance: Instance, tables: list[str]) -> Function:

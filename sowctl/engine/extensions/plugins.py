@@ -49,7 +49,8 @@ def entry_point(group: str, name: str) -> object | None:
         packages = ", ".join(point.value for point in found)
         raise ConfigError("SOW-ENG-051", f"several packages register {name!r} in the group {group}: {packages}")
     try:
-        return found[0].load()  # type: ignore[no-any-return]
+        loaded: object = found[0].load()
+        return loaded
     except Exception as error:
         raise ConfigError(
             "SOW-ENG-048",

@@ -130,10 +130,10 @@ def column_from(memo: Memo, places: Any) -> Column:
     if isinstance(memo, Strings):
         # Each different text has a code: rows are compared and grouped by numbers, and the texts are only named at the
         # end.
-        codes = np.frombuffer(memo.codes, memo.codes.format)
+        codes: Any = np.frombuffer(memo.codes, memo.codes.format)
         size = len(codes) if places is None else len(places)
         words = [text.encode() if isinstance(text, str) else text for text in memo.distinct()]
-        return Column(Kind.STRING, size, codes if places is None else codes[places], words=words)  # type: ignore[arg-type]
+        return Column(Kind.STRING, size, codes if places is None else codes[places], words=words)  # type: ignore[arg-type]  # texts alone
     if isinstance(memo, Numbers):
         return _numbers(memo, places)
     values = memo.values()
@@ -146,7 +146,7 @@ def _numbers(memo: Numbers, places: Any) -> Column:
     from sowctl.expressions.columns import Column, Kind
     from sowctl.memo.column import DOUBLES, INTEGER, INTEGERS, NULL
 
-    data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]
+    data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]  # numpy takes any format
     marks: Any = np.frombuffer(memo.marks, np.uint8) if len(memo.marks) else None
     if places is not None:
         data, marks = data[places], None if marks is None else marks[places]

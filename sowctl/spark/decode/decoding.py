@@ -75,7 +75,7 @@ class StructDecoder:
         if None not in views and not suspects(views):
             # Not decode_lines(): it takes two values on one line, and one on two, for two.
             try:
-                return list(map(self._one.decode, views))  # type: ignore[arg-type]
+                return list(map(self._one.decode, views))  # type: ignore[arg-type]  # no None in it
             except self._errors:
                 pass
         return self._each(views, self._by_itself)
@@ -137,9 +137,9 @@ def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool) -> Any:
         names = {f"f{place}": field.name for place, field in enumerate(kind)}
         return msgspec.defstruct(f"S{counter[0]}", fields, rename=names, gc=False, forbid_unknown_fields=strict)
     if t.is_list(kind):
-        return list[_nullable(kind.value_type, counter, strict)]  # type: ignore[misc]
+        return list[_nullable(kind.value_type, counter, strict)]  # type: ignore[misc]  # made at run time
     if t.is_map(kind):
-        return dict[str, _nullable(kind.item_type, counter, strict)]  # type: ignore[misc]
+        return dict[str, _nullable(kind.item_type, counter, strict)]  # type: ignore[misc]  # as above
     if str(kind) in INTEGERS:
         bound = 1 << INTEGERS[str(kind)]
         return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]

@@ -8,7 +8,7 @@ and not written again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 from msgspec import Struct
@@ -210,9 +210,9 @@ class _Attempt:
     def __enter__(self) -> _Attempt:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         for task in self._tasks.values():
-            task.__exit__(*error)  # type: ignore[arg-type]
+            task.__exit__(*error)
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
+from typing import BinaryIO
 
 from sowctl.cli.configuring import NamedFunctions
 from sowctl.cli.context import Invocation
@@ -49,7 +50,7 @@ def evaluate_inputs(
     stdout = invocation.streams.stdout
     shown = is_terminal(stdout)
     with (
-        closing(_parts(invocation, evaluator, files, framing)) as parts,  # type: ignore[type-var]
+        closing(_parts(invocation, evaluator, files, framing)) as parts,
         RefusedWarnings(invocation) as warnings,
     ):
         for part in parts:
@@ -81,7 +82,7 @@ def _type(invocation: Invocation, name: str) -> MessageType:
     raise UsageError("SOW-CLI-026", f"there is no message type {name!r}", hint=hint)
 
 
-def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], framing: str) -> Iterator[Evaluated]:
+def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], framing: str) -> Generator[Evaluated]:
     for name, stream in open_all(invocation, files):
         descriptor = _descriptor(stream)
         span = _span(descriptor) if descriptor is not None and framing == "lines" else None
@@ -95,12 +96,11 @@ def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], f
             yield from evaluate(evaluator, [EvalInput(name, reader)])
 
 
-def _descriptor(stream: object) -> int | None:
+def _descriptor(stream: BinaryIO) -> int | None:
     try:
-        found: int = stream.fileno()  # type: ignore[attr-defined]
-    except (OSError, AttributeError):
+        return stream.fileno()
+    except (OSError, AttributeError):  # a stream of a test, or one that has no file behind it
         return None
-    return found
 
 
 def _span(descriptor: int) -> tuple[int, int] | None:
