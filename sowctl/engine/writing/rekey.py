@@ -190,7 +190,8 @@ class _Plan:
         # Published in the order in which they were written, so that the order by time stays what it was.
         self.kept = chosen[np.argsort(written[chosen], kind="stable")]
         # A key is inserted unless a record stands under it already that stays there.
-        self._fresh = ~np.isin(new, old[~leaves])
+        # Numbers of this machine's byte order: for keys that lie close together numpy subtracts in it.
+        self._fresh = ~np.isin(new.astype("u8"), old[~leaves].astype("u8"))
 
     def forget(self, folded: CurrentSource) -> None:
         """Delete also the keys that only the journal has: records that were removed when they expired, say."""

@@ -285,3 +285,12 @@ def test_times_do_not_go_back(changed: Lab) -> None:
     _replay(changed, rekey=True)
     times = [record.timestamp for record in changed.records("x")]
     assert min(times) >= changed.clock.at + 100 * SECOND - 5 * SECOND
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_records_that_all_have_their_keys_already_stay_as_they_are(make_lab: MakeLab, count: int) -> None:
+    lab = make_lab(_xml("/id"))
+    lab.publish("x", *(message(id=number, k=number) for number in range(count)))
+    digest = lab.digest("x")
+    assert _replay(lab, rekey=True).action == "current"
+    assert lab.digest("x") == digest
