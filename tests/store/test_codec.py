@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
-from sowctl.store.codec import history_key_of, split_history_key
+from sowctl.store.codec import Offsets, damaged_entries, expiry_key, expiry_value, history_key_of, split_history_key
 from tests.support.stores import history_key
 
 keys = st.binary(min_size=8, max_size=8)
@@ -167,3 +167,27 @@ class Given(codec.Uncut):
 
 def test_payloads_that_are_at_hand_are_taken_without_their_values() -> None:
     assert codec.payloads(Given()) == [b"one", b"two"]
+
+
+@given(st.lists(st.tuples(st.integers(1, (1 << 63) - 1), keys), min_size=1, max_size=6, unique=True), st.data())
+def test_entries_of_the_expiry_index_sort_by_time_and_damage_in_them_is_found(
+    entries: list[tuple[int, bytes]], data: st.DataObject
+) -> None:
+    named = [expiry_key(end, key) for end, key in entries]
+    assert [named.index(one) for one in sorted(named)] == [entries.index(one) for one in sorted(entries)]
+    values = [expiry_value(one) for one in named]
+    assert damaged_entries(named, values) == []
+    place = data.draw(st.integers(0, len(named) - 1))
+    at, bit = data.draw(st.integers(0, 15)), data.draw(st.integers(0, 7))
+    changed = bytearray(named[place])
+    changed[at] ^= 1 << bit
+    assert damaged_entries([*named[:place], bytes(changed), *named[place + 1 :]], values) == [place]
+
+
+def test_no_entries_are_not_damaged() -> None:
+    assert damaged_entries([], []) == []
+
+
+def test_a_part_of_places_has_its_own_checksums() -> None:
+    places = Offsets([10, 20, 30], [3, 4, 5], b"aaaabbbbcccc")
+    assert places.part(1, 3) == Offsets([20, 30], [4, 5], b"bbbbcccc")
