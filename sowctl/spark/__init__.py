@@ -4,8 +4,8 @@ The only package that imports pyspark and pyarrow; it calls the engine and reads
 codecs. ``sowctl.spark.register(spark)`` makes the data sources known to a session.
 
 ``session`` opens one (``jvm/``: the Java it runs in; ``submit``: the line for spark-submit). ``sources`` takes the
-``options`` of a reader or writer, finds its ``origin`` and hands on to ``reading/`` and ``writing/``; ``schema`` has
-the columns of both, ``decode/`` makes structs of payloads. ``jobs/`` are the functions behind ``sowctl pipeline``;
+``options`` of a reader or writer (``paths`` among them), finds its ``origin`` and hands on to ``reading/`` and
+``writing/``; ``schema`` has the columns of both, ``decode/`` makes structs of payloads. ``jobs/`` are the functions behind ``sowctl pipeline``;
 ``errors`` carries the project's errors through Spark.
 """
 
