@@ -5,8 +5,8 @@ codecs. ``sowctl.spark.register(spark)`` makes the data sources known to a sessi
 
 ``session`` opens one (``jvm/``: the Java it runs in; ``submit``: the line for spark-submit). ``sources`` takes the
 ``options`` of a reader or writer (``paths`` among them), finds its ``origin`` and hands on to ``reading/`` and
-``writing/``; ``schema`` has the columns of both, ``decode/`` makes structs of payloads. ``jobs/`` are the functions behind ``sowctl pipeline``;
-``errors`` carries the project's errors through Spark.
+``writing/``; ``schema`` has the columns of both, ``decode/`` makes structs of payloads. ``jobs/`` are the functions
+behind ``sowctl pipeline``; ``errors`` carries the project's errors through Spark.
 """
 
 from __future__ import annotations
