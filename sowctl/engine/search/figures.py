@@ -44,7 +44,8 @@ LASTING_ARRAYS = 256
 and 2.1 by arrays; 299,000: 121 and 17. The number is that of :data:`SEVERAL`."""
 GAIN = 8
 """How many times the time for a row number a group takes: so many fewer rows are worth loading numpy for. A process
-that groups 16,000 rows took 485 ms row by row and 589 by columns, 32,000 654 and 672; it changes at 75,000."""
+that groups 16,000 rows took 485 ms row by row and 589 by columns, 32,000 654 and 672: they cross above that, and the
+figure has the columns begin at 75,000 (:data:`ARRAYS` divided by it), where nothing was measured."""
 CHANGED_SHARE = 16
 """Where more than one record in so many has changed since indexes were built, they are built anew. With 8,000
 of 150,000 changed (a nineteenth) a question takes 64 ms, then 7, and building 671: it pays after 12 questions."""

@@ -134,7 +134,7 @@ class _Run:
         return self.counts[ref]
 
     def stream(self, sources: Iterable[tuple[str, MessageSource]], monotonic: Callable[[], float]) -> None:
-        """PublishBatch after batch; every batch is acknowledged by itself."""
+        """Batch after batch; every batch is acknowledged by itself."""
         options = self.options
         for number, (name, source) in enumerate(sources):
             for batch in batches(
