@@ -37,6 +37,11 @@ class StoredRecord:
         return f"StoredRecord({self.sow_key}, {self.payload!r})"
 
     @property
+    def has_data(self) -> bool:
+        """Whether there is a message to show: of every record."""
+        return True
+
+    @property
     def sow_key(self) -> int:
         """The SOW key as a number."""
         return int.from_bytes(self.key, "big")
@@ -95,11 +100,12 @@ class StoredRecord:
 class RecordBatch:
     """Some records of one topic, in the order of the result: ``keys``, stored ``values`` and ``payloads`` in parallel.
 
-    ``view`` makes one line of JSON of a payload; ``members_view`` an object with what columns show, where that is
-    another one (``sowctl.output.columns``). A caller that needs payloads alone asks for no records.
+    ``view`` makes one line of JSON of a payload, ``members_view`` an object with what columns show
+    (``sowctl.output.columns``). A caller that needs payloads alone asks for no records.
     """
 
     __slots__ = ("_kind", "_records", "keys", "payloads", "topic", "values")
+    shown = None
 
     def __init__(
         self,
@@ -127,10 +133,9 @@ class RecordBatch:
         return self._kind.view
 
     @property
-    def members_view(self) -> Callable[[bytes], bytes] | None:
-        """Makes an object with what columns show of a payload; None where that is what ``view`` makes."""
-        found: Callable[[bytes], bytes] | None = getattr(self._kind, "members_view", None)
-        return found
+    def members_view(self) -> Callable[[bytes], bytes]:
+        """Makes an object with what columns show of a payload."""
+        return self._kind.members_view
 
     @property
     def records(self) -> Sequence[StoredRecord]:

@@ -7,7 +7,7 @@ The engine and the other rooms call message types only through these protocols a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 from sowctl.errors import ConfigError, InputError, UsageError
@@ -56,6 +56,16 @@ class Extractor(Protocol):
 
     def __call__(self, payloads: Sequence[bytes], /) -> tuple[list[Row], list[Refusal]]:
         """One row per payload, in order, and the refusals by ascending index; a refused payload has a row of None."""
+        ...
+
+
+class OnceExtractor(Protocol):
+    """Reads as an :class:`Extractor` does, but its rows can be gone through only once."""
+
+    def __call__(
+        self, payloads: Sequence[bytes], joined: bytes | None = None, /
+    ) -> tuple[Iterable[Row], list[Refusal]]:
+        """``joined``: the bytes that the payloads were cut out of, line by line, where there are such."""
         ...
 
 
@@ -185,6 +195,18 @@ class MessageType(Protocol):
     def view(self, payload: bytes) -> bytes:
         """``payload`` as one line of JSON, for output; never fails."""
         ...
+
+    def members_view(self, payload: bytes) -> bytes:
+        """``payload`` as the JSON object whose members become columns; of most types that is what ``view`` makes."""
+        ...
+
+
+def once_of(extract: Extractor) -> OnceExtractor | None:
+    """The extractor's way to read rows without holding them together; None where its type has none.
+
+    Optional, and asked for in this one place: most types make their rows one by one, and have nothing to save.
+    """
+    return getattr(extract, "once", None)
 
 
 def refuse_large(payloads: Sequence[bytes], max_message: int) -> list[Refusal]:

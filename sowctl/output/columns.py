@@ -105,9 +105,8 @@ def cell_text(value: Any) -> str | None:
 
 def _rows(batches: Iterable[Batch], wants_meta: bool) -> Iterator[Row]:
     for batch in batches:
-        view = getattr(batch, "members_view", None) or batch.view
         for record in batch.records:
             known = metadata(batch, record) if wants_meta else {}
             # a record without a message has no members; the view of nothing would make a column for it
-            found = members(record.payload, view) if getattr(record, "has_data", True) else {}
+            found = members(record.payload, batch.members_view) if record.has_data else {}
             yield Row(found, known, record.payload)

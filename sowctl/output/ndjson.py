@@ -13,7 +13,7 @@ from typing import BinaryIO
 from sowctl.output.display import display_json, escaped
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch, ShownRecord, metadata, payloads_of
+from sowctl.output.records import Batch, ShownRecord, metadata
 
 
 class NdjsonRenderer:
@@ -42,7 +42,7 @@ def json_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
     """The JSON text of every record of ``batch``, each in one line."""
     if meta:
         return [envelope(batch, record) for record in batch.records]
-    payloads = payloads_of(batch)
+    payloads = batch.payloads
     if batch.message_type != "json":
         return list(map(batch.view, payloads))
     whole = b"".join(payloads)
@@ -60,7 +60,7 @@ def envelope(batch: Batch, record: ShownRecord) -> bytes:
 
     head = json.dumps(metadata(batch, record), ensure_ascii=False, separators=(",", ":"))
     front = escaped(head[:-1]).encode()
-    if not getattr(record, "has_data", True):
+    if not record.has_data:
         return front + b"}"
     payload = record.payload
     if is_json_line(payload):

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from sowctl.output.display import display_lines
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch, payloads_of
+from sowctl.output.records import Batch
 
 _LENGTH = Struct(">I")
 
@@ -29,7 +29,7 @@ class RawRenderer:
         """Write the bytes of every record."""
         count = 0
         for batch in batches:
-            payloads = payloads_of(batch)
+            payloads = batch.payloads
             if not payloads:
                 continue
             count += len(payloads)

@@ -22,6 +22,11 @@ class ShownRecord(Protocol):
     @property
     def payload(self) -> bytes: ...
     @property
+    def has_data(self) -> bool:
+        """Whether there is a message to show; a deletion has none."""
+        ...
+
+    @property
     def sow_key(self) -> int: ...
     @property
     def timestamp(self) -> Micros: ...
@@ -41,10 +46,11 @@ class ShownRecord(Protocol):
 
 
 class Batch(Protocol):
-    """Records of one topic. ``view`` makes JSON of a payload.
+    """Records of one topic.
 
-    A batch may have ``members_view`` too: an object for columns, where paths do not lead through what ``view`` makes;
-    and ``payloads``: those of its records, at less cost.
+    ``view`` makes JSON of a payload, ``members_view`` an object for columns, where paths may not lead through what
+    ``view`` makes. ``payloads`` are those of its records, at less cost; ``shown`` the metadata that envelopes have,
+    None for all.
     """
 
     @property
@@ -54,13 +60,13 @@ class Batch(Protocol):
     @property
     def view(self) -> View: ...
     @property
+    def members_view(self) -> View: ...
+    @property
     def records(self) -> Sequence[ShownRecord]: ...
-
-
-def payloads_of(batch: Batch) -> Sequence[bytes]:
-    """The payloads of a batch's records."""
-    known: Sequence[bytes] | None = getattr(batch, "payloads", None)
-    return [record.payload for record in batch.records] if known is None else known
+    @property
+    def payloads(self) -> Sequence[bytes]: ...
+    @property
+    def shown(self) -> Sequence[str] | None: ...
 
 
 class OutputRecord(Struct, frozen=True):
@@ -74,6 +80,7 @@ class OutputRecord(Struct, frozen=True):
     bookmark: str | None = None
     correlation_id: str | None = None
     extra: Mapping[str, Any] | None = None
+    has_data: bool = True
 
 
 class OutputBatch(Struct, frozen=True):
@@ -83,6 +90,17 @@ class OutputBatch(Struct, frozen=True):
     message_type: str
     view: View
     records: Sequence[ShownRecord]
+    shown: Sequence[str] | None = None
+
+    @property
+    def members_view(self) -> View:
+        """What ``view`` makes."""
+        return self.view
+
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        """Those of its records, in their order."""
+        return [record.payload for record in self.records]
 
 
 METADATA = (
@@ -119,5 +137,4 @@ def metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:
         "correlation_id": record.correlation_id,
     }
     row.update((name, value) for name, value in extra.items() if value is not None and name not in _REPLACING)
-    shown: Sequence[str] | None = getattr(batch, "shown", None)
-    return row if shown is None else {name: row[name] for name in shown if name in row}
+    return row if batch.shown is None else {name: row[name] for name in batch.shown if name in row}

@@ -94,6 +94,8 @@ class PairType:
         except PayloadRefused as problem:
             raise input_error(problem) from None
 
+    members_view = view
+
     def _fields(self, payload: bytes) -> dict[str, str]:
         left, colon, right = payload.decode().partition(":")
         if not colon:

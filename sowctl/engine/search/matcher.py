@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.search import figures
 from sowctl.errors import InputError, SowError, UsageError
+from sowctl.messages.base import once_of
 from sowctl.store.codec import OPTIONAL_PARTS, Uncut, decode, payloads, stamps
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Matcher:
         if self._read is None:
             extract = self.type.extractor(self.filter.slots)
             # Rows are read once, in order: a type that can hands out an iterator instead of a list.
-            self._read = getattr(extract, "once", extract)
+            self._read = once_of(extract) or extract
         rows, refused = self._read(payloads(values))
         if refused:
             first = refused[0]

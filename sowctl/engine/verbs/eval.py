@@ -15,13 +15,13 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
 from sowctl.errors import InputError, LimitError, SowError, StorageError, UsageError
-from sowctl.messages.base import MAX_MESSAGE
+from sowctl.messages.base import MAX_MESSAGE, once_of
 from sowctl.messages.framing.chunks import Chunk
 from sowctl.messages.framing.cutters import BOM, LineCutter, counted, line_offsets
 from sowctl.messages.types import get_type
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from sowctl.expressions.functions.signature import Function
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.envelope import Envelope
-
-_Once: TypeAlias = Callable[[Sequence[bytes], bytes], tuple[Iterable[Row], list[Refusal]]]
-"""An extractor that also takes the block which the payloads were cut out of, and whose rows can be read only once."""
-
 
 SEGMENT = 4 << 20
 BLOCK = 90 << 10
@@ -107,7 +103,7 @@ class Evaluator:
             words = f"messages of type {kind.name} have no fields: this expression cannot be applied"
             raise UsageError("SOW-QRY-003", words)
         self._extract = kind.extractor(compiled.slots)
-        self._once: _Once | None = getattr(self._extract, "once", None)
+        self._once = once_of(self._extract)
 
     def part(self, name: str, chunk: Chunk, block: bytes | None = None) -> Evaluated:
         """Evaluate one chunk of the input ``name``; ``block``: the bytes it was cut out of, if all its lines count."""

@@ -7,7 +7,7 @@ journals still hold, also what the granularity has dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.targets import Target
     from sowctl.journal.block import Entry
+    from sowctl.messages.base import MessageType
     from sowctl.store.meta import Definition
 
 SHORT = ("sow_key", "timestamp", "until", "txid", "operation", "lossy")
@@ -94,18 +95,22 @@ class VersionBatch(Struct, frozen=True):
 
     topic: str
     message_type: str
-    of_payload: Callable[[bytes], bytes]
+    kind: MessageType
     records: Sequence[VersionRecord]
     shown: tuple[str, ...] | None = None
-    members_of: Callable[[bytes], bytes] | None = None
+
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        """Those of its records, in their order."""
+        return [record.payload for record in self.records]
 
     def view(self, payload: bytes) -> bytes:
         """One line of JSON for a payload; a deletion has no members."""
-        return self.of_payload(payload) if payload else b"{}"
+        return self.kind.view(payload) if payload else b"{}"
 
     def members_view(self, payload: bytes) -> bytes:
         """A JSON object with what columns show."""
-        return (self.members_of or self.of_payload)(payload) if payload else b"{}"
+        return self.kind.members_view(payload) if payload else b"{}"
 
 
 def versions(
@@ -132,8 +137,7 @@ def versions(
         else:
             records += chosen
     kind = instance.type_of(message_type)
-    batch = VersionBatch(topic, message_type, kind.view, records, members_of=getattr(kind, "members_view", None))
-    return batch, missing
+    return VersionBatch(topic, message_type, kind, records), missing
 
 
 _Answer = tuple[str, str, dict[bytes, list[VersionRecord]], list[list[bytes]]]

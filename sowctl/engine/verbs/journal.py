@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,6 +122,12 @@ class EntryBatch(Struct, frozen=True):
     message_type: str
     kind: MessageType
     records: list[EntryRecord]
+    shown: tuple[str, ...] | None = None
+
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        """Those of its records, in their order."""
+        return [record.payload for record in self.records]
 
     def view(self, payload: bytes) -> bytes:
         """One line of JSON for a payload; a deletion has none."""
@@ -129,8 +135,7 @@ class EntryBatch(Struct, frozen=True):
 
     def members_view(self, payload: bytes) -> bytes:
         """A JSON object with what columns show."""
-        view: Callable[[bytes], bytes] = getattr(self.kind, "members_view", self.kind.view)
-        return view(payload) if payload else b"null"
+        return self.kind.members_view(payload) if payload else b"null"
 
 
 def require_topic(

@@ -84,3 +84,5 @@ class BinaryType:
     def view(self, payload: bytes) -> bytes:
         """A JSON string with the Base64 form of ``payload``."""
         return b'"%b"' % b64encode(payload)
+
+    members_view = view

@@ -98,6 +98,8 @@ class StructType:
             return base64_line(payload)
         return json_line(self._tree(payload), lambda item: item)
 
+    members_view = view
+
     def _problem(self, payload: bytes) -> PayloadRefused | None:
         if len(payload) < self._size:
             words = f"the message has {len(payload):,} bytes, its fields take {self._size:,}"

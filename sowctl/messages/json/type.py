@@ -170,6 +170,8 @@ class JsonType:
             return payload.translate(None, b"\r\n")
         return payload
 
+    members_view = view
+
     def _spans(self, payload: bytes, part: str | None = None) -> Spanned:
         """The values of one payload with their places. Raises InputError."""
         try:

@@ -126,6 +126,8 @@ class TreeType(ABC):
         except PayloadRefused:
             return base64_line(payload)
 
+    members_view = view
+
     def native(self, value: SlotValue) -> object:
         """What is written for the first value: numbers by their value, bytes as text where they are UTF-8."""
         scalar = plain(value)

@@ -125,6 +125,8 @@ class ProtobufType:
         except PayloadRefused:
             return base64_line(payload)
 
+    members_view = view
+
     def _message(self, payload: bytes) -> Any:
         """The message of the library. Raises PayloadRefused."""
         return self._schema.decode(sized(payload, self.max_message))

@@ -115,6 +115,8 @@ class BflatType:
             members.append(quoted(tag.decode("utf-8", "replace")) + b":" + text)
         return b"{" + b",".join(members) + b"}"
 
+    members_view = view
+
     def _found(self, payload: bytes, wanted: frozenset[bytes]) -> dict[bytes | None, list[Scalar]]:
         """The values of the wanted tags. Raises PayloadRefused."""
         found: dict[bytes | None, list[Scalar]] = {}

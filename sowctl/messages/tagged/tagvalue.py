@@ -132,6 +132,8 @@ class TagValueType:
             members.append(quoted(name) + b":" + (texts[0] if len(texts) == 1 else b"[" + b",".join(texts) + b"]"))
         return b"{" + b",".join(members) + b"}"
 
+    members_view = view
+
     def names(self) -> Mapping[bytes, str]:
         """What a view calls some tags instead."""
         return {}

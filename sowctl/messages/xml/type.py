@@ -109,6 +109,8 @@ class XmlType:
         except PayloadRefused:
             return base64_line(payload)
 
+    members_view = view
+
     def _parsed(self, payload: bytes) -> XmlDocument:
         return parse_document(sized(payload, self.max_message))
 
