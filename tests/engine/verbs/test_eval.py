@@ -1,0 +1,171 @@
+"""eval: what an expression gives of each message, where a run stops, and files that several processes read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sowctl.engine.reports import Rejected
+from sowctl.engine.verbs import eval as verb
+from sowctl.engine.verbs.eval import EvalInput, Evaluated, Evaluator, evaluate, evaluate_file, processes
+from sowctl.errors import LimitError, StorageError, UsageError
+from sowctl.expressions.environment import Environment
+from sowctl.messages.framing.frames import FrameReader
+from tests.support.examples import examples
+
+LINES = b'{"a":1,"s":"x"}\n{"a":2.50}\n\n{"s":null}\n'
+HOSTILE = b'{"s":"' + b"a" * 40 + b'!"}'
+
+
+def _evaluator(text: str, *, matches: bool = False, **options: object) -> Evaluator:
+    return Evaluator(text, Environment(lambda: 0), matches=matches, **options)  # type: ignore[arg-type]
+
+
+def _parts(evaluator: Evaluator, data: bytes, framing: str = "lines") -> list[Evaluated]:
+    chunks = FrameReader(BytesIO(data), framing, chunk=64)
+    return list(evaluate(evaluator, [EvalInput("in", chunks)]))
+
+
+def _output(parts: list[Evaluated]) -> bytes:
+    return b"".join(part.output for part in parts)
+
+
+def _places(parts: list[Evaluated]) -> list[str]:
+    return [refused.place for part in parts for refused in part.rejected]
+
+
+def test_a_value_a_line_and_every_line_is_counted() -> None:
+    parts = _parts(_evaluator("/a * 2"), LINES)
+    assert _output(parts) == b"2\n5.0\nnull\n"
+    assert sum(part.lines for part in parts) == 4
+
+
+def test_a_filter_gives_messages_as_they_came() -> None:
+    assert _output(_parts(_evaluator("/a > 1", matches=True), LINES)) == b'{"a":2.50}\n'
+    evaluator = _evaluator("/a > 1", matches=True, framing="length")
+    framed = b"".join(len(one).to_bytes(4, "big") + one for one in (b'{"a":1}', b'{ "a":2}'))
+    assert _output(_parts(evaluator, framed, "length")) == framed[11:]
+
+
+def test_the_first_bad_message_ends_the_run_behind_those_before_it() -> None:
+    bad = b'{"a":1}\n{"a":}\n{"a":3}\n'
+    parts = _parts(_evaluator("/a"), bad)
+    error = parts[-1].error
+    assert error is not None
+    assert (_output(parts), error.code, error.place, error.exit_status) == (b"1\n", "SOW-MSG-002", "in:2:6", 3)
+    assert error.hint == "--on-error skip leaves bad messages out"
+    parts = _parts(_evaluator("/a", stops=False), bad)
+    assert (_output(parts), _places(parts), parts[-1].error) == (b"1\n3\n", ["in:2:6"], None)
+
+
+def test_no_input_is_read_behind_an_error() -> None:
+    def chunks() -> Iterator[object]:
+        yield from FrameReader(BytesIO(b"nope\n"), "lines")
+        raise AssertionError("read on")
+
+    parts = list(evaluate(_evaluator("/a"), [EvalInput("one", chunks()), EvalInput("two", chunks())]))  # type: ignore[arg-type]
+    assert [part.error is not None for part in parts] == [True]
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_pattern_that_runs_away_ends_the_run_at_its_message(stops: bool) -> None:
+    evaluator = _evaluator("/s LIKE '^(a+)+$'", matches=True, stops=stops)
+    # What is refused behind the message that ends the run was never reached, so it is not told.
+    parts = _parts(evaluator, b'{"s":"aa"}\n' + HOSTILE + b"\nnope\n")
+    error = parts[-1].error
+    assert isinstance(error, LimitError)
+    assert (_output(parts), error.place, _places(parts)) == (b'{"s":"aa"}\n', "in:2", [])
+
+
+def test_message_functions_see_the_envelope() -> None:
+    lines = b'{"topic":"t","sow_key":"7","timestamp":"2026-01-01T00:00:00Z","data":{"a":1}}\n{"data":{"a":2}}\n'
+    text = "CONCAT(TOPIC_NAME(), '/', SOW_KEY(), '/', /a, '/', STRFTIME('%Y', LAST_UPDATED()))"
+    assert _output(_parts(_evaluator(text), lines, "envelope")) == b'"t/7/1/2026"\n"//2/"\n'
+    assert _output(_parts(_evaluator("MESSAGE_SIZE()"), LINES)) == b"15\n10\n10\n"
+
+
+def test_a_type_without_fields_takes_only_expressions_without_fields() -> None:
+    assert _output(_parts(_evaluator("MESSAGE_SIZE()", message_type="binary"), b"abc\n")) == b"3\n"
+    with pytest.raises(UsageError) as caught:
+        _evaluator("/a", message_type="binary")
+    assert caught.value.code == "SOW-QRY-003"
+
+
+# Files, by several processes
+
+
+def _of_file(path: Path, evaluator: Evaluator, count: int, segment: int, start: int = 0) -> list[Evaluated]:
+    with mock.patch.object(verb, "SEGMENT", segment), path.open("rb") as file:
+        return list(evaluate_file(evaluator, "in", file.fileno(), start, path.stat().st_size, count))
+
+
+_LINE = st.one_of(
+    st.integers(-5, 99).map(lambda n: b'{"a":%d}' % n),
+    st.sampled_from([b"", b" \t", b"nope", b'{"a":7}\r', b"\xef\xbb\xbf{}", b'{"a":"' + b"y" * 200 + b'"}', b"\xff"]),
+)
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(_LINE, max_size=60), st.booleans(), st.booleans(), st.integers(20, 400), st.integers(1, 3))
+def test_law_a_file_gives_what_its_lines_give(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], ended: bool, stops: bool, segment: int, count: int
+) -> None:
+    data = b"\n".join(lines) + b"\n" * ended
+    path = tmp_path_factory.getbasetemp() / "law.ndjson"
+    path.write_bytes(data)
+    evaluator = _evaluator("/a > 5", matches=True, stops=stops)
+    wanted = _parts(evaluator, data)
+    found = _of_file(path, evaluator, count, segment)
+
+    def told(parts: list[Evaluated]) -> object:
+        rejected: list[Rejected] = [one for part in parts for one in part.rejected]
+        error = parts[-1].error if parts else None
+        return _output(parts), [(one.place, one.code) for one in rejected], error and (error.code, error.place)
+
+    assert told(found) == told(wanted)
+
+
+def test_lines_and_offsets_of_a_file_count_from_the_start_that_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "part.ndjson"
+    path.write_bytes(b'{"a":0}\n{"a":1}\nnope\n')
+    (refused,) = _of_file(path, _evaluator("/a", stops=False), 1, 1 << 20, start=8)[0].rejected
+    assert (refused.line, refused.offset) == (2, 8)
+
+
+def test_a_process_that_ends_early_is_an_error_and_none_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "big.ndjson"
+    path.write_bytes(b'{"a":1}\n' * 1000)
+    parent = os.getpid()
+
+    class Dying(Evaluator):
+        def part(self, *arguments: object) -> Evaluated:  # type: ignore[override]
+            assert os.getpid() != parent
+            os._exit(3)
+
+    begun: list[int] = []
+
+    class Noted(verb.Worker):
+        def __init__(self, pid: int, stream: BinaryIO) -> None:
+            super().__init__(pid, stream)
+            begun.append(pid)
+
+    with mock.patch.object(verb, "Worker", Noted), pytest.raises(StorageError) as caught:
+        _of_file(path, Dying("/a", Environment(lambda: 0)), 2, 2000)
+    assert caught.value.code == "SOW-QRY-020"
+    assert len(begun) == 2
+    for pid in begun:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def test_small_files_are_not_worth_a_second_process() -> None:
+    assert processes(1 << 20) == 1
+    assert processes(1 << 30) == min(len(os.sched_getaffinity(0)), 8)
