@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +27,31 @@ _SCALAR = st.one_of(
     st.sampled_from([0.5, 2.0, 9.75, -1e300, 2**53 + 1, 2**63]),
     st.sampled_from(["", "a", "ab", "abc", "5", " 5 ", "7.5", "zebra", "É", "nan"]),
 )
-_USED: list[int] = []
 
 
 @pytest.fixture(autouse=True, scope="module")
-def always_by_index() -> Iterator[None]:
-    """Indexes are used for every share of the records; how often they were is counted."""
+def for_every_share() -> Iterator[None]:
+    """Indexes are used for every share of the records."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "MOST", 1.0)
         patch.setattr(figures, "SEVERAL", 2)
-        found = indexed._found
-
-        def counted(*arguments: Any) -> Any:
-            result = found(*arguments)
-            _USED.append(result is not None)
-            return result
-
-        patch.setattr(indexed, "_found", counted)
         yield
-    assert sum(_USED) > len(_USED) / 2 > 50
+
+
+@contextmanager
+def _by_indexes() -> Iterator[list[bool]]:
+    """For each question that is put to indexes within the block, whether they found its records."""
+    answers: list[bool] = []
+    found = indexed._found
+
+    def noted(*arguments: Any) -> Any:
+        result = found(*arguments)
+        answers.append(result is not None)
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexed, "_found", noted)
+        yield answers
 
 
 _VALUE = st.one_of(_SCALAR, st.lists(_SCALAR, max_size=3), st.fixed_dictionaries({"deep": _SCALAR}))
@@ -98,6 +105,8 @@ _CONDITIONS = st.sampled_from(
 _FILTERS = st.lists(_CONDITIONS, min_size=0, max_size=3).map(" AND ".join)
 _ORDERS = st.sampled_from([None, "/n", "/n DESC, /s", "/s", "/s DESC", "/v", "/s TEXT"])
 _PAGES = st.sampled_from([(None, None), (3, None), (4, 2), (0, None), (200, 1)])
+_INDEXED = ("/n > 5 AND /s > 'B'", None, (None, None))
+"""A question that is put to indexes whatever the records are."""
 
 
 def _outcome(lab: Lab, options: QueryOptions) -> tuple[object, ...]:
@@ -131,13 +140,20 @@ def _compare_groups(lab: Lab, asked: list[tuple[str, tuple[str, str]]]) -> None:
         for gain in (0, 1 << 40):  # by rows, and on columns
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(figures, "LASTING_ARRAYS", 0 if gain else 1 << 60)
-                assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection, gain)
+                with _by_indexes() as answers:
+                    assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection, gain)
+                assert all(answers), (text, projection, gain)
 
 
 def _compare(lab: Lab, asked: list[tuple[str, str | None, tuple[int | None, int | None]]]) -> None:
-    for text, order, page in asked:
-        expected = _outcome(lab, _options(text, order, page, None))
-        assert _outcome(lab, _options(text, order, page, 0)) == expected, (text, order, page)
+    """Ask with and without indexes. They answer whatever is put to them, and :data:`_INDEXED` always is."""
+    for text, order, page in (_INDEXED, *asked):
+        with _by_indexes() as answers:
+            expected = _outcome(lab, _options(text, order, page, None))
+            assert answers == [], (text, order, page)
+            assert _outcome(lab, _options(text, order, page, 0)) == expected, (text, order, page)
+        assert all(answers), (text, order, page)
+        assert answers or (text, order, page) != _INDEXED
 
 
 @pytest.mark.parametrize("expires", [False, True])
