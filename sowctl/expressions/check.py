@@ -18,6 +18,7 @@ def check(node: n.Node, text: str, context: Context, extra: Mapping[str, Functio
 
     ``extra`` holds functions of loaded modules by upper-case name.
     """
+    # A list instead of recursion, as everywhere: a valid text may be nested more deeply than Python's stack.
     stack = [(node, context)]
     while stack:
         current, place = stack.pop()
@@ -32,6 +33,7 @@ def check(node: n.Node, text: str, context: Context, extra: Mapping[str, Functio
 
 def _start(node: n.Node, text: str) -> int:
     """Where a node without operands in front begins, parentheses around it skipped."""
+    # The span of a node in parentheses begins at the parenthesis, and the caret belongs under the name.
     start = node.span[0]
     while start < len(text) and text[start] in "( \t\r\n":
         start += 1
@@ -59,6 +61,7 @@ def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, F
         _check_count(call, text, at, *AGGREGATES[call.name])
         return Context.AGGREGATE
     if call.name == "IF":
+        # IF is no function of the table: it evaluates one of its branches only.
         _check_count(call, text, at, 3, 3)
         return context
     # Built-in names come first: a module cannot change what a text means.

@@ -45,9 +45,11 @@ class Filter(Compiled):
     def __init__(
         self, text: str, node: Node | None, emitter: Emitter | None, extra: Mapping[str, Function] = NO_FUNCTIONS
     ) -> None:
+        # A row that reaches the end of the loop's body has passed every test.
         super().__init__(text, node, emitter, "append(i)")
         self._extra = extra
         self._conjuncts: Sequence[Node] | None = None
+        # Conditions are compiled by themselves only where an index answers others of the same filter.
         self._single: dict[int, Filter] = {}
 
     @property
@@ -89,6 +91,7 @@ def compile_filter(
     return _kept_filter(text, context)
 
 
+# By text and context: the same words may be allowed in one context and refused in another.
 @lru_cache(maxsize=32)
 def _kept_filter(text: str, context: Context) -> Filter:
     return _filter(text, context, NO_FUNCTIONS)
@@ -118,6 +121,7 @@ def _conditions(emitter: Emitter, node: Node) -> Emission:
         if isinstance(current, Logic) and current.operator == "AND" and len(current.operands) <= LONG:
             waiting.extend(reversed(current.operands))
             continue
+        # A row counts only where the filter is TRUE. FALSE and NULL both leave it, so these tests need no third state.
         operand: Operand = yield emitter.truth(current)
         emitter.code.add(f"if not {operand.code}: continue")
 
@@ -180,6 +184,7 @@ def compile_projection(
     """
     from sowctl.expressions.rows.projection import Projection, TextNode  # for views and aggregated queries alone
 
+    # Each field keeps the text that it was written in, because its errors show a place in that text.
     fields = [(field, text) for text in _texts(projection) for field in parse_projection(text)]
     grouped = () if grouping is None else _texts(grouping)
     keys = [TextNode(field, text) for text in grouped for field in parse_grouping(text)]
@@ -192,12 +197,14 @@ def compile_projection(
             what = f"two fields have the destination /{'/'.join(names)}"
             raise expression_error("SOW-EXP-022", what, text, field.place)
         seen.add(names)
+    # Qualifiers last: they are judged against the sources of the view, and faults of the text itself come first.
     for node, text in [*((field.expression, text) for field, text in fields), *keys]:
         _check_qualified(node, text, joined, sources)
     return Projection(fields, keys, extra)
 
 
 def _texts(given: str | Sequence[str]) -> Sequence[str]:
+    # No text at all is parsed as the empty one, whose error says what is missing.
     return [given] if isinstance(given, str) else given or [""]
 
 

@@ -29,6 +29,7 @@ class Environment(Struct):
 
     def reading(self) -> Micros:
         """The clock of the run in microseconds since 1970 UTC, the same at every call."""
+        # One reading for the run: two calls in one expression, or in two records, must agree.
         if self._reading is None:
             self._reading = self.now()
         return self._reading

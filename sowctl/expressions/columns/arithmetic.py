@@ -20,8 +20,10 @@ def as_numbers(column: Column) -> Column:
     """The column converted to numbers; of arrays the first values. Raises Unsuited for what stays mixed."""
     column = column.scalars
     if column.kind is Kind.STRING:
+        # A text is converted once, however many rows have it.
         column = over_words(column, number_of)
     if column.kind is Kind.BOOL:
+        # In arithmetic TRUE and FALSE are the Integers 1 and 0.
         return Column(Kind.I64, column.size, column.data.astype(np.int64), column.nulls, constant=column.constant)
     if column.kind is Kind.ROWS:
         raise Unsuited("values of several kinds")
@@ -38,6 +40,7 @@ def operate(operator: str, a: Column, b: Column) -> Column:
         raise Unsuited("Integers from 2**63 on")
     if a.kind is b.kind is Kind.I64:
         return _whole(operator, a, b)
+    # Infinities and NaN are results here and no faults; zero divisors, too.
     with np.errstate(all="ignore"):
         if Kind.NUMBER in (a.kind, b.kind):
             return _mixed(operator, a, b)

@@ -24,6 +24,7 @@ class SlotBatch:
         cls, rows: Sequence[Row], slots: int, previous: Sequence[Row | None] = (), before: int = 0
     ) -> SlotBatch:
         """The batch of rows of ``slots`` values; ``previous`` are those of stored records, ``before`` values each."""
+        # Without a stored record every field of OF PREVIOUS is NULL.
         stored = [row if row is not None else (None,) * before for row in previous or [None] * len(rows)]
         return cls(
             [[row[place] for row in rows] for place in range(slots)],
@@ -34,6 +35,7 @@ class SlotBatch:
     def column(self, slot: int, *, previous: bool = False) -> Column:
         """The column of a slot."""
         key = (previous, slot)
+        # Made when a step asks: a slot that only the row evaluator needs costs no array.
         if key not in self._columns:
             self._columns[key] = column_of((self._previous if previous else self._lists)[slot])
         return self._columns[key]

@@ -25,6 +25,7 @@ class OneNode:
 
     def __init__(self, node: n.Node, extra: Mapping[str, Function]) -> None:
         self.node = node
+        # A pattern is compiled into the node and takes no column from the stack.
         self.count = sum(not isinstance(child, n.Pattern) for child in node.children())
         self._extra = extra
         self._value: Value | None = None

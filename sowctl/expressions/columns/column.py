@@ -90,6 +90,7 @@ class Column:
         if self.kind is Kind.NULL:
             return np.ones(self.size, np.bool_)
         if self.kind is Kind.STRING:
+            # The code behind the last word stands for NULL.
             found = self.data == len(self.words)
             return found if found.any() else None
         return self._nulls
@@ -99,6 +100,7 @@ class Column:
         """The least and the greatest Integer of a whole kind, 0 among them where there are NULLs."""
         if self.kind is Kind.BOOL or not self.data.size:
             return 0, 1
+        # NULL places hold 0. That can only widen the range, and a range too wide only sends more to the row evaluator.
         return int(self.data.min()), int(self.data.max())
 
     @property
@@ -139,6 +141,7 @@ class Column:
             return list(map([*self.words, None].__getitem__, self.data.tolist()))
         found: list[Any] = self.data.tolist()
         if self.ints is not None:
+            # ``ints`` is False in NULL places, whose NaN has no Integer.
             found = [int(v) if whole else v for v, whole in zip(found, self.ints.tolist(), strict=True)]
         if self.nulls is not None:
             found = [None if null else value for value, null in zip(found, self.nulls.tolist(), strict=True)]
@@ -187,6 +190,8 @@ def column_of(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
         return Column(Kind.ROWS, len(values), source=values, constant=constant)
     firsts = [first(value) for value in values]
     column = _of_scalars(firsts, set(map(type, firsts)), values, constant)
+    # Lists of one value at most compare like their values. The slot values stay, because functions of whole lists tell
+    # an empty list from a NULL.
     column.source, column.listed = values, True
     return column
 
@@ -206,6 +211,7 @@ def _of_scalars(values: Sequence[Scalar], kinds: set[type], source: Sequence[Slo
     size = len(values)
     # NULL goes with every kind.
     kinds = kinds - {_NONE}
+    # NULL alone: such a column fits with every kind and needs no array.
     if not kinds:
         return Column(Kind.NULL, size, constant=constant)
     column: Column | None = None
@@ -257,12 +263,14 @@ def _nulls(values: Sequence[Any]) -> Array | None:
 
 def _of_plain(kind: Kind, values: Sequence[Any], dtype: Any, blank: Any) -> Column:
     nulls = _nulls(values) if blank is not None else None
+    # The array has a number in NULL places, too: see the invariants at the top of the module.
     filled = values if nulls is None else [blank if value is None else value for value in values]
     return Column(kind, len(values), np.array(filled, dtype), nulls)
 
 
 def _of_numbers(values: Sequence[Any], kinds: set[type], source: Sequence[SlotValue]) -> Column | None:
     texts = Number in kinds
+    # Numbers are compared and computed by their values; their texts stay in ``source`` for what asks for them.
     if texts:
         values = [value.value if type(value) is Number else value for value in values]
         kinds = set(map(type, values)) - {_NONE}
@@ -278,6 +286,7 @@ def _of_kinds(values: Sequence[Any], kinds: set[type]) -> Column | None:
     # Integers keep 64 bits; together with Doubles they stay Integers only where every one is exact as a Double.
     whole = [value for value in values if type(value) is int]
     low, high = min(whole), max(whole)
+    # One range decides for the whole column, so that the kernels never ask each value.
     if kinds == {int}:
         if high < 1 << 63:
             return _of_plain(Kind.I64, values, np.int64, 0)
@@ -296,6 +305,7 @@ def over_words(column: Column, function: Callable[[bytes | None], SlotValue]) ->
 
 def spread(column: Column, results: Sequence[SlotValue]) -> Column:
     """The results for the distinct texts of a STRING column, the last one for NULL, in the places of the texts."""
+    # The results for a few words are made into a small column first, which tells the kind of the large one.
     table = column_of(results)
     if table.kind is Kind.NULL:
         return Column(Kind.NULL, column.size, constant=column.constant)

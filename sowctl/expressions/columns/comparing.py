@@ -62,6 +62,7 @@ def _comparable(a: Column, b: Column) -> tuple[Array, Array]:
     if Kind.U64 in (a.kind, b.kind) and a.kind is not b.kind:
         if a.bounds[0] < 0 or b.bounds[0] < 0:
             raise Unsuited("negative Integers against some from 2**63 on")
+        # Without negative Integers all values of both columns fit.
         return a.data.astype(np.uint64), b.data.astype(np.uint64)
     return a.data, b.data
 

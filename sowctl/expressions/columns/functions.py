@@ -15,6 +15,7 @@ from sowctl.expressions.columns.column import EXACT, FLOATS, Array, Column, Kind
 
 
 def _absolute(column: Column) -> Column:
+    # The negative of -2**63 does not fit into 64 bits with sign, and numpy would give it back unchanged.
     if column.kind is Kind.I64 and column.bounds[0] < 1 - (1 << 63):
         raise Unsuited("a result may leave the Integer range")
     return _like(column, np.abs(column.data) if column.kind is not Kind.U64 else column.data)
@@ -31,6 +32,8 @@ def _whole(rounding: Callable[[Array], Array]) -> Callable[[Column], Column]:
         with np.errstate(invalid="ignore"):
             data = rounding(column.data)
             present = data if column.nulls is None else data[~column.nulls]
+            # NaN fails this test, too. A column of Integers has no place for what is left, so rows decide for each
+            # value.
             if not (np.abs(present) < EXACT).all():
                 raise Unsuited("NaN, infinities or Doubles beyond 2**53")
         if column.nulls is not None:
@@ -43,8 +46,10 @@ def _whole(rounding: Callable[[Array], Array]) -> Callable[[Column], Column]:
 def _sign(column: Column) -> Column:
     if column.kind in FLOATS:
         present = column.data if column.nulls is None else column.data[~column.nulls]
+        # SIGN of NaN is NaN, which a column of Integers cannot hold.
         if np.isnan(present).any():
             raise Unsuited("NaN")
+    # The NaN in NULL places is neither above nor below 0 and gives the 0 that NULL places of Integers hold.
     data = (column.data > 0).astype(np.int64) - (column.data < 0)
     return Column(Kind.I64, column.size, data, column.nulls, constant=column.constant)
 

@@ -50,6 +50,7 @@ def add_columns(
     """
     if not size:
         return
+    # Part by part, and each on columns: grouping fields first, then the inputs of aggregates.
     values = [_evaluated(part, columns, size, env) for part in projection.parts()]
     keys, inputs = values[: projection.width], values[projection.width :]
     # One number per message for the whole key: messages of a group share it.
@@ -108,6 +109,7 @@ def _combined(codes: Array, more: Array) -> Array:
 
 def _codes(column: Column, size: int) -> Array:
     """Codes that differ where the texts of the values differ."""
+    # One value for all messages tells no two of them apart.
     if column.constant or column.kind is Kind.NULL:
         return np.zeros(size, np.int64)
     if column.kind is Kind.STRING:
@@ -129,12 +131,13 @@ def _codes(column: Column, size: int) -> Array:
 
 
 class _Taken:
-    """The values of a column in another order, ``nulls`` with NULLs; ``only`` how many they are: then TRUE for each."""
+    """The values of a column in a given order. ``nulls``: NULLs stay; ``only``: their number counts, each is TRUE."""
 
     def __init__(self, column: Column, size: int, order: Array, *, only: bool, nulls: bool) -> None:
         self._only = only
         self._keeps = nulls
         self._order = order
+        # Only plain arrays are cut by numpy; Strings, and numbers with a text, are taken from their slot values.
         self._plain = column.array is not None and column.kind is not Kind.STRING and not column.constant
         self._plain = self._plain and column.ints is None and column.source is None
         if self._plain:

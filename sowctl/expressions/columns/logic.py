@@ -16,6 +16,7 @@ def truth(column: Column) -> Column:
     if column.kind in (Kind.BOOL, Kind.NULL):
         return column
     if column.kind is Kind.STRING:
+        # A text has the truth of its numeric reading, asked once per distinct text.
         return over_words(column, truth_of)
     if column.kind is Kind.ROWS:
         return column_of([truth_of(value) for value in column.values()], constant=column.constant)
@@ -40,6 +41,7 @@ def disjunction(operands: Sequence[Column]) -> Column:
 
 def _fold(operands: Sequence[Column], decided: bool) -> Column:
     """``decided`` is the truth that ends the chain."""
+    # From left to right, as rows do it: NULL decides differently on the two sides.
     result = truth(operands[0])
     for operand in operands[1:]:
         result = _both(result, truth(operand), decided)
@@ -88,6 +90,7 @@ def nan_places(column: Column) -> Array:
 def choose(where: Array, a: Column, b: Column, size: int) -> Column:
     """The scalar of ``a`` where ``where``, else that of ``b``."""
     a, b = a.scalars, b.scalars
+    # A constant condition chooses a whole column.
     if len(where) == 1:
         return a if where[0] else b
     # Original texts of numbers have no place in arrays; the choice is then made value by value.
@@ -112,6 +115,7 @@ def _chosen(where: Array, a: Column, b: Column, size: int) -> Column | None:
         return _chosen_words(where, a, b)
     if kind is Kind.NULL:
         return Column(Kind.NULL, size)
+    # A column of NULLs has no array; a single blank stands for it and is repeated by numpy.
     blank: Array = np.array([np.nan if kind in FLOATS else 0], np.float64 if kind in FLOATS else _dtype(kind))
     data = np.where(where, *[blank if c.kind is Kind.NULL else c.data for c in (a, b)])
     nulls = np.where(where, null_places(a), null_places(b))

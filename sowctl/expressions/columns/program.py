@@ -79,6 +79,7 @@ class ColumnProgram:
         Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
         """
         if not self._steps:
+            # The empty filter matches everything.
             return np.ones(batch.size, np.bool_)
         try:
             # Columns evaluate every operand of AND and OR for every row, also where the row evaluator would have
@@ -104,6 +105,7 @@ class ColumnProgram:
             return column_of(self.compiled.values(batch.rows(), env, headers, batch.previous_rows()))
 
     def _run(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None) -> Column:
+        # The notes are of the last batch: what one batch leaves to rows another may hold in columns of one kind.
         self._notes.clear()
         stack: list[Column] = []
         for step in self._steps:
@@ -112,6 +114,8 @@ class ColumnProgram:
             elif isinstance(step, _Slot):
                 stack.append(batch.column(step.place, previous=step.previous))
             else:
+                # The last columns of the stack are the operands, because every operand was evaluated right before its
+                # node.
                 operands = stack[len(stack) - step.count :]
                 del stack[len(stack) - step.count :]
                 stack.append(self._evaluate(step, operands, batch.size, env, headers))
@@ -200,6 +204,7 @@ def _between(node: n.Between, operands: list[Column], size: int) -> Column:
         raise Unsuited("a constant between columns")
     if value.kind is Kind.STRING and not (low.kind is high.kind is Kind.STRING):
         raise Unsuited("texts between numbers")
+    # Both tests are Booleans without NULL, so NOT BETWEEN is their complement.
     mask = comparing.compare(">=", value, low) & comparing.compare("<=", value, high)
     return booleans(~mask if node.negated else mask)
 
@@ -232,12 +237,14 @@ def _call(node: n.Call, operands: list[Column], size: int) -> Column | None:
         return logic.choose(_true(operands[0]), operands[1], operands[2], size)
     if node.name == "COALESCE":
         found = operands[-1].scalars
+        # From the last argument to the first: each fills the places in which all before it are NULL.
         for operand in reversed(operands[:-1]):
             scalars = operand.scalars
             if scalars.kind is Kind.ROWS:
                 raise Unsuited("values of several kinds")
             found = logic.choose(~logic.null_places(scalars), scalars, found, size)
         return found
+    # A function without a kernel, or of a constant, is left to the row evaluator by way of None.
     if node.name in functions.KERNELS and not operands[0].constant:
         return functions.apply(node.name, operands[0])
     return None

@@ -28,6 +28,7 @@ class _Functions(Mapping[str, Function]):
 
     @cached_property
     def _loaded(self) -> dict[str, Function]:
+        # Loaded when a function is first asked for: parsing and most filters do without.
         from sowctl.expressions.functions.groups import GROUPS
 
         return {function.name: function for group in GROUPS.values() for function in group}

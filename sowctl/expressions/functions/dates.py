@@ -42,6 +42,7 @@ def _weekday(at: datetime) -> int:
 
 def _week(at: datetime, first: int) -> int:
     """Week of the year that begins on weekday ``first`` (0 Sunday, 1 Monday)."""
+    # The number of weeks that have begun by this day; the days before the first Sunday or Monday are week 0.
     return (at.timetuple().tm_yday - 1 + 7 - (_weekday(at) - first) % 7) // 7
 
 
@@ -91,6 +92,7 @@ def _one(at: datetime, flags: str, width: int, letter: str) -> str | None:
             # ``#`` swaps the case, as in strftime(3): only AM and PM become small by it.
             text = text.lower() if letter == "p" and "#" in flags else text.upper()
         return text.rjust(width)
+    # An unknown directive stays in the text, as in the C library.
     if letter not in _NUMBERS:
         return None
     read, digits, fill = _NUMBERS[letter]

@@ -48,6 +48,7 @@ def date_utc(seconds: int | float) -> int | None:
 def date(environment: Environment, seconds: int | float) -> int | None:
     """The date of an instant in the local time zone as eight digits."""
     at = _at(seconds)
+    # The instant is moved by the zone's offset and read as UTC, which shows the local date.
     return None if at is None else date_utc(math.floor(seconds) + environment.offset(math.floor(seconds)))
 
 

@@ -30,6 +30,7 @@ def unix_timestamp(environment: Environment) -> float:
 def uuid7(environment: Environment) -> bytes:
     """An RFC 9562 version 7 identifier of the run's clock and 74 random bits."""
     chance = int.from_bytes(environment.random(10), "big")
+    # 48 bits of time, the version 7, 12 random bits, the variant 2, 62 random bits.
     milliseconds = environment.reading() // 1000 & (1 << 48) - 1
     number = milliseconds << 80 | 7 << 76 | (chance >> 62 & 0xFFF) << 64 | 2 << 62 | chance & (1 << 62) - 1
     digits = f"{number:032x}"

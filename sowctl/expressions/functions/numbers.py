@@ -16,6 +16,7 @@ _FURTHEST = 1 << 64
 
 def truncated(number: int | float) -> int:
     """A number that is not NaN without its fraction; infinities become a very large Integer."""
+    # int() refuses infinities. As positions and counts they need only lie beyond every length.
     if isinstance(number, float) and math.isinf(number):
         return _FURTHEST if number > 0 else -_FURTHEST
     return int(number)
@@ -37,13 +38,16 @@ def guarded(call: Callable[..., float]) -> Callable[..., float]:
 
 def sign(number: int | float) -> int | float:
     """-1, 0 or 1."""
+    # NaN stays NaN; of numbers the difference of the two tests is the sign.
     return number if number != number else (number > 0) - (number < 0)
 
 
 def _whole(call: Callable[[float], int]) -> Callable[[int | float], int | float]:
     def run(number: int | float) -> int | float:
+        # NaN and infinities have no whole number; they stay what they are.
         if isinstance(number, int) or not math.isfinite(number):
             return number
+        # Beyond the range of Integers a Double is whole already.
         whole = call(number)
         return whole if I64_MIN <= whole <= U64_MAX else number
 
@@ -56,21 +60,26 @@ def round_to(number: int | float, places: int | float = 0) -> int | float:
         return NAN
     count = truncated(places)
     if isinstance(number, int):
+        # An Integer has nothing behind its point; before it, rounding is exact.
         return number if count >= 0 else _round_integer(number, -count)
     if not math.isfinite(number):
         return number
+    # Doubles reach from about 1e-324 to 1e308: no digit is that far from the point.
     if abs(count) > 400:
         return number if count > 0 else math.copysign(0.0, number)
     scale = float(f"1e{abs(count)}")
+    # The scaling rounds; the result is defined as that of these steps, so that every machine gives the same one.
     scaled = number * scale if count >= 0 else number / scale
     if math.isinf(scaled) or math.isinf(scale):
         return number if count >= 0 else math.copysign(0.0, number)
     whole = math.floor(abs(scaled))
+    # Half away from zero: Python's round() goes to the even neighbour instead.
     rounded = math.copysign(float(whole + (abs(scaled) - whole >= 0.5)), number)
     return rounded / scale if count >= 0 else rounded * scale
 
 
 def _round_integer(number: int, places: int) -> int | float:
+    # Integers have 20 digits at most: rounded to a unit this large, every one is 0.
     if places > 30:
         return 0
     unit = 10**places
@@ -81,11 +90,13 @@ def _round_integer(number: int, places: int) -> int | float:
 
 def power(base: float, exponent: float) -> float:
     """IEEE pow: 0 to a negative power is infinite, a negative base to a fraction NaN; but NaN always gives NaN."""
+    # math.pow() gives 1 for pow(1, NaN) and pow(NaN, 0); the language has NaN for any NaN argument.
     if base != base or exponent != exponent:
         return NAN
     try:
         return math.pow(base, exponent)
     except OverflowError:
+        # An odd power of a negative number is negative, also where it overflows.
         return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
     except ValueError:
         if base == 0 and exponent < 0:
@@ -126,8 +137,10 @@ def width_bucket(number: int | float, low: int | float, high: int | float, count
     if number >= high:
         return buckets + 1 if buckets < U64_MAX else float(buckets)
     start, width = float(low), float(high) - float(low)
+    # Two different Integers may be one Double; a width of 0 leaves no buckets.
     if not width:
         return NAN
+    # The formula of the language in its order of steps: Doubles round at each of them.
     position = (float(number) - start) * buckets / width
     return math.floor(position) + 1 if math.isfinite(position) else NAN
 
@@ -183,6 +196,7 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     if not all(map(math.isfinite, (lat1, lon1, lat2, lon2))):
         return NAN
     north1, north2 = math.radians(lat1), math.radians(lat2)
+    # Rounding may leave the range in which a root and an arc sine exist, by a last place: it is cut back below.
     half = math.sin((north2 - north1) / 2) ** 2
     half += math.cos(north1) * math.cos(north2) * math.sin(math.radians(lon2 - lon1) / 2) ** 2
     return 2 * EARTH_RADIUS * math.asin(math.sqrt(min(max(half, 0.0), 1.0)))

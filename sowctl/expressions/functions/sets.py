@@ -27,6 +27,7 @@ def total(numbers: Iterable[Scalar]) -> int | float | None:
     if not values:
         return None
     if kinds == {int}:
+        # Python's integers do not overflow: the range is asked of the total alone, not on the way.
         whole = sum(values)
         return whole if I64_MIN <= whole <= U64_MAX else float(whole)
     return _double_sum(values, kinds)
@@ -44,6 +45,7 @@ def _numbers(values: Iterable[Scalar]) -> tuple[list[int | float], set[type]]:
 
 def _double_sum(values: Sequence[int | float], kinds: set[type]) -> float:
     try:
+        # fsum() rounds once, at the end; Integers below 2**53 are exact as its Doubles.
         if kinds == {float} or all(type(one) is float or abs(one) < _EXACT for one in values):
             return math.fsum(values)
     except ValueError:
@@ -104,6 +106,7 @@ def deviation(inputs: Sequence[Scalar], degrees: int) -> float | None:
     if size <= degrees:
         return None
     if kinds == {int}:
+        # Exact in Integers, so the difference loses nothing; one division and one root round.
         whole, squares = int(sum(values)), int(sum(map(mul, values, values)))
         return math.sqrt((size * squares - whole * whole) / (size * (size - degrees)))
     middle = _mean(values, kinds)
@@ -131,14 +134,16 @@ def readings(values: Sequence[Scalar]) -> list[Component]:
 def extreme(values: Sequence[Scalar], greatest: bool, stamps: Stamps | None = None) -> Scalar:
     """The least or greatest value, the first of equals; NaN if one is NaN; NULL for none.
 
-    ``stamps``: what the order of the values is told by, where it is not the order in which they are given.
+    ``stamps``: one per value, the lowest for the first value; None where the values are given in their order.
     """
     if not values:
         return None
     keys = readings(values)
+    # NULLs have left already, so a key of one part is that of NaN.
     if any(len(key) == 1 for key in keys):
         return NAN
     best = max(keys) if greatest else min(keys)
+    # index() finds the first of equals. With stamps the first is the one that was updated first.
     if stamps is None or keys.count(best) == 1:
         return values[keys.index(best)]
     return values[min((place for place, key in enumerate(keys) if key == best), key=stamps.__getitem__)]

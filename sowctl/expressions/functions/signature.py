@@ -53,6 +53,7 @@ def function(
     variadic = bool(words) and words[-1] == "..."
     if variadic:
         words.pop()
+    # ``...`` repeats the last parameter without limit; a question mark makes one optional.
     least = sum(not word.endswith("?") for word in words)
     most = UNLIMITED if variadic else len(words)
     kinds = tuple(word.rstrip("?") for word in words)

@@ -23,6 +23,7 @@ def concat(*texts: bytes | None) -> bytes:
 
 def substr(text: bytes, start: int, length: int | None = None) -> bytes:
     """Part of a text: position 1 is the first byte, a negative one counts from the end and is clamped to the start."""
+    # Position 0 counts as 1. A start before the text is clamped before the length is applied, so the length is not cut.
     begin = max(start - 1, 0) if start >= 0 else max(len(text) + start, 0)
     if length is None:
         return text[begin:]
@@ -36,11 +37,13 @@ def left(text: bytes, count: int) -> bytes:
 
 def right(text: bytes, count: int) -> bytes:
     """The last bytes."""
+    # [-0:] would be the whole text.
     return text[-count:] if count > 0 else b""
 
 
 def trim(text: bytes | None, *members: bytes | None) -> bytes | None:
     """Without the bytes of the set (one space by default) at both ends."""
+    # bytes.strip() of an empty set strips nothing; of None it would strip white space.
     return text and text.strip(_set(members))
 
 
@@ -55,11 +58,13 @@ def rtrim(text: bytes | None, *members: bytes | None) -> bytes | None:
 
 
 def _set(members: tuple[bytes | None, ...]) -> bytes:
+    # No second argument strips spaces; one that is NULL is an empty set and strips nothing.
     return (members[0] or b"") if members else b" "
 
 
 def replace(text: bytes | None, old: bytes | None, new: bytes | None) -> bytes | None:
     """Every ``old`` replaced from left to right; NULL ``old`` changes nothing, NULL ``new`` deletes."""
+    # NULL is the empty text, and an empty text to look for would be found everywhere.
     if text is None or old is None:
         return text
     return text.replace(old, new or b"")

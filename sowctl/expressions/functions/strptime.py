@@ -28,6 +28,7 @@ _NUMERIC: dict[bytes, tuple[str, int, int, int]] = {
     b"j": ("yearday", 3, 1, 366),
     b"m": ("month", 2, 1, 12),
     b"M": ("minute", 2, 0, 59),
+    # 60 and 61 are leap seconds, which strptime(3) accepts; the sum below carries them into the next minute.
     b"S": ("second", 2, 0, 61),
     b"U": ("week_sunday", 2, 0, 53),
     b"W": ("week_monday", 2, 0, 53),
@@ -63,6 +64,7 @@ def _directives(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
     for match in _TOKEN.finditer(fmt):
         if match[2] is not None or match[1] in (b"n", b"t"):
             found.append(("space", b""))
+        # Two directives that the C library does not have: fractions of a second with six digits or with three.
         elif match[0] in (b"%f", b"%03f"):
             found.append(("fraction", b"3" if match[0] == b"%03f" else b"6"))
         elif match[3] is not None or match[1] == b"%":
@@ -135,6 +137,7 @@ def _directive(text: bytes, position: int, letter: bytes, parts: Parts) -> int |
 
 def _number(text: bytes, position: int, letter: bytes, parts: Parts) -> int | None:
     name, digits, low, high = _NUMERIC[letter]
+    # Numbers may have fewer digits than their directive allows, and spaces in front, as strptime(3) has it.
     match = re.compile(rb" *([0-9]{1,%d})" % digits).match(text, position)
     if match is None or not low <= int(match[1]) <= high:
         return None
@@ -209,6 +212,7 @@ def _day(parts: Parts) -> date | None:
             return day if day.year == year else None
         for name, start in (("week_sunday", 0), ("week_monday", 1)):
             if name in parts and weekday is not None:
+                # Week 1 begins with the first Sunday (%U) or Monday (%W) of the year; the days before it are week 0.
                 offset = (7 - (first.isoweekday() % 7 - start)) % 7 - 7 + parts[name] * 7
                 day = first + timedelta(days=offset + (weekday - start) % 7)
                 return day if day.year == year else None

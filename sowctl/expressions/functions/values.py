@@ -39,6 +39,7 @@ def array_sum(values: Sequence[Scalar]) -> int | float | None:
 def array_to_string(values: Sequence[Scalar], delimiter: bytes | None, null_text: bytes | None) -> bytes:
     """The texts joined; ``null_text`` stands for NULLs."""
     texts = [text_of(value) for value in values]
+    # A NULL delimiter joins with nothing between, a NULL text stands for NULLs with nothing.
     return (delimiter or b"").join([text if text is not None else null_text or b"" for text in texts])
 
 

@@ -44,6 +44,7 @@ def bounds_of(node: n.Node) -> Bounds | None:
         # The field stands on the left: the rewrites have turned conditions that name it on the right.
         return None if number is None else _compared(node.operator, number)
     if isinstance(node, n.Between) and not node.negated and isinstance(node.operand, n.Field):
+        # A reversed range is kept as it is: no number lies in it, as BETWEEN has it.
         low, high = _number(node.low), _number(node.high)
         return Bounds(low, high) if low is not None and high is not None else None
     return None
@@ -89,4 +90,5 @@ def _strings(items: tuple[n.Node, ...]) -> tuple[bytes, ...] | None:
         if not isinstance(value, bytes) or not value or numeric_reading(value) is not None:
             return None
         found.append(value)
+    # Each String once, in the order of the list.
     return tuple(dict.fromkeys(found))

@@ -69,6 +69,7 @@ def first_present(node: n.Node) -> n.Node | None:
         return None
     kept: list[n.Node] = []
     for argument in node.arguments:
+        # A constant that is not NULL is the result wherever it is reached: what follows it is never asked.
         constant = is_constant(argument)
         if constant and constant_value(argument) is None:
             continue
@@ -85,6 +86,7 @@ def first_present(node: n.Node) -> n.Node | None:
 
 def field_first(node: n.Node) -> n.Node | None:
     """``5 < /a``: ``/a > 5``."""
+    # A comparison of two constants is left to the folding.
     if not isinstance(node, n.Compare) or not is_constant(node.left) or is_constant(node.right):
         return None
     return n.Compare(_TURNED[node.operator], node.right, node.left, span=node.span)

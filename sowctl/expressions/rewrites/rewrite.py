@@ -27,6 +27,8 @@ from sowctl.expressions.syntax.trees import replace_children
 
 Change: TypeAlias = Callable[[Node], Node | None]
 
+# Folding comes first: the others then meet literals where there were computations. The last ones gather equalities that
+# have their final form by then.
 REWRITES: tuple[Change, ...] = (
     fold,
     fold_prefix,

@@ -20,6 +20,7 @@ def is_truth(node: n.Node) -> bool:
         # Functions of loaded modules declare nothing that this could rely on.
         function = FUNCTIONS.get(node.name)
         return function is not None and function.result == "truth"
+    # AND, OR and NOT give TRUE, FALSE or NULL, whatever their operands are.
     return isinstance(node, (*PREDICATES, n.Not, n.Logic))
 
 
@@ -32,6 +33,7 @@ def is_constant(node: n.Node) -> bool:
         and node.operator == "-"
         and isinstance(node.operand, n.Literal)
         and isinstance(node.operand.value, int | float)
+        # -TRUE is a computation, which the folding makes the Integer -1.
         and not isinstance(node.operand.value, bool)
     )
 

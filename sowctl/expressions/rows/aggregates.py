@@ -11,6 +11,7 @@ from sowctl.values.fields import Scalar
 Inputs = Sequence[Scalar]
 
 AGGREGATE_CALLS: dict[str, Callable[[Inputs], Scalar]] = {
+    # NULLs have been left out before, so the length is the count.
     "COUNT": len,
     "COUNT_DISTINCT": lambda inputs: len(distinct(inputs)),
     "SUM": total,
@@ -46,6 +47,7 @@ ORDERED = frozenset((*ORDERED_CALLS, "GROUP_CONCAT"))
 
 def group_concat(inputs: Inputs, delimiter: bytes | None, stamps: Stamps | None = None) -> bytes | None:
     """The texts of the distinct inputs in first-seen order and spelling."""
+    # An empty result is NULL, as every empty string is.
     return (delimiter or b"").join(text_of(value) or b"" for value in distinct(inputs, stamps)) or None
 
 

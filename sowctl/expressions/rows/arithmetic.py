@@ -22,14 +22,18 @@ def _operator(
 
     def operate(a: SlotValue, b: SlotValue) -> Numeric:
         left, right = number_of(a), number_of(b)
+        # NULL is asked before NaN: NULL + NaN is NULL.
         if left is None or right is None:
             return None
         if left != left or right != right:
             return NAN
+        # number_of() has made Integers of Booleans, so type() tells the two kinds of numbers apart.
         if type(left) is int and type(right) is int:
             result = exact(left, right)
             if result is None:
                 return NAN
+            # A result beyond 64 bits is computed again from Doubles, as the language says. To round the exact result
+            # would give another Double in some cases.
             if I64_MIN <= result <= U64_MAX:
                 return result
         return double(float(left), float(right))
@@ -40,6 +44,7 @@ def _operator(
 def _quotient(a: int, b: int) -> int | None:
     if b == 0:
         return None
+    # Python's // rounds down and the language toward zero, so the signs are put aside and given back.
     whole = abs(a) // abs(b)
     return whole if (a < 0) == (b < 0) else -whole
 
@@ -47,6 +52,7 @@ def _quotient(a: int, b: int) -> int | None:
 def _remainder(a: int, b: int) -> int | None:
     if b == 0:
         return None
+    # The sign is that of the dividend; Python's % takes that of the divisor.
     rest = abs(a) % abs(b)
     return -rest if a < 0 else rest
 
@@ -54,6 +60,8 @@ def _remainder(a: int, b: int) -> int | None:
 def _divide(a: float, b: float) -> float:
     if b:
         return a / b
+    # Python raises for a zero divisor where IEEE 754 has results: 0/0 is NaN, all else an infinity, with the sign of
+    # -0.0 counted.
     if not a:
         return NAN
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
@@ -62,6 +70,7 @@ def _divide(a: float, b: float) -> float:
 def _fmod(a: float, b: float) -> float:
     try:
         return math.fmod(a, b)
+    # math.fmod() raises where C's gives NaN: for a divisor of 0.0 and for an infinite dividend.
     except ValueError:
         return NAN
 
@@ -80,6 +89,8 @@ def negate(value: SlotValue) -> Numeric:
     number = number_of(value)
     if number is None:
         return None
+    # Only an Integer above 2**63 has no negative Integer; that of -2**63 is in range, because Integers go up to
+    # 2**64-1.
     if type(number) is int and -number < I64_MIN:
         return -float(number)
     return -number

@@ -91,6 +91,7 @@ class Code:
 
     def give(self, value: Any, prefix: str = "k") -> str:
         """A name in the namespace for an object."""
+        # The number of names grows with each, so none is given twice.
         name = f"{prefix}{len(self.names)}"
         self.names[name] = value
         return name
@@ -139,6 +140,8 @@ class Code:
 
     def source(self, final: str, arguments: str = "rows, env, headers, previous") -> str:
         """The main function: the row loop around the lines; ``final`` is what it does at the end of a row."""
+        # The for statement unpacks the slots itself where nothing else needs the row; that is the cheapest way in
+        # CPython.
         targets, sources, unpack = ["row"], ["rows"], []
         if self.uses_header:
             targets.append("header")
@@ -153,6 +156,7 @@ class Code:
             targets[0] = "(" + _names("s", len(self.slots)) + ")"
         each = targets[0] if len(targets) == 1 else f"({', '.join(targets)})"
         pairs = sources[0] if len(sources) == 1 else f"zip({', '.join(sources)})"
+        # Functions of the expression take header and prev always, so both names exist even where no row has them.
         defaults = [] if self.uses_header else [" header = None"]
         defaults += [] if self.previous else [" prev = None"]
         head = [f"def run({arguments}):", " out = []", " append = out.append", *defaults]

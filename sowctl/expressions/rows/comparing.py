@@ -26,6 +26,7 @@ def _comparison(fast: Callable[[Any, Any], bool], accepted: frozenset[int]) -> C
             others = [plain(value) for value in every(b)]
             # One pair that fits is enough, also for ``<>``: a list may be equal and unequal to a value at once.
             return any(relation(plain(value), other) in accepted for value in every(a) for other in others)
+        # A NULL gives None, which no set holds: a comparison is FALSE there, for <> too, and never NULL.
         return relation(plain(a), plain(b)) in accepted
 
     return compare
@@ -67,6 +68,8 @@ class InMembers:
         self.raw: set[bytes] = set()
         self.numbers: set[int | float] = set()
         self.readings: set[int | float] = set()
+        # NULL, the empty string among it, and NaN equal nothing, so they are no members. TRUE and 1, which
+        # are equal, become one member.
         for value in values:
             if isinstance(value, bytes) and value:
                 self._add_text(value)
@@ -79,6 +82,7 @@ class InMembers:
             self.texts.add(value.decode())
         except UnicodeDecodeError:
             pass
+        # Two strings compare as bytes; only against a number does a string count by its reading.
         reading = numeric_reading(value)
         if reading is not None:
             self.readings.add(reading)
@@ -90,11 +94,13 @@ class InMembers:
         return self._one(plain(value))
 
     def _one(self, value: Plain) -> bool:
+        # The rule of the scalar comparison, by hash. Python hashes an Integer and an equal Double alike.
         if value is None or value != value:
             return False
         if isinstance(value, str | bytes):
             if value in self.texts if isinstance(value, str) else value in self.raw:
                 return True
+            # A list without numbers saves the reading; None, no reading, is no member.
             return bool(self.numbers) and numeric_reading(value) in self.numbers
         return value in self.numbers or value in self.readings
 
@@ -106,6 +112,7 @@ def texts(value: SlotValue) -> list[bytes]:
 
 def begins(value: SlotValue, starts: tuple[bytes, ...]) -> bool:
     """Whether some value's text starts with one of ``starts``."""
+    # startswith() takes all texts in one call; of an empty tuple, where every member was NULL, it finds none.
     return any(text.startswith(starts) for text in texts(value))
 
 

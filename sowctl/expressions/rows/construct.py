@@ -24,6 +24,7 @@ class Fields:
         self.slots = _union([value.slots for _, value in definitions])
         self.previous_slots = _union([value.previous_slots for _, value in definitions])
         self.uses_header = any(value.uses_header for _, value in definitions)
+        # No qualifier can stand in these contexts, so the path alone names a slot.
         places = {str(slot.path): place for place, slot in enumerate(self.slots)}
         before = {str(slot.path): place for place, slot in enumerate(self.previous_slots)}
         self._places = [[places[str(slot.path)] for slot in value.slots] for _, value in definitions]
@@ -40,11 +41,15 @@ class Fields:
 
         Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
+        # Copies, which SET_CURRENT changes; the rows of the caller show the message as it was before the phase.
         current = [list(row) for row in rows]
         done: list[list[Write]] = [[] for _ in rows]
         for number, (field, value) in enumerate(self._definitions):
             places, before = self._places[number], self._before[number]
+            # One field for all messages at a time: what the fields in front of it have set stands in ``current`` when
+            # it runs.
             own = [tuple([row[place] for place in places]) for row in current]
+            # None stays None: the program reads NULL for every field of a record that is not there.
             stored = previous and [row and tuple([row[place] for place in before]) for row in previous]
             assert field.destination is not None
             for index, result in enumerate(value.values(own, env, headers, stored)):
@@ -60,9 +65,11 @@ class Fields:
         for place, slot in enumerate(self.slots):
             names = slot.path.names
             if names == target:
+                # One scalar stands there now: a subscript of 0 finds it, any other finds nothing.
                 there = not remove and not any(step.index for step in slot.path.steps)
                 items = (first(value),) if there else ()
                 row[place] = Values(items) if slot.listed else items[0] if items else None
+            # The path goes on below what has just been written or removed, and a scalar has nothing below it.
             elif names[: len(target)] == target:
                 row[place] = Values(()) if slot.listed else None
             elif target[: len(names)] == names and not remove:
@@ -74,6 +81,8 @@ def _union(wanted: Sequence[tuple[Slot, ...]]) -> tuple[Slot, ...]:
     merged: dict[str, Slot] = {}
     for slots in wanted:
         for slot in slots:
+            # Several fields ask for one path: one slot answers what any of them needs. Code that expected the plain
+            # answer takes the fuller one by its general way.
             other = merged.get(str(slot.path), slot)
             merged[str(slot.path)] = Slot(slot.path, slot.text or other.text, slot.listed or other.listed)
     return tuple(merged.values())

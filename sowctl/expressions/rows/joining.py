@@ -92,6 +92,7 @@ def _attached(
     key: Callable[[JoinSide, T | None], bytes | None],
     nulls_match: bool,
 ) -> list[dict[Source, T | None]]:
+    # The row is looked up by the topics attached before; one that is missing in it gives NULL as its key.
     texts = tuple(key(old, row[source_of(old)]) for old, _ in step.conditions)
     found = table.get(texts, []) if nulls_match or None not in texts else []
     # An outer join: a row without a partner stays, with no record of this topic.

@@ -18,6 +18,7 @@ from sowctl.values.compare import numeric_reading, text_of
 
 TRUTH_KINDS = ("bool", "truth")
 _PYTHON = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+# The same comparison with its operands exchanged. It is not the negation, which NULL and NaN forbid.
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -184,6 +185,7 @@ def _on_str(emitter: Writer, x: str, matcher: Matcher, found: str) -> str:
 def _in(emitter: Writer, node: n.In) -> Emission:
     operand: Operand = yield emitter.value(node.operand)
     x = emitter.code.simple(operand)
+    # An IN list is an OR of equalities, none of which is ever NULL, so its members may be asked in another order.
     literals: list[Any] = []
     computed: list[n.Node] = []
     for item in node.items:

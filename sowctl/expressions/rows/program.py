@@ -56,6 +56,8 @@ class Compiled:
         if self._run is None:
             assert self._parts is not None, "the empty filter has no loop"
             parts, names = self._parts
+            # Each function is compiled by itself: for a long chain that takes much less memory than one text (LONG in
+            # emit.py).
             for part in parts:
                 exec(compile(part, "<expression>", "exec"), names)
             self._run = names["run"]
@@ -63,6 +65,7 @@ class Compiled:
 
     def _call(self, rows: Iterable[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
         run = self._runner()
+        # repeat() has no end: zip() in the loop stops with the rows.
         if self.uses_header and headers is None:
             headers = repeat(NO_HEADER)
         if self.previous_slots:

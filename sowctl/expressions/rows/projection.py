@@ -86,6 +86,7 @@ class Projection:
         # message.
         outer = [TextNode(_split(field.expression, text, self.aggregates), text) for field, text in fields]
         delimiters = [call.delimiter for call in self.aggregates if call.delimiter is not None]
+        # Two programs: the first runs once per message, the second once per group when its fields are asked for.
         reader, maker = Emitter("", extra), Emitter("", extra)
         read = _tuple(reader, [*grouping, *(call.argument for call in self.aggregates)])
         made = _tuple(maker, [*outer, *delimiters])
@@ -145,6 +146,7 @@ class Projection:
                     last = max(reversed(places), key=stamps.__getitem__)
             if placed is not None:
                 group.stamps.extend([placed[place] for place in places])
+            # The count is of messages: one whose inputs are NULL counts, too.
             group.count += len(places)
             if stamps is not None:
                 # An earlier batch held a later update: the group's fields stay those of that one.
@@ -171,7 +173,7 @@ class Projection:
         return {tuple(map(text_of, key)): places for key, places in found.items()} if texts else found
 
     def keys(self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[GroupKey]:
-        """The keys of the groups that messages belong to; for those who bring the messages of a group together first.
+        """The key of each message's group, for callers that bring the messages of a group together first.
 
         Raises LimitError as :meth:`add`.
         """

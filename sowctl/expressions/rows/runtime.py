@@ -27,6 +27,7 @@ def double_of(value: SlotValue) -> float | None:
 
 def integer_of(value: SlotValue) -> int | None:
     """The scalar truncated toward zero; None for NULL and NaN."""
+    # Imported late, because most expressions call no function and load none.
     from sowctl.expressions.functions.numbers import truncated
 
     number = number_of(value)
@@ -35,6 +36,7 @@ def integer_of(value: SlotValue) -> int | None:
 
 def items_of(value: SlotValue) -> tuple[SlotValue, ...]:
     """The value list behind an identifier."""
+    # A value list keeps its NULLs; any other expression is a list of one value, or of none where it is NULL.
     if type(value) is Values:
         return value.items
     return () if value is None else (value,)
@@ -59,5 +61,6 @@ NAMES: dict[str, Any] = {
     "truth_of": truth_of,
     "MatchLimitExceededError": MatchLimitExceededError,
     "match_limit_error": match_limit_error,
+    # Nothing else of Python can be reached from generated code: a name that got into it by mistake raises NameError.
     "__builtins__": {"enumerate": enumerate, "zip": zip, "type": type, "float": float, "int": int, "str": str},
 }

@@ -79,6 +79,7 @@ class Builder:
         return n.Not(parts[1], span=(parts[0][1], parts[1].span[1]))
 
     def compare(self, parts: list[Any]) -> n.Node:
+        # One spelling per operator from here on: == is =, and != is <>.
         word = self._word(parts[1])
         return n.Compare(_COMPARE.get(word, word), parts[0], parts[2], span=_around([parts[0], parts[2]]))
 
@@ -88,6 +89,7 @@ class Builder:
     def is_not(self, parts: list[Any]) -> n.Node:
         return n.Is(parts[-1][0], parts[0], True, span=(parts[0].span[0], parts[-1][2]))
 
+    # ``x NOT NULL`` is another spelling of ``x IS NOT NULL``.
     not_null = is_not
 
     def like(self, parts: list[Any], negated: bool = False) -> n.Node:
@@ -104,6 +106,7 @@ class Builder:
         return tuple(parts[1]), parts[2][2]
 
     def one_affix(self, parts: list[Token]) -> tuple[tuple[n.Node, ...], int]:
+        # One text behind WITH needs no parentheses; it is a list of one member.
         return (self.string(parts),), parts[0][2]
 
     def in_list(self, parts: list[Any], negated: bool = False) -> n.Node:
@@ -147,6 +150,7 @@ class Builder:
         return n.Literal(_CONSTANTS[kind], span=(start, end))
 
     def parentheses(self, parts: list[Any]) -> n.Node:
+        # Parentheses bind and leave no node behind; the place of what they hold grows to theirs, for carets of errors.
         inner: n.Node = parts[1]
         return inner.at((parts[0][1], parts[2][2]))
 
@@ -178,6 +182,7 @@ class Builder:
         return FieldDefinition(parts[0], self._destination(parts[2]), place=parts[2][1])
 
     def field_hints(self, parts: list[Any]) -> FieldDefinition:
+        # A hint may be repeated and their order does not matter.
         hints = {token[0] for token in parts[4]}
         destination = self._destination(parts[2])
         return FieldDefinition(parts[0], destination, "OPTIONAL" in hints, "SET_CURRENT" in hints, parts[2][1])
@@ -201,6 +206,7 @@ class Builder:
         field = self.identifier(parts)
         if field.qualifier:
             raise expression_error("SOW-EXP-014", "a qualifier cannot stand here", self.text, field.span[0])
+        # Behind the field at most a direction and TEXT, in this order; ascending is the default.
         words = {token[0] for token in parts[1:]}
         return OrderKey(field.path, "DESC" in words, "TEXT" in words)
 
@@ -213,6 +219,7 @@ class Builder:
 
     def _destination(self, token: Token) -> Path:
         field = self.identifier([token])
+        # A value is written to one place of one message: neither another topic nor an element of an array can be meant.
         if field.qualifier or any(step.index is not None for step in field.path.steps):
             what = "a destination has no qualifier and no subscript"
             raise expression_error("SOW-EXP-021", what, self.text, token[1])
@@ -246,6 +253,7 @@ def _steps(path: str) -> tuple[Step, ...] | None:
         path, _, rest = path[1:].partition("]")
         last = position_of(rest[1:-1]) if rest else None
     names = path[1:].split("/")
+    # Two slashes with nothing between them are possible in brackets alone.
     if not all(names):
         return None
     if bracketed:

@@ -28,6 +28,7 @@ def run(start: str, text: str) -> Any:
     tokens, fault = tokenize(text)
     builder = Builder(text)
     reductions = [(left, size, getattr(builder, alias) if alias else None) for left, size, alias in RULES]
+    # There is one state more than there are values: the first state stands below all of them.
     state, last = STARTS[start]
     states = [state]
     values: list[Any] = []
@@ -40,6 +41,7 @@ def run(start: str, text: str) -> Any:
                 return values[0]
             action = STATES[states[-1]].get(kind)
             if action is None:
+                # The lexer stopped here, and nothing before was wrong: the lexical fault is the first of the text.
                 if kind == "ERROR" and fault is not None:
                     raise fault.error(text)
                 raise _unexpected(text, kind, token[1], token[2], states)
@@ -65,11 +67,13 @@ def run(start: str, text: str) -> Any:
         values.append(token)
         if len(states) > DEPTH:
             raise expression_error("SOW-EXP-008", "the expression is nested too deeply", text, token[1])
+    # A text within the limit has returned at its END token.
     what = f"the expression has more than {MOST_TOKENS:,} words and signs"
     hint = "of many values that one field may have, an IN list takes half as many; else ask in several queries"
     raise expression_error("SOW-EXP-041", what, text, tokens[MOST_TOKENS][1], hint=hint)
 
 
+# Shared by all parses of a process. The tables bound its size: one entry per state, left side and terminal at most.
 _reached: dict[tuple[int, str, str], int] = {}
 
 
@@ -77,10 +81,13 @@ def _reach(base: int, left: str, kind: str) -> int:
     """The state above ``base`` once ``left`` stands there and all rules that only rename it have been applied."""
     while True:
         state = STATES[base][left]
+        # A missing entry ends the walk like a shift does; the caller then looks the entry up again and reports the
+        # fault.
         action = STATES[state].get(kind, 0)
         if action >= 0:
             return state
         rule = RULES[-1 - action]
+        # A rule with an alias builds a node, which is the work of the caller.
         if rule[2]:
             return state
         left = rule[0]
@@ -105,6 +112,7 @@ _WORDS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "FIELD": "a field"}
 
 def _wanted(row: dict[str, int]) -> str | None:
     """What could stand here instead, for the hint."""
+    # Where a number may stand every other value may stand as well.
     if "NUMBER" in row:
         return "a value, a field, a function or ( can stand here"
     if row.keys() >= {"STRING", "RAW"}:

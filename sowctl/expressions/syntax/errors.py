@@ -73,11 +73,13 @@ def expression_error(
 
 def locate(text: str, offset: int) -> tuple[int, int, str]:
     """Line, column and excerpt (the line and a caret under the character) of an offset."""
+    # Only LF ends a line; the CR of a CRLF belongs to the line break and is not shown.
     start = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
     line = text[start : len(text) if end < 0 else end].removesuffix("\r")
     column = offset - start
     shown, caret = line, column
+    # A long line is shown around the fault, so that the caret is always under its character.
     if len(line) > WIDTH:
         begin = max(0, min(column - WIDTH // 2, len(line) - WIDTH))
         shown = line[begin : begin + WIDTH]
@@ -86,6 +88,7 @@ def locate(text: str, offset: int) -> tuple[int, int, str]:
             shown, caret = "..." + shown, caret + 3
         if begin + WIDTH < len(line):
             shown += "..."
+    # One character for each that is shown: a tab or a control character would move the caret away.
     clean = "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in shown)
     return text.count("\n", 0, start) + 1, column + 1, f"  {clean}\n  {' ' * caret}^"
 
@@ -97,6 +100,7 @@ def near_names(name: str, known: Iterable[str], distance: int = 2, most: int = 3
     than four characters are allowed one edit: with two, almost every short name is near every other.
     """
     wanted = name.upper()
+    # The distance takes time that grows with both lengths, and so long a word is no typing error.
     if len(wanted) > 64:
         return []
     known = list(known)
@@ -109,10 +113,12 @@ def near_names(name: str, known: Iterable[str], distance: int = 2, most: int = 3
 
 def edit_distance(a: str, b: str, limit: int) -> int:
     """Insertions, deletions and substitutions from ``a`` to ``b``; above ``limit``: limit + 1."""
+    # Each edit changes the length by one at most, so most names are out without a table.
     if abs(len(a) - len(b)) > limit:
         return limit + 1
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
+        # One row of the table at a time: distances from the first characters of a to all beginnings of b.
         before, row = row, [i]
         for j, y in enumerate(b, 1):
             row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y)))

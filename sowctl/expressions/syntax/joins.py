@@ -13,6 +13,7 @@ from sowctl.values.paths import Path
 _SPACE = re.compile("[ \\t\\r\\n]*")
 _QUALIFIER = re.compile("\\[([^\\]]+)\\]\\.")
 _PATH = re.compile(f"{PATH}|{BRACKETED}")
+# A topic without brackets ends at the first slash, where its field begins.
 _BARE = re.compile("[^/\\[\\]=]+(?=/)")
 
 
@@ -48,12 +49,14 @@ def parse_join(text: str) -> Join:
 
 def _side(text: str, start: int) -> tuple[JoinSide, int]:
     position = start
+    # One qualifier is a topic, two are a message type and a topic.
     names: list[str] = []
     while len(names) < 2 and (match := _QUALIFIER.match(text, position)):
         names.append(match[1])
         position = match.end()
     if not names:
         bare = _BARE.match(text, position)
+        # The dot between topic and field is optional here and no part of the name; only one is taken.
         topic = bare[0].removesuffix(".").strip(" \t\r\n") if bare else ""
         if bare is None or not topic:
             raise _malformed(text, position, "a topic is missing")

@@ -27,12 +27,17 @@ KEYWORDS |= frozenset(("IF", "MOD", "AS", "OF", "HINT"))
 # Written as what they exclude: a class that names all of Unicode takes milliseconds to compile.
 _STEP_START = "[^\\x00-/:-@\\[-\\^`{-\\x7f]"
 _STEP_PART = "[^\\x00-,/;-@\\[-\\^`{-\\x7f]"
+# A step may begin with a digit, so that /055 is a path; the subscript touches its step and holds digits only.
 STEP = f"@?{_STEP_START}{_STEP_PART}*"
 PATH = f"/{STEP}(?:\\[[0-9]+\\])?(?:/{STEP}(?:\\[[0-9]+\\])?)*"
 BRACKETED = "\\[/[^\\]]*\\](?:\\[[0-9]+\\])?"
 _QUALIFIED = f"(?:\\[[^\\]]+\\]\\.){{1,2}}(?:{PATH}|{BRACKETED})"
+# A bracket followed by a dot is a qualifier: the lookahead keeps it from being read as a path of its own.
 _FIELD = f"{_QUALIFIED}|{PATH}|\\[/[^\\]]*\\](?!\\.)(?:\\[[0-9]+\\])?"
 _STRING = "'[^'\\\\]*(?:\\\\.[^'\\\\]*)*'|\"[^\"\\\\]*(?:\\\\.[^\"\\\\]*)*\""
+# The order of the alternatives decides. A FIELD takes the words inside a path, so AND may be the name of a step; RAW
+# stands before WORD, or r'a' would begin with the word r. Atomic groups keep NUMBER from giving back digits: 12AND is
+# one malformed number and not two tokens.
 _TOKEN = re.compile(
     "[ \\t\\r\\n]*(?:"
     f"(?P<FIELD>{_FIELD})"
@@ -45,6 +50,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 ).match
 _SPACE = re.compile("[ \\t\\r\\n]*").match
+# A name and its parenthesis may stand apart. The token is the name alone; the parenthesis is a token of its own.
 _CALL = re.compile("[ \\t\\r\\n]*\\(").match
 _DIVIDES = frozenset(("FIELD", "RAW", "NUMBER", "STRING", "RPAR"))
 
@@ -106,6 +112,7 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
         # stands before, so ``divides`` remembers it, and a FIELD behind a value gives up all but its slash.
         if kind == "WORD":
             word = text[start:position].upper()
+            # Keywords ignore case. MOD is an operator like any other of its level, so the grammar sees TIMES.
             if word in KEYWORDS:
                 kind = "TIMES" if word == "MOD" else word
                 divides = word in _ENDINGS
@@ -122,11 +129,13 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
             position = start
             break
         else:
+            # Behind a closing parenthesis a slash divides as behind any value: (/a)/4, ABS(/a)/4.
             divides = kind in _DIVIDES
         add((kind, start, position))
         if kind == "END":
             return tokens, None
     at = _SPACE(text, position).end()  # type: ignore[union-attr]  # it matches nothing as well
+    # The fault is not raised here: the parser may find one of syntax in front of it, and the first one is reported.
     fault = _fault(text, at)
     add(("ERROR", at, at))
     return tokens, fault
@@ -161,6 +170,9 @@ def _bracket_fault(text: str, at: int) -> Fault:
     return Fault("SOW-EXP-005", "not a path in brackets", at, "a path in brackets begins with a slash: [/odd name]")
 
 
+# Octal escapes are three digits of which the first is 0 to 3, one byte; \477 is therefore the character 4 and then 77.
+# The escapes are sought in bytes: of a character beyond ASCII the first byte follows the backslash and stands for
+# itself.
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _NAMED = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"f": b"\f", b"r": b"\r"}
 
@@ -190,6 +202,7 @@ def pattern_text(token: str) -> tuple[bytes, bool]:
     if token[0] in "rR":
         return token[2:-1].encode(), True
     quote = token[0]
+    # Every other backslash belongs to the engine of regular expressions, also one before the other kind of quote.
     return _QUOTED.sub(lambda m: quote if m[1] == quote else m[0], token[1:-1]).encode(), False
 
 

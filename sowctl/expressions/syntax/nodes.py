@@ -36,6 +36,8 @@ class Node:
         _put(self, "span", span)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        # Rewrites share subtrees with the trees they start from, and filters are kept: a node that changed would change
+        # them.
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -301,6 +303,7 @@ _ESCAPES = {0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0
 def canonical_text(node: Node) -> str:
     """The canonical text of a tree."""
     parts: list[str] = []
+    # The outermost expression binds to nothing, so any level may stand there without parentheses.
     stack: list[Piece] = [(node, OR)]
     while stack:
         piece = stack.pop()
@@ -391,6 +394,7 @@ def _pieces(node: Node) -> list[Piece]:
         case Not():
             return ["NOT ", (node.operand, NOT)]
         case Compare():
+            # Comparisons do not chain: one inside another needs parentheses on either side.
             return [(node.left, SUM), f" {node.operator} ", (node.right, SUM)]
         case Call():
             return [f"{node.name}(", *_listed(node.arguments), ")"]

@@ -26,6 +26,7 @@ __all__ = [
 
 def parse_filter(text: str) -> Node | None:
     """The tree of a filter; None for the empty filter, which matches everything."""
+    # Only a filter may be empty; everywhere else the parser reports a text that ends too early.
     if not text.strip(" \t\r\n"):
         return None
     return parse_expression(text)
@@ -57,6 +58,7 @@ def check_destinations(fields: list[FieldDefinition], text: str) -> None:
     """Refuse two fields of one text with the same destination. Raises ExpressionError ``SOW-EXP-022``."""
     seen = set()
     for field in fields:
+        # By member names: a subscript in an identifier does not make it another destination.
         names = destination_of(field)
         if names in seen:
             what = f"two fields have the destination /{'/'.join(names)}"

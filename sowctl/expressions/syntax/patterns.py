@@ -14,6 +14,8 @@ from typing import Any
 from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError, expression_error
 from sowctl.expressions.syntax.nodes import Pattern
 
+# Characters that mean themselves to the engine, and escaped punctuation, which does too. Bytes from 0x80 on are among
+# them, because patterns never match in UTF mode.
 _SIMPLE = re.compile(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)")
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 
@@ -41,10 +43,12 @@ class Simple:
 
     def found(self, subject: bytes) -> bool:
         """Whether the pattern matches somewhere in ``subject``."""
+        # Tests of bytes say what the engine would say, and the engine need not be loaded.
         if self.at_start:
             if self.at_end:
                 # ``$`` matches at the end and in front of a line feed that ends the subject.
                 return subject == self.text or subject == self.text + b"\n"
+            # Without the multiline option ^ matches at the very start only.
             return subject.startswith(self.text)
         if self.at_end:
             return subject.endswith((self.text, self.text + b"\n"))
@@ -152,6 +156,7 @@ Matcher = Simple | Regex
 _shared: list[Any] = []
 
 
+# One context for all matches: it holds limits alone, which are the engine's defaults.
 def _context() -> Any:
     if not _shared:
         from pcre2 import _cy
@@ -174,6 +179,7 @@ def compile_pattern(pattern: Pattern, text: str) -> Matcher | None:
     """
     if not pattern.text:
         return None
+    # A raw string is looked for byte by byte; nothing in it is special.
     if pattern.exact:
         return Simple(pattern.text, False, False)
     simple = _SIMPLE.fullmatch(pattern.text)

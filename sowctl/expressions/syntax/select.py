@@ -30,9 +30,11 @@ class SelectList(Struct, frozen=True):
 
     def included(self, names: tuple[str, ...]) -> bool:
         """Whether the field with these member names stays: the most specific directive decides, then the first."""
+        # A field that no directive covers stays. ``/`` covers with no step, which is still more than nothing.
         longest, verdict = -1, True
         for include, path in self.directives:
             covered = () if path is None else path.names
+            # Greater and not equal: of directives for one path the first counts.
             if len(covered) > longest and names[: len(covered)] == covered:
                 longest, verdict = len(covered), include
         return verdict
@@ -41,6 +43,7 @@ class SelectList(Struct, frozen=True):
 def parse_select(text: str) -> SelectList:
     """Read a select list, in square brackets or without. Raises ExpressionError ``SOW-EXP-025`` for a malformed one."""
     check_text(text)
+    # A directive begins with its sign, so a bracket in front can only be that of the whole list.
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     directives = []

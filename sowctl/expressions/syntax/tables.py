@@ -42,6 +42,7 @@ def lark_parser() -> Any:
 
 def source() -> str:
     """The text of ``lalr.py``."""
+    # A private part of lark, and so are its states: a test compares what is made here with the file that is checked in.
     table = lark_parser().parser.parser._parse_table
     order = {rule: number for number, rule in enumerate(_rules(table))}
     rules = [(str(r.origin.name), len(r.expansion), r.alias or "") for r in order]
@@ -71,6 +72,7 @@ def _numbering(table: Any) -> dict[int, int]:
 
 def _entries(row: Any, number: dict[int, int], order: dict[Any, int]) -> dict[str, int]:
     entries = {}
+    # Shifts are numbers from 0, reductions are negative: one table of integers holds both.
     for symbol, (action, target) in sorted(row.items()):
         entry = number[target] if str(action) == "Shift" else -1 - order[target]
         entries["END" if symbol == "$END" else str(symbol)] = entry

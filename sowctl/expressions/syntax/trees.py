@@ -14,6 +14,7 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         current = stack.pop()
         yield current
+        # Reversed, because the last one put on the stack is the first one taken.
         stack.extend(reversed(current.children()))
 
 
@@ -37,11 +38,13 @@ def transform(node: Node, change: Callable[[Node], Node | None]) -> Node:
     while stack:
         current, visited = stack.pop()
         below = current.children()
+        # The operands were finished last: they are the end of the list.
         if visited:
             operands = done[len(done) - len(below) :]
             del done[len(done) - len(below) :]
             done.append(replace_children(current, operands) if below else current)
             continue
+        # Asked before the operands: what stands below a replaced node is not visited.
         other = change(current)
         if other is not None:
             done.append(other)
