@@ -236,6 +236,7 @@ def read_each(payloads: Sequence[bytes], read: Callable[[bytes], T], refused: T)
     """What ``read`` makes of every payload by itself: ``refused`` where it raises PayloadRefused, and why."""
     results: list[T] = []
     refusals: list[Refusal] = []
+    # One bad payload costs a row of its own and no other: the batch goes on.
     for index, payload in enumerate(payloads):
         try:
             results.append(read(payload))
@@ -254,6 +255,7 @@ def input_error(problem: PayloadRefused, part: str | None = None) -> InputError:
     """The error of a payload that cannot be read; ``part`` says which, where a merge has two."""
     if part is None:
         return InputError(problem.code, problem.message, offset=problem.offset)
+    # The delta is what the publisher sent; of the stored message the words must say that it is another one.
     words = f"the stored message cannot be read: {problem.message}" if part == "base" else problem.message
     return InputError(problem.code, words, part=part, offset=problem.offset)
 

@@ -1,4 +1,4 @@
-"""The table of message types. Whoever needs one asks :func:`get_type`; modules load when they are first asked for."""
+"""The table of message types, behind :func:`get_type`. A type's module loads when the type is first asked for."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def default_framing(kind: str) -> str:
     return "lines" if _class(MESSAGE_TYPES.get(kind) or DEFINED_TYPES[kind]).line_framed else "length"
 
 
+# Kept by name or definition and limit: types hold no state of a batch, so one serves all callers.
 @lru_cache(maxsize=64)
 def _made(name: str | TypeDefinition, max_message: int) -> MessageType:
     kind = name if isinstance(name, str) else name.kind

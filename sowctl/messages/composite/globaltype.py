@@ -53,6 +53,8 @@ class CompositeGlobalType(CompositeType):
             ]
             rows: list[Row] = []
             for index, parts in enumerate(taken):
+                # Slots without a subscript come from the columns of the parts, in their order; the others are read for
+                # this message.
                 merged = iter(_joined([row[index] for row in found], len(plain)))
                 values = [subscripted[at](parts) if at in subscripted else next(merged) for at in range(len(slots))]
                 rows.append(tuple([_answer(value, slot) for value, slot in zip(values, slots, strict=True)]))
@@ -153,6 +155,7 @@ class CompositeGlobalType(CompositeType):
 
     def _part_of(self, path: Path, parts: Sequence[bytes]) -> tuple[int, Path] | None:
         """The part in which the first value at ``path`` stands, and the path there; None where no part has any."""
+        # Only the first subscript counts through the parts; those behind it count below the value that it has found.
         steps, at = path.steps, _subscript(path)
         last = len(steps) - 1 if at is None else at
         above = (*steps[:last], Step(steps[last].name))
@@ -170,6 +173,7 @@ class CompositeGlobalType(CompositeType):
         """How many values and objects one part has at a path, which its JSON view tells for every type."""
         from sowctl.messages.json.exact import parse
 
+        # A part that cannot be read has no values, so a subscript passes it over.
         if not part or not kind.filterable or kind.check([part]):
             return 0
         return len(collected([parse(kind.view(part))], steps))
@@ -179,6 +183,7 @@ def _one(values: Sequence[bytes]) -> bytes:
     """One JSON value of those of several parts: an array of all, elements of arrays standing by themselves."""
     if len(values) == 1:
         return values[0]
+    # Arrays of several parts become one, as paths see them; an empty one adds nothing.
     items = [value[1:-1].strip() if value[:1] == b"[" else value for value in values]
     return b"[" + b",".join([item for item in items if item]) + b"]"
 

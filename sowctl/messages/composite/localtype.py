@@ -43,6 +43,8 @@ class CompositeLocalType(CompositeType):
             if not payloads:
                 return [], []
             taken, refusals = self.taken_apart(payloads)
+            # Every slot has its answer for a message without the field; what the parts have replaces it column by
+            # column.
             columns: list[list[SlotValue]] = [[value] * len(payloads) for value in nothing]
             for number, places, read in asked:
                 found, skipped = read([parts[number] for parts in taken])
@@ -100,6 +102,7 @@ class CompositeLocalType(CompositeType):
         """``payload`` with the select list applied to each part; a part without fields goes or stays whole."""
         parts, rest = self.opened(payload)
         kept = [self._selected(number, part, select_list) for number, part in enumerate(parts)]
+        # The bytes behind the last part have no path: only what is said of everything reaches them.
         everything = next((include for include, names in select_list if not names), True)
         # Nothing went, so the payload stays as it is, byte by byte.
         if kept == parts and (everything or not rest):
@@ -114,6 +117,7 @@ class CompositeLocalType(CompositeType):
         old, rest = self.opened(base, "base")
         new, new_rest = self.opened(delta, "delta")
         merged = [self._merged(number, old[number], part, set_nulls) for number, part in enumerate(new)]
+        # Bytes behind the last part replace those of the base, where the delta has any.
         return base if merged == old and new_rest in (b"", rest) else joined(merged, new_rest or rest)
 
     def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
@@ -145,6 +149,7 @@ class CompositeLocalType(CompositeType):
 
     def _part(self, name: str) -> int | None:
         """The part of a first step: its number in decimal digits, without leading zeros."""
+        # One spelling for each part: /00/a and /0/a would otherwise be two destinations of one place.
         if name.isascii() and name.isdecimal() and len(name) < 7 and str(int(name)) == name:
             return int(name) if int(name) < len(self.parts) else None
         return None
@@ -178,6 +183,7 @@ class CompositeLocalType(CompositeType):
 
     def _merged(self, number: int, old: bytes, new: bytes, set_nulls: bool) -> bytes:
         kind = self.parts[number]
+        # An empty part of a delta says nothing of its part.
         if not new or not kind.mergeable:
             return new or old
         if not old:

@@ -100,8 +100,10 @@ class CompositeType(ABC):
         """One part as JSON."""
         from sowctl.messages.nested.view import base64_line
 
+        # An empty part is one that is not there.
         if not part:
             return b"null"
+        # A part that its type cannot read is shown as bytes, and the others as what they are.
         return base64_line(part) if kind.check([part]) else kind.view(part)
 
     def taken_apart(self, payloads: Sequence[bytes]) -> tuple[list[list[bytes]], list[Refusal]]:
@@ -113,6 +115,7 @@ class CompositeType(ABC):
         payload = sized(payload, self.max_message)
         parts: list[bytes] = []
         position = 0
+        # The definition says how many parts there are; what follows them is handed on unread.
         for number in range(len(self.parts)):
             # Parts at the end may be left out; they are empty.
             if position == len(payload):

@@ -1,7 +1,7 @@
 """The layout of struct messages: texts of ``Field`` elements to fields with offsets (``sowctl-messages(7)``, struct).
 
 A text is ``/name = [order][count]code``. Sizes are the standard ones in every order, without padding between fields;
-``@`` and ``=`` are the byte order of this machine, ``<``, which is also the default, and ``>`` are theirs.
+``<`` is little-endian and the default, ``>`` is big-endian, ``@`` and ``=`` are the byte order of this machine.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def layout(texts: Sequence[str], place: str) -> tuple[list[StructField], int]:
             raise ConfigError(BAD_DEFINITION, f"{text!r} is no field of a struct", place=place or None, hint=HINT)
         path, order, count, code = _path(match[1], place), match[2], match[3], match[4]
         try:
+            # Fields follow one another without gaps, so each begins where those before it end.
             size, read = _value(order, count, code, offset)
         except ValueError as problem:
             raise ConfigError(BAD_DEFINITION, f"{text.strip()!r}: {problem}", place=place or None, hint=HINT) from None
@@ -84,11 +85,13 @@ def _path(text: str, place: str) -> Path:
 
 def _value(order: str, count: str, code: str, offset: int) -> tuple[int, Callable[[bytes], Sequence[Scalar]] | None]:
     """Size and reader of one field; no reader for padding. Raises ValueError."""
+    # Nine digits are read at most: Python refuses to read very long integers, and such a count is refused below anyway.
     times = int(count[:9]) if count else 1
     if times > _LARGEST or len(count) > 9:
         raise ValueError("the count is too large")
     if code == "x":
         return times, None
+    # Here the count is a length in bytes and not a number of values.
     if code in _BYTES:
         if not count or not times:
             raise ValueError(f"code {code} needs a count of bytes")
@@ -97,6 +100,8 @@ def _value(order: str, count: str, code: str, offset: int) -> tuple[int, Callabl
         raise ValueError(f"there is no code {code}")
     if not times:
         raise ValueError("a count of 0 leaves no value")
+    # One of the two orders is always given: without it the module struct would align fields and use the machine's
+    # sizes.
     mark = order if order in "<>" and order else "<" if not order or sys.byteorder == "little" else ">"
     one = struct.Struct(f"{mark}{times}{_CODES[code]}")
     unpack = one.unpack_from

@@ -115,9 +115,11 @@ class StructType:
     def _reader(self, path: Path, listed: bool) -> Callable[[bytes], SlotValue]:
         """What finds the value list at ``path``: the values of all fields of that name, in order."""
         names, index = path.names, path.steps[-1].index
+        # Objects stand alone here: on the way any subscript but 0 leads nowhere.
         if any(step.index for step in path.steps[:-1]):
             return lambda payload: _listed([], listed)
         fields = [field for field in self._fields if field.path.names == names]
+        # A name that only has fields below it is an object: it has no value and is not NULL.
         inner = any(field.path.names[: len(names)] == names for field in self._fields) and not fields
         if inner and not index:
             return lambda payload: Values((), True)
@@ -129,6 +131,7 @@ class StructType:
                 return values[0] if len(values) == 1 else Values(tuple(values))
 
             return single
+        # All fields of one name are one value list, and the subscript counts through it.
         part = slice(None) if index is None else slice(index, index + 1)
         return lambda payload: _listed([value for field in fields for value in field.read(payload)][part], listed)
 

@@ -45,7 +45,7 @@ class RefusedFrame:
 
 
 class Chunk:
-    """Messages that arrived together: ``payloads``, and where they stood, worked out only when somebody asks.
+    """Messages that arrived together: ``payloads``, and where they stood, worked out when first asked for.
 
     ``refused`` are messages that did not make it into ``payloads``; ``blank`` counts skipped lines; ``end`` is the
     offset in the input behind the last message (or skipped line) of the chunk; ``envelopes`` has one entry per payload

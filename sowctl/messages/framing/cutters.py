@@ -66,6 +66,7 @@ class SeparatedCutter:
 
     def _give_up(self) -> None:
         words = f"the message has more than {self.max_message:,} bytes"
+        # The refusal is handed out when the end of the message has come: the chunk that carries it says where it ends.
         self._skipping = RefusedFrame(self._number, self._start, TOO_LONG, words)
         self._start += self._held
         self._hold(b"")
@@ -73,6 +74,7 @@ class SeparatedCutter:
     def _skip(self, data: bytes) -> Chunk | None:
         """Drop ``data`` up to the end of a message that is too long, then go on as usual."""
         cut = data.find(self.separator) + 1
+        # Still inside the message that is passed over: none of it is kept.
         if data and not cut:
             self._start += len(data)
             return None
@@ -93,8 +95,10 @@ class SeparatedCutter:
         ended = block.endswith(self.separator)
         self._start += len(block)
         pieces = self.pieces(block, start)
+        # split() gives an empty piece behind the last separator, which is no message.
         if ended:
             pieces.pop()
+        # Blank lines count as lines: the numbers are those that an editor shows.
         self._number += len(pieces)
         payloads, places, blank = self.messages(block, pieces, start, number)
         refused: list[RefusedFrame] = []
@@ -181,6 +185,7 @@ class LengthCutter:
     def feed(self, data: bytes) -> Chunk | None:
         """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
         if not data:
+            # Bytes of an unfinished frame are left, and nothing more comes: the input was cut.
             if self._held:
                 self.error = self._truncated()
             return None
@@ -205,6 +210,7 @@ class LengthCutter:
         position = 0
         while True:
             begin = position + _PREFIX
+            # The next length is not complete yet.
             if begin > len(buffer):
                 self._wanted = _PREFIX
                 return payloads, position
@@ -213,6 +219,7 @@ class LengthCutter:
             if size > self.max_message:
                 self.error = self._too_long(size, self._start + position, buffer[position:begin])
                 return payloads, position
+            # How much the next frame needs is known now, so nothing is joined before that much has come.
             if begin + size > len(buffer):
                 self._wanted = _PREFIX + size
                 return payloads, position
@@ -241,6 +248,7 @@ class EnvelopeCutter:
 
     def __init__(self, max_message: int) -> None:
         self.max_message = max_message
+        # Base64 takes four bytes for three, and the metadata takes room, too.
         self._lines = LineCutter(2 * max_message + (1 << 16))
         self.error: SowError | None = None
 

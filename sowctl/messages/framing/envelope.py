@@ -79,16 +79,22 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
     """The message in ``line`` and its metadata (without the data). Raises :class:`EnvelopeRefused`."""
     try:
         whole = _DECODE(line)
+        # msgspec does not look at the encoding of what it hands over raw, so the line is decoded once more.
         if not line.isascii():
             line.decode()
     except (ValueError, RecursionError):
         return open_exactly(line)
+    # Only an object or array is surely told from a member name below; any other data, and data that may be nested too
+    # deeply, is read exactly.
     payload = bytes(whole.data)
     if payload[:1] not in _CONTAINERS or whole.data_base64 is not None or is_deep(payload):
         return open_exactly(line)
+    # Mostly the data is the last member and stands right before the closing brace; else it is searched from the right.
     at = len(line) - len(payload) - 1
     if line[at:-1] != payload:
         at = line.rfind(payload)
+    # msgspec takes the last of repeated members and tells nothing of it, so the names in the rest of the line are
+    # counted. A name with an escape might be spelled in two ways, so a backslash sends the line to the exact reader.
     rest = line[:at] + line[at + len(payload) :]
     names = _MEMBER.findall(rest)
     if b"\\" in rest or len(set(names)) != len(names):
@@ -101,6 +107,7 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
 def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
     """Payload and metadata of an envelope, by the exact reader, with a reason for every refusal."""
     try:
+        # The envelope is one level around the data, which may itself be as deep as any message.
         root, repeated = parse_members(line, MAX_DEPTH + 1)
     except JsonRefused as problem:
         raise EnvelopeRefused(
@@ -125,6 +132,7 @@ def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
 
 
 def _value(name: str, value: object) -> str | int | float:
+    # Two halves that differ read alike, so metadata that holds one would stand for several texts.
     if isinstance(value, str) and name not in _COUNTS:
         if without_halves(value) != value:
             raise EnvelopeRefused(HALF_PAIR, f"the member {name!r} of an envelope holds {HALF_WORDS}")
@@ -142,10 +150,12 @@ def _data(line: bytes, data: Spanned | None, text: str | int | float | None) -> 
     if data is not None and text is not None:
         raise EnvelopeRefused(NO_DATA, "an envelope has either data or data_base64, not both")
     if data is not None:
+        # The message is the very bytes of the line: written anew it might differ from what its publisher sent.
         return line[data.start : data.end]
     if text is None:
         raise EnvelopeRefused(NO_DATA, "the envelope has neither data nor data_base64")
     try:
+        # Strict: other characters, and padding in the wrong place, are refused instead of passed over.
         return binascii.a2b_base64(str(text).encode(), strict_mode=True)
     except binascii.Error as problem:
         raise EnvelopeRefused(BAD_BASE64, f"data_base64 is not Base64: {str(problem).lower()}") from None

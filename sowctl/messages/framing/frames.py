@@ -30,7 +30,7 @@ CHUNK = 1 << 20
 UNKNOWN_FRAMING = "SOW-INP-004"
 UNREADABLE = "SOW-INP-005"
 LONGEST_WAIT = 0.5
-"""Seconds after which a wait for input looks about once."""
+"""Longest single wait for input in seconds; handlers of signals run between two of them."""
 
 
 def framed(payloads: Sequence[bytes], framing: str) -> bytes:
@@ -78,6 +78,7 @@ class FrameReader:
         except OSError as problem:
             self.ended = True
             raise StorageError(UNREADABLE, f"the input cannot be read: {problem.strerror or problem}") from problem
+        # Nothing came in time, which is not the end: the caller may look after other things and ask again.
         if data is None:
             return None
         result = self._cutter.feed(data)

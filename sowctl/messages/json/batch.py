@@ -81,6 +81,7 @@ def unreadable(payloads: Sequence[bytes], max_message: int, max_depth: int = MAX
         for _ in map(_decode_raw, payloads):
             pass
     except FAILURES:
+        # Only a batch that holds a bad payload is decoded a second time, one by one, to learn which.
         decode_each(_decode_raw, payloads, found, None)
     return found
 

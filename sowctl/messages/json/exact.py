@@ -21,6 +21,8 @@ from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, TOO_DEEP, Paylo
 from sowctl.values.fields import Number
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
+# Possessive quantifiers (*+, ++) never give characters back: every pattern passes over a payload once, whatever it
+# holds.
 _PLAIN = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
 _STRING = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
 _STRING_PART = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
@@ -30,6 +32,7 @@ _RISE = bytes.maketrans(b"{[]}", b"\1\1\0\0")
 _STEP = (-1, 1)
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
 _WORD = re.compile(rb"[A-Za-z]++")
+# Two escapes of code units side by side are taken together, because only both can tell whether they are a pair.
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
 _HALF = re.compile("[\ud800-\udfff]")
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -60,7 +63,7 @@ class Spanned:
 def parse(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False, halves: bool = False) -> Json:
     """The value of ``payload``; ``last``: so count duplicate members. Raises :class:`JsonRefused`.
 
-    ``halves``: surrogates without their partner stay in values (not in names), for those who must tell them apart.
+    ``halves``: surrogates without their partner stay in values (not in names), so that the caller can tell them apart.
     """
     return _Reader(payload, max_depth, spans=False, last=last, halves=halves).json()
 
@@ -102,6 +105,7 @@ def number_of(text: bytes) -> int | float:
 def unescape(raw: bytes, *, halves: bool = False) -> str:
     """The characters of a valid JSON string, given what stands between its quotes; ``halves`` as in :func:`parse`."""
     text = raw.decode()
+    # Most strings have no escape and need no search.
     if "\\" not in text:
         return text
     text = _ESCAPE.sub(_character, text)
@@ -139,6 +143,8 @@ class _Reader:
         self.max_depth = max_depth
         self.spans = spans
         self.position = 0
+        # The open containers, each with the place where it began; ``names`` are the members of objects that wait for
+        # their value.
         self.open: list[tuple[dict[str, object] | list[object], int]] = []
         self.names: list[str] = []
         self.repeated: list[str] = []
@@ -164,6 +170,7 @@ class _Reader:
         while True:
             complete, value = self.start_value()
             while complete:
+                # The outermost value is complete: nothing but white space may follow.
                 if not self.open:
                     self.skip_space()
                     if self.position != len(self.payload):
@@ -193,6 +200,7 @@ class _Reader:
         if number is not None:
             return True, self.number(number)
         word = _WORD.match(self.payload, start)
+        # The whole word is compared, so nullx is refused as itself and not behind null.
         if word is not None and word[0] in _WORDS:
             self.position = word.end()
             return True, self.made(start, _WORDS[word[0]])
@@ -206,6 +214,7 @@ class _Reader:
             # Of members with one name the first counts, unless the caller asked for the last.
             if self.last or name not in container:
                 container[name] = value
+            # Only repeated names of the outermost object are asked for, by envelopes.
             elif len(self.open) == 1:
                 self.repeated.append(name)
         else:
@@ -282,6 +291,7 @@ class _Reader:
         return ascii(character) if character.isprintable() else f"U+{ord(character):04X}"
 
     def fail(self, offset: int, message: str, code: str = MALFORMED) -> NoReturn:
+        # The offset counts bytes, line and column count characters.
         before = self.payload[:offset]
         line = before.count(b"\n") + 1
         column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1

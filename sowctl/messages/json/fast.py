@@ -54,6 +54,7 @@ class FastReader(Generic[T]):
         max_message: int,
         max_depth: int,
     ) -> None:
+        # Floats keep their text by way of this hook only, which costs a call for each: it is left out where it can be.
         hook = number if texts else None
         self.plan = plan
         self._columns = columns
@@ -64,6 +65,7 @@ class FastReader(Generic[T]):
         self._max_depth = max_depth
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(plan.struct, float_hook=hook).decode
         self._decode_tree: Callable[[bytes], object] = msgspec.json.Decoder(float_hook=hook).decode
+        # The blank Struct stands for payloads that fail: all fields are UNSET, and the exact reader replaces the row.
         self._blank = plan.struct()
 
     def __call__(self, payloads: Sequence[bytes]) -> tuple[list[T], list[Refusal]]:
@@ -141,6 +143,7 @@ class FastReader(Generic[T]):
 
     def _find_duplicates(self, batch: JsonBatch, columns: dict[PlannedField, Members]) -> None:
         """Leave payloads in which a wanted name occurs more often than found to the tree."""
+        # The law of plan.py: as many occurrences as members found leave no room for a second member of one object.
         for name, needle, mask in zip(self.plan.names, self.plan.needles, self.plan.masks, strict=True):
             # A name may be wanted at several places; each occurrence in the bytes must be one of those that were
             # decoded.

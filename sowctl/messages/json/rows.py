@@ -34,6 +34,7 @@ def row_reader(
     def columns(values: list[Column], batch: JsonBatch) -> Iterable[Row]:
         if not slots:
             return [()] * len(batch.payloads)
+        # One search over the batch: without -0 anywhere no column has to look for it.
         signed = texts and b"-0" in batch.joined
         parts = [_slot_column(slot, column, batch, signed) for slot, column in zip(slots, values, strict=True)]
         return zip(*parts, strict=True)
@@ -90,6 +91,7 @@ def _slot_column(slot: Slot, column: Column, batch: JsonBatch, signed: bool) -> 
     if signed and int in kinds:
         _leave_zeros(column, batch)
     index = slot.path.steps[-1].index
+    # Another slot asks for the text of the same field; this one gets plain numbers.
     if Number in kinds and not slot.text:
         column = [value.value if type(value) is Number else value for value in column]
         kinds = kinds - {Number} | {float}
@@ -145,5 +147,5 @@ def _leave_zeros(column: Column, batch: JsonBatch) -> None:
 
 
 def _leave_lists(column: Column, batch: JsonBatch) -> None:
-    """So do arrays in which such a zero may stand."""
+    """Arrays in which such a zero may stand go to the exact reader, too."""
     batch.exact.update(i for i, value in enumerate(column) if type(value) is list and b"-0" in batch.payloads[i])

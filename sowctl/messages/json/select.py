@@ -44,6 +44,8 @@ def _tree(select_list: SelectList) -> _Directive:
 
 def _kept(payload: bytes, node: Spanned, directive: _Directive | None, include: bool) -> bytes | None:
     """What stays of one value, or None. Without a directive at or below it a value stays or goes whole."""
+    # No directive speaks of anything below, so the decision made above holds for all of it, and the bytes stay
+    # together.
     if directive is None:
         return payload[node.start : node.end] if include else None
     if isinstance(node.value, dict) and node.value:
@@ -67,6 +69,7 @@ def _object(payload: bytes, node: Spanned, directive: _Directive, include: bool)
 
 
 def _array(payload: bytes, node: Spanned, directive: _Directive, include: bool) -> bytes | None:
+    # The same directives hold for every element, because a path leads through arrays.
     elements: list[Spanned] = node.value  # type: ignore[assignment]  # of spans, as the caller saw
     kept = [part for part in (_kept(payload, element, directive, include) for element in elements) if part is not None]
     return b"[" + b",".join(kept) + b"]" if kept else None

@@ -30,6 +30,7 @@ def members_named(nodes: Sequence[object], name: str) -> tuple[list[object], int
     """The values, arrays opened, of the members ``name`` of the objects in ``nodes``, and in how many objects."""
     found: list[object] = []
     count = 0
+    # Only objects have members: a step below a scalar finds nothing.
     for node in nodes:
         if type(node) is dict and name in node:
             count += 1
@@ -43,6 +44,7 @@ def members_named(nodes: Sequence[object], name: str) -> tuple[list[object], int
 
 def drop_objects(nodes: list[object]) -> tuple[list[object], bool]:
     """``nodes`` without its objects, and whether one of those had members."""
+    # An object has no value of its own; that one with members was there is what IS NULL asks for.
     items = [node for node in nodes if type(node) is not dict]
     dropped = len(items) != len(nodes) and any(type(node) is dict and node for node in nodes)
     return items, dropped
@@ -79,6 +81,7 @@ def scalar(item: object, *, text: bool) -> Scalar:
         if text and (type(item.value) is float or item.text == b"-0"):
             return item
         return item.value
+    # msgspec reads an integer of any size; beyond the range of Integers it is a Double.
     if type(item) is int and not LOWEST <= item < BEYOND:
         digits = str(item)
         return Number(float(digits), digits.encode()) if text else float(digits)
@@ -87,6 +90,7 @@ def scalar(item: object, *, text: bool) -> Scalar:
 
 def key_text(items: Sequence[object]) -> bytes | None:
     """The text of the first value of a list; None for NULL, an empty String or an empty list."""
+    # A list without values and a list that begins with NULL both give NULL as the key.
     if not items:
         return None
     first = items[0]

@@ -17,6 +17,7 @@ def json_text(value: SlotValue) -> bytes:
     if scalar is None:
         return b"null"
     if isinstance(scalar, Number):
+        # The text may come from another format, where +5 or 007 are numbers; JSON has no such spelling.
         if _JSON_NUMBER(scalar.text):
             return scalar.text
         scalar = scalar.value
@@ -25,6 +26,7 @@ def json_text(value: SlotValue) -> bytes:
     if isinstance(scalar, int):
         return b"%d" % scalar
     if isinstance(scalar, float):
+        # NaN and the infinities are the numbers whose difference from themselves is not 0.
         return double_text(scalar).encode() if scalar - scalar == 0 else b"null"
     text = scalar if isinstance(scalar, str) else scalar.decode("utf-8", "replace")
     return json.dumps(text, ensure_ascii=False).encode()

@@ -92,6 +92,8 @@ class JsonType:
         wanted = tuple(paths)
 
         def exact(index: int, payload: bytes) -> KeyTexts | Refusal:
+            # Halves of surrogate pairs stay, because encoding them fails below: that is how a key that holds one is
+            # noticed.
             tree = self._read(index, payload, halves=True)
             if isinstance(tree, Refusal):
                 return tree
@@ -121,6 +123,7 @@ class JsonType:
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are not acceptable JSON."""
+        # The fast check names payloads that may be wrong; the exact reader decides and finds the words for a refusal.
         doubtful: Sequence[int] = range(len(payloads))
         if self.fast:
             from sowctl.messages.json.batch import unreadable

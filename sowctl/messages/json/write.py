@@ -34,6 +34,7 @@ def assigned(payload: bytes, root: Spanned, writes: Sequence[Write]) -> bytes:
     if not writes:
         return payload
     tree: dict[str, Node] = dict(root.value) if isinstance(root.value, dict) else {}
+    # In order: a later field may be written below or above an earlier one.
     for write in writes:
         if write.remove:
             _remove(tree, write.destination.names)
@@ -61,6 +62,7 @@ def built(fields: Members) -> bytes:
 
 
 def _is_null(node: Spanned) -> bool:
+    # A number or Boolean equals none of these: 0 and false are values, and a delta may set them.
     return node.value is None or node.value in ("", [], {})
 
 
@@ -105,6 +107,7 @@ def _remove(tree: dict[str, Node], names: Sequence[str]) -> None:
         # Nothing stands below a scalar, so there is nothing to remove.
         if not _is_object(tree.get(name)):
             return
+        # An object is opened once and put in the place of its span, so that its members can be changed one by one.
         below = _opened(tree[name])
         tree[name] = below
         tree = below

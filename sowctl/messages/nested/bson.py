@@ -36,6 +36,8 @@ class BsonType(TreeType):
     def decode(self, payload: bytes) -> object:
         """The document of one payload."""
         tree = self._library.decode(payload)
+        # The cheap tests come first: a document inside another takes about eight bytes, and its kind is one of a few
+        # bytes. Only what passes both is measured.
         if len(payload) > 8 * MAX_DEPTH and _openers(payload) >= MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
             raise too_deep()
         return tree

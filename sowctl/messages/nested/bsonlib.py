@@ -31,10 +31,13 @@ def decode(payload: bytes) -> object:
     """The document of ``payload``. Raises PayloadRefused."""
     try:
         tree: object = bson.decode(payload, _OPTIONS)
+        # The library makes references of documents that have $ref and $id. To expressions they are documents like
+        # others.
         return _without_references(tree) if b"$ref\0" in payload else tree
     except RecursionError:
         raise too_deep() from None
     except _FAILURES as problem:
+        # The C part of the library tells of a recursion that is too deep as an error of its own, in words alone.
         if "recursion" in str(problem):
             raise too_deep() from None
         raise _refused(payload, problem) from None
@@ -57,6 +60,7 @@ def scalar(item: object) -> Scalar:
 
 
 _KINDS: dict[type, Any] = {
+    # A subclass of int in the library: as a plain int it takes the fast ways by type().
     Int64: int,
     Binary: bytes,
     DatetimeMS: lambda item: format_milliseconds(int(item)),

@@ -31,6 +31,7 @@ def _walk(payload: bytes) -> None:
     size = _integer(payload, 0)
     if size != len(payload):
         raise _Fault(0, f"the document says that it has {size:,} bytes; the message has {len(payload):,}")
+    # Where each open document ends; the innermost is the last one.
     ends = [size]
     position = 4
     while ends:
@@ -38,6 +39,7 @@ def _walk(payload: bytes) -> None:
         if position >= end:
             raise _Fault(end, "a document does not end with a zero byte")
         start, kind = position, payload[position]
+        # A zero byte ends a document, and its place must be the one that the size has promised.
         if kind == 0:
             if position + 1 != end:
                 raise _Fault(position, "a document ends before its last byte")
@@ -46,6 +48,7 @@ def _walk(payload: bytes) -> None:
             continue
         position = _text(payload, position + 1, end)
         if kind in _DOCUMENTS:
+            # Checked before it is entered: a size that leads behind the document around it would send the walk astray.
             inner = _integer(payload, position) if position + _SMALLEST <= end else 0
             if inner < _SMALLEST or position + inner >= end:
                 raise _Fault(position, "the size of a document is wrong")
@@ -65,15 +68,19 @@ def _value(payload: bytes, kind: int, position: int, end: int, start: int) -> in
         if length < 1 or after >= end or payload[after - 1]:
             raise _Fault(position, "the length of a string is wrong")
         _utf8(payload, position + 4, after - 1)
+        # A DBPointer (0x0C) is a text with an ObjectId of 12 bytes behind it.
         after += 12 if kind == 0x0C else 0
     elif kind == 0x05:
+        # Behind the length stands a byte with the kind of binary data, which the length does not count.
         length = _integer(payload, position) if position + 4 < end else -1
         if length < 0:
             raise _Fault(position, "the length of binary data is wrong")
         after = position + 5 + length
     elif kind == 0x0B:
+        # A regular expression is two texts: the pattern and its options.
         after = _text(payload, _text(payload, position, end), end)
     elif kind == 0x0F:
+        # Code with a scope counts its own length field; 14 bytes are the least that a text and a document can take.
         after = position + max(_integer(payload, position), 14) if position + 4 < end else end
     else:
         raise _Fault(start, f"0x{kind:02x} is no kind of element")

@@ -41,10 +41,13 @@ class MsgpackType(TreeType):
         """The tree of one payload, of whose maps the first of equal members count."""
         try:
             tree = msgpack.unpackb(payload, ext_hook=Extension)
+            # The library takes the last of repeated names. The head says how many members there are: if all of them are
+            # in a flat map, none was repeated, and the slower reading by pairs is spared.
             if type(tree) is dict and (len(tree) != _members(payload) or _has_containers(tree)):
                 tree = msgpack.unpackb(payload, ext_hook=Extension, object_pairs_hook=_first)
         except (ValueError, TypeError, RecursionError) as problem:
             raise _refused(payload, problem) from None
+        # Every container takes a head of its own, so most payloads are cleared by two counts without a walk.
         if len(payload) > MAX_DEPTH and _openers(payload) > MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
             raise too_deep()
         return tree
@@ -97,6 +100,7 @@ def _pack(packer: msgpack.Packer, node: object) -> None:
 
 
 def _first(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    # A dictionary as long as the pairs has met no name twice.
     members = dict(pairs)
     if len(members) == len(pairs):
         return members

@@ -17,6 +17,7 @@ _MANY = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 def fault(payload: bytes) -> tuple[int | None, str | None]:
     """Offset and words of the first thing wrong, None where only the library can say."""
     position = 0
+    # A walk without recursion: broken payloads may be nested to any depth.
     waiting = [1]
     """Values still to come in each open container; negative in a map, whose names stand at even counts."""
     while waiting:
@@ -25,6 +26,7 @@ def fault(payload: bytes) -> tuple[int | None, str | None]:
             waiting.pop()
             continue
         named = left < 0 and left % 2 == 0
+        # A map counts up to zero by names and values, so its even counts are names.
         waiting[-1] = left + 1 if left < 0 else left - 1
         if position >= len(payload):
             return len(payload), "the message ends before its last value"
@@ -40,6 +42,7 @@ def fault(payload: bytes) -> tuple[int | None, str | None]:
             try:
                 payload[text:position].decode()
             except UnicodeDecodeError as problem:
+                # The place alone: what the library said about the encoding becomes the words.
                 return text + problem.start, None
         if inner:
             waiting.append(inner)
@@ -54,6 +57,7 @@ def _is_name(head: int) -> bool:
 
 def _step(payload: bytes, at: int, head: int) -> tuple[int, int, int]:
     """Where the value at ``at`` ends, or its items start, what is to come inside it, and where its text starts or 0."""
+    # Small integers of either sign are their own head.
     if head < 0x80 or head >= 0xE0:
         return at + 1, 0, 0
     if head < 0x90:

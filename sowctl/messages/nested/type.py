@@ -91,6 +91,7 @@ class TreeType(ABC):
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without what the list leaves out; itself where nothing can go. Raises InputError."""
         tree = self._opened(payload)
+        # A list that leaves nothing out keeps the very bytes, which writing anew might change.
         if not isinstance(tree, dict) or all(include for include, _ in select_list):
             return payload
         return self._encoded(selected(tree, directives(select_list)))
@@ -99,12 +100,14 @@ class TreeType(ABC):
         """``base`` with the fields of ``delta``, merged by path; itself where none counts. Raises InputError."""
         old, new = self._opened(base, "base"), self._opened(delta, "delta")
         if not isinstance(old, dict) or not isinstance(new, dict):
+            # A message that is no map has no fields to merge by: it is replaced as a whole.
             return base if is_null(new) and not set_nulls else delta
         return self._encoded(old) if overlay(old, new, set_nulls) else base
 
     def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError."""
         tree = self._opened(payload)
+        # A message that is no map makes room for one, because its fields need a map to stand in.
         root = tree if isinstance(tree, dict) else {}
         write(root, writes, self.native)
         return self._encoded(root)

@@ -24,6 +24,7 @@ def json_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
     try:
         return _dump(tree, default)
     except (ValueError, TypeError):
+        # The encoder stops at NaN and at names that are bytes: only such trees are copied and cleaned.
         return _dump(_clean(tree, default), default)
 
 

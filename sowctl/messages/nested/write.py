@@ -51,6 +51,7 @@ def overlay(base: Tree, delta: Tree, set_nulls: bool) -> bool:
         old = base.get(name)
         # An empty object over an object changes nothing; over anything else it is a NULL.
         if isinstance(value, dict) and (value or isinstance(old, dict)):
+            # A new object of the delta is built member by member as well, so that its NULLs are left out.
             below = old if isinstance(old, dict) else type(value)()
             if overlay(below, value, set_nulls):
                 _set(base, name, below)
@@ -119,6 +120,7 @@ def _kept(node: object, directive: PathDirective | None, include: bool) -> objec
         # An object of which nothing stays goes, too; the root alone may be empty.
         return _object(node, directive, include) or _GONE
     if isinstance(node, list) and node:
+        # Elements share the decision of their list; members of objects among them have directives of their own.
         inner = include if directive.include is None else directive.include
         kept = [part for part in (_kept(item, directive, inner) for item in node) if part is not _GONE]
         return kept or _GONE

@@ -54,6 +54,7 @@ def message_class(definition: TypeDefinition) -> type[Message]:
     there is no compiler. An error is not kept: the file may be mended meanwhile.
     """
     schema = _Schema(definition)
+    # A pool of its own: two definitions may have different messages by one full name.
     pool = descriptor_pool.DescriptorPool()
     found = schema.files()
     for file in found:
@@ -82,6 +83,7 @@ def _type(pool: descriptor_pool.DescriptorPool, schema: _Schema, found: Iterable
 def _names(messages: Iterable[DescriptorProto], scope: str) -> Iterable[str]:
     for message in messages:
         name = f"{scope}.{message.name}" if scope else message.name
+        # The compiler makes a message of every map; it has no name in the schema as written.
         if not message.options.map_entry:
             yield name
         yield from _names(message.nested_type, name)
@@ -96,9 +98,11 @@ class _Schema:
         self._mapped: list[tuple[str, Path]] = []
         for text in definition.proto_paths:
             alias, semicolon, directory = text.strip().partition(";")
+            # A text without a semicolon is a directory, and one that begins with a semicolon has an empty alias.
             if not semicolon:
                 alias, directory = "", alias
             self._mapped.append((alias.strip().strip("/"), self._base / directory.strip()))
+        # The directory of the configuration comes last, so that what ProtoPath names is found before it.
         self._mapped.append(("", self._base))
 
     def files(self) -> list[FileDescriptorProto]:
@@ -170,6 +174,7 @@ class _Schema:
             return Path(folder, "set").read_bytes()
 
     def _run(self, arguments: Sequence[str], folder: str) -> subprocess.CompletedProcess[bytes]:
+        # -P keeps the working directory out of the import path: a file there must not stand in for a module.
         command = [sys.executable, "-P", "-m", "grpc_tools.protoc", *arguments]
         try:
             return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LONGEST)
@@ -200,6 +205,7 @@ class _Schema:
             raise self._missing(name)
         try:
             with place.open("rb") as stream:
+                # One byte more than allowed is enough to tell that the file is too large.
                 data = stream.read(_LARGEST + 1)
         except OSError as problem:
             raise self.error(f"{place} cannot be read: {problem.strerror}") from None
@@ -218,6 +224,7 @@ class _Schema:
 
 def _shipped(name: str) -> FileDescriptorProto | None:
     """A file that the library brings along, for sets without what they import of it."""
+    # Only modules of google.protobuf can be imported by such a name, whatever a file says.
     stem = name.removeprefix("google/protobuf/").removesuffix(".proto").replace("/", ".")
     if stem == name or not all(part.isidentifier() for part in stem.split(".")):
         return None

@@ -35,6 +35,7 @@ class Schema:
         try:
             return self._kind.FromString(payload)
         except DecodeError as problem:
+            # The library has one error for both, which only its words tell apart.
             code = NOT_UTF8 if "UTF-8" in str(problem) else MALFORMED
             words = str(problem).rpartition(": ")[2]
             raise PayloadRefused(code, words[:1].lower() + words[1:], fault(payload)) from None
@@ -42,6 +43,7 @@ class Schema:
     def reader(self, path: Path, listed: bool) -> Callable[[Message], SlotValue]:
         """What finds the value list at ``path``."""
         steps = path.steps
+        # One step without a subscript leads to one field, whose getter answers without a walk.
         if len(steps) == 1 and steps[0].index is None and not listed:
             get = self._of(self._kind.DESCRIPTOR).get(steps[0].name)
             if get is None:
@@ -62,6 +64,7 @@ class Schema:
             found: list[Any] = []
             for node in nodes:
                 if isinstance(node, Message):
+                    # A name that the schema does not have finds nothing, as in every other type.
                     get = self._of(node.DESCRIPTOR).get(step.name)
                     if get is not None:
                         found.extend(get(node))
@@ -78,6 +81,7 @@ class Schema:
             if nodes:
                 values = [self._shown(node) for node in nodes]
                 tree[name] = values if _is_repeated(message.DESCRIPTOR.fields_by_name[name]) else values[0]
+                # A map is repeated on the wire and one object to paths.
                 if isinstance(nodes[0], dict):
                     tree[name] = values[0]
         return tree
@@ -85,9 +89,11 @@ class Schema:
     def merged(self, base: bytes, old: Message, new: Message, *, set_nulls: bool) -> bytes:
         """``old``, read from ``base``, with the fields that are set in ``new``; both are used up."""
         _make_way(old, new, set_nulls)
+        # Nothing in the delta counts, so the base keeps its very bytes.
         if not new.SerializePartialToString():
             return base
         old.MergeFrom(new)
+        # In a fixed order of map keys, so that equal messages have equal bytes.
         return cast(bytes, old.SerializePartialToString(deterministic=True))
 
     def _shown(self, node: Any) -> Any:
@@ -121,6 +127,8 @@ def _getter(field: FieldDescriptor) -> Get:
         return members
     if _is_repeated(field):
         return lambda message: [convert(item) for item in getattr(message, name)]
+    # Only these are NULL where they are not set; an optional field of proto3 stands in a oneof of its own. All others
+    # read as their default.
     if field.message_type is not None or field.containing_oneof is not None:
         return lambda message: (convert(getattr(message, name)),) if message.HasField(name) else ()
     if field.enum_type is None:
@@ -132,6 +140,7 @@ def _converter(field: FieldDescriptor) -> Callable[[Any], Any]:
     """What a value of a field is as a node."""
     if field.enum_type is None:
         return lambda value: value
+    # Enumerations of proto3 are open: a number without a name stays a number.
     names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
     return lambda value: names.get(value, value)
 
@@ -143,7 +152,7 @@ def _key_text(field: FieldDescriptor) -> Callable[[Any], str]:
 
 
 def _keys(members: Any) -> list[Any]:
-    """The keys of a map; by those that are not UTF-8, which come as bytes, the library finds nothing."""
+    """The keys of a map but for those that are not UTF-8: they come as bytes, by which the library finds no value."""
     return [key for key in members if not isinstance(key, bytes)]
 
 
@@ -183,19 +192,23 @@ def _make_way(old: Message, new: Message, set_nulls: bool) -> None:
     """Take out of ``old`` what ``new`` replaces and merging would add to, and of ``new`` what changes nothing."""
     for field, value in new.ListFields():
         name = field.name
+        # Extensions have no path; merging takes them over as the library does.
         if field.is_extension:
             continue
         if _is_map(field):
             _make_way_in_map(getattr(old, name), value, set_nulls)
         elif _is_repeated(field):
+            # MergeFrom() would append to a repeated field, and a delta replaces arrays.
             old.ClearField(name)
         elif field.message_type is not None:
             if old.HasField(name):
                 _make_way(getattr(old, name), value, set_nulls)
+            # There is no old message to merge with; the NULLs inside must go all the same.
             elif not set_nulls:
                 _make_way(type(value)(), value, set_nulls)
             if not set_nulls and not value.SerializePartialToString():
                 new.ClearField(name)
+        # The empty String is NULL; zeros and False are values that a proto2 message says on purpose.
         elif not set_nulls and (value == "" or value == b""):
             new.ClearField(name)
 
@@ -205,6 +218,7 @@ def _make_way_in_map(old: Mapping[Any, Any], new: Mapping[Any, Any], set_nulls: 
     for key in _keys(new):
         value = new[key]
         if isinstance(value, Message) and key in old:
+            # MergeFrom() replaces the entry of a map, so old and new are merged here and put where it takes them from.
             both = type(value)()
             both.CopyFrom(old[key])
             _make_way(both, value, set_nulls)
@@ -226,6 +240,7 @@ def fault(payload: bytes) -> int | None:
             position += length
         elif kind in (1, 5):
             position += 8 if kind == 1 else 4
+        # Groups have no length: finding their end would mean to read all that is in them.
         elif kind in (3, 4):
             return None
         else:
@@ -238,6 +253,7 @@ def fault(payload: bytes) -> int | None:
 def _varint(payload: bytes, position: int) -> tuple[int, int]:
     """Where a varint ends, beyond the payload if it does not, and its value."""
     value = 0
+    # A varint has ten bytes at most; one that goes on is a fault.
     for shift in range(0, 70, 7):
         if position >= len(payload):
             break

@@ -94,6 +94,7 @@ class ProtobufType:
     def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields that are set in ``delta``, or ``delta``, see ``mergeable``. Raises InputError."""
         for part, payload in (("base", base), ("delta", delta)):
+            # Without merging the base is not read, so its size does not matter.
             problem = too_large(payload, self.max_message)
             if problem and (part == "delta" or self.mergeable):
                 raise input_error(problem, part)

@@ -103,9 +103,11 @@ class BflatType:
             from sowctl.messages.nested.view import base64_line
 
             return base64_line(payload)
+        # An array of one value is shown as an array: its flag, not the number of values, says what it is.
         listed = {field.tag for field in fields if payload[field.start] & 0x80}
         values: dict[bytes, list[Scalar]] = {}
         for field in fields:
+            # Fields of one tag are one value list, whether it came as an array, as several fields, or as both.
             values.setdefault(field.tag, []).extend(field.values)
         members = []
         for tag, items in values.items():
@@ -147,6 +149,7 @@ def _slot_value(items: list[Scalar], index: int | None, listed: bool) -> SlotVal
 
 
 def _is_null(field: Scanned) -> bool:
+    # An array of NULLs alone counts as NULL, and so does an empty one.
     return all(value is None or value == "" or value == b"" for value in field.values)
 
 

@@ -86,6 +86,7 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
 
 def _named(payload: bytes, start: int) -> tuple[int, bytes, int]:
     """Type and tag of the field that begins at ``start``, and the position behind them."""
+    # Four bits could name sixteen types; the format has ten.
     kind = (payload[start] >> 3) & 15
     size, position = payload[start] & 7, start + 1
     if kind > LEB128:
@@ -183,6 +184,7 @@ def encoded(tag: bytes, value: bool | int | float | str | bytes | None) -> bytes
         return _head(NULL, tag)
     if isinstance(value, float):
         return _head(DOUBLE, tag) + _DOUBLE.pack(value)
+    # A Boolean is an int of Python and is written as 1 or 0, because the format has no Booleans.
     if isinstance(value, int):
         return _whole(tag, int(value))
     raw = value.encode() if isinstance(value, str) else value
@@ -196,6 +198,7 @@ def encoded(tag: bytes, value: bool | int | float | str | bytes | None) -> bytes
 
 
 def _whole(tag: bytes, value: int) -> bytes:
+    # The smallest width that holds the number, with its sign.
     for kind, width in _WIDTHS:
         if -(1 << (8 * width - 1)) <= value < 1 << (8 * width - 1):
             return _head(kind, tag) + value.to_bytes(width, "little", signed=True)

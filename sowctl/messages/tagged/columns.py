@@ -70,6 +70,7 @@ class JoinedPayloads:
 
 def tag_of(path: Path, separator: bytes) -> bytes | None:
     """The tag that a path names; None where no field can have it."""
+    # Messages are flat, so a path of several steps leads nowhere; no tag holds an equals sign or the separator.
     if len(path.steps) != 1:
         return None
     tag = path.steps[0].name.encode("utf-8", "surrogatepass")
@@ -84,9 +85,11 @@ def slot_column(joined: JoinedPayloads, slot: Slot) -> list[SlotValue]:
         return [absent] * joined.count
     index = slot.path.steps[0].index
     found = joined.find(tag)
+    # No payloads at all: there is no first value to tell the two answers apart.
     if not found:
         return []
     if isinstance(found[0], bytes):
+        # Each payload has one value, so only the subscript 0 finds something.
         if index:
             return [absent] * joined.count
         column = infer(found, slot.text, joined.separator)
@@ -185,6 +188,7 @@ def _texts(values: list[bytes], separator: bytes, filled: bool) -> list[Scalar]:
     if not values:
         return []
     try:
+        # Decoded all at once and split again: the separator is no part of any value, so the pieces are the values.
         texts: list[Scalar] = list(separator.join(values).decode().split(separator.decode()))
     except UnicodeDecodeError:
         return [value or None for value in values]

@@ -24,10 +24,12 @@ class TaggedField(Struct, frozen=True):
 
 def merged(base: Sequence[TaggedField], delta: Sequence[TaggedField], *, set_nulls: bool) -> list[TaggedField] | None:
     """``base`` with the fields of ``delta`` by tag; None where nothing counts. An array replaces, wholly."""
+    # Several fields of one tag are an array, and a delta replaces an array as a whole.
     news: dict[bytes, list[TaggedField]] = {}
     for field in delta:
         if field.tag is not None:
             news.setdefault(field.tag, []).append(field)
+    # An array counts if any of its values does; then all of them are written, the NULLs too.
     if not set_nulls:
         news = {tag: fields for tag, fields in news.items() if not all(field.null for field in fields)}
     return _replaced(base, news) if news else None
@@ -40,9 +42,11 @@ def _replaced(base: Sequence[TaggedField], news: dict[bytes, list[TaggedField]])
     for field in base:
         if field.tag is None or field.tag not in news:
             result.append(field)
+        # The first field of the tag marks the place; the others of the same tag are gone.
         elif field.tag not in written:
             written.add(field.tag)
             result.extend(news[field.tag])
+    # Tags that the message did not have go last, in the order of the delta.
     for tag, fields in news.items():
         if tag not in written:
             result.extend(fields)
@@ -61,6 +65,8 @@ def selected(
     fields: Sequence[TaggedField], select_list: SelectList, keeps: Callable[[bytes], str]
 ) -> list[TaggedField]:
     """What a select list leaves; ``keeps`` gives the name of a tag. What is no field stays only where all does."""
+    # A path of several steps names nothing in a flat message and is passed over; the directive without names stands for
+    # all.
     default = next((include for include, names in select_list if not names), None)
     named: dict[str, bool] = {}
     for include, names in select_list:

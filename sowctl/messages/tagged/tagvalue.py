@@ -48,6 +48,7 @@ class TagValueType:
         self.name = self.kind if definition is None else definition.name
         self.max_message = max_message
         self.separator = b"\x01" if definition is None else definition.field_separator
+        # A field would end at the sign that ends its tag, and no message could be read.
         if self.separator == b"=":
             assert definition is not None
             words = f"the field separator of message type {self.name!r} is the equals sign, which ends the tags"
@@ -60,8 +61,10 @@ class TagValueType:
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
             readable, refusals = self._readable(payloads)
+            # Without slots there are no columns to make rows of, but each payload still has a row.
             if not wanted:
                 return [()] * len(payloads), refusals
+            # Joined once: every slot is searched for in the same bytes.
             joined = JoinedPayloads(readable, self.separator)
             rows: list[Row] = list(zip(*[slot_column(joined, slot) for slot in wanted], strict=True))
             for refusal in refusals:
@@ -173,6 +176,7 @@ class TagValueType:
         fields = []
         for piece in pieces:
             tag, equals, value = piece.partition(b"=")
+            # Without an equals sign the piece is no field: it has no tag by which anything could replace or select it.
             fields.append(TaggedField(tag if equals else None, piece, not value))
         return fields, self.separator if ended else b""
 

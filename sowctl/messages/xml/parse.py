@@ -21,7 +21,9 @@ SPACE = " \t\r\n"
 def new_parser() -> expat.XMLParserType:
     """A parser that hands over whole texts and refuses document types."""
     parser = expat.ParserCreate()
+    # expat hands a text over in pieces, at line breaks and entities among others; buffered they are one piece.
     parser.buffer_text = True
+    # Refused when it begins, before any entity could be declared or expanded.
     parser.StartDoctypeDeclHandler = _doctype
     return parser
 
@@ -35,8 +37,11 @@ def run(parser: expat.XMLParserType, payload: bytes) -> None:
         place = f"line {problem.lineno}, column {problem.offset + 1}"
         raise PayloadRefused(MALFORMED, f"{words} ({place})", max(parser.ErrorByteIndex, 0)) from None
     except PayloadRefused as problem:
+        # A handler knows what is wrong, the parser knows where.
         problem.offset = max(parser.CurrentByteIndex, 0)
         raise
+    # expat asks Python for encodings that it does not know. Python has not all of them, and expat takes none in which a
+    # character may have several bytes.
     except (ValueError, LookupError) as problem:
         raise PayloadRefused(MALFORMED, f"the encoding cannot be read: {problem}", 0) from None
 
@@ -53,6 +58,7 @@ def too_deep() -> PayloadRefused:
 def check(payload: bytes) -> None:
     """Read one payload for nothing but whether it can be read. Raises PayloadRefused."""
     parser = new_parser()
+    # An element takes a <, so fewer of them cannot be nested too deeply, and expat runs without handlers of Python.
     if payload.count(b"<") > MAX_XML_DEPTH:
         _count_open(parser)
     run(parser, payload)

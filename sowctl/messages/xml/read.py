@@ -31,6 +31,7 @@ def read_document(payload: bytes) -> Element:
     """The root element of one payload. Raises PayloadRefused."""
     if payload.count(b"<") > _MANY:
         check(payload)
+    # The builder's methods are C functions: no event passes through Python.
     builder = TreeBuilder()
     parser = new_parser()
     parser.StartElementHandler = builder.start
@@ -76,6 +77,7 @@ def reader(slot: Slot) -> Callable[[Element], SlotValue]:
     last = above.pop()
 
     def single(root: Element) -> SlotValue:
+        # The first step names the root; with another root the path leads nowhere.
         if root.tag != first:
             return None
         node = root
@@ -110,6 +112,7 @@ def key_reader(path: Path) -> Callable[[Element], bytes | None]:
 def resolve(root: Element, steps: Sequence[Step]) -> Sequence[Node]:
     """The elements and texts of attributes that a path reaches; its first step is the root element."""
     first = steps[0]
+    # There is one root, so on the first step only the subscript 0 finds something.
     nodes: Sequence[Node] = [root] if root.tag == first.name and not first.index else []
     for step in steps[1:]:
         name = step.name
@@ -132,6 +135,7 @@ def value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
             items.append(node)
         elif len(node) or node.attrib:
             dropped = True
+            # The builder hangs text behind a child on that child; all of it is the text of this element.
             text = "".join([node.text or "", *[below.tail or "" for below in node]])
             if text.strip(SPACE):
                 items.append(text)
@@ -142,6 +146,7 @@ def value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
 
 def inferred(value: str, *, text: bool) -> Scalar:
     """A value: NULL if it is blank, a number if it reads as one, else its text. ``text``: keep that of numbers."""
+    # XML has no kinds: a text that reads as a number is one.
     number = numeric_reading(value)
     if number is None:
         return value if value.strip(SPACE) else None

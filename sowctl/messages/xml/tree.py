@@ -118,6 +118,7 @@ class _Taker:
         self.payload = payload
         self.position = 0
         """Up to where the payload has been put away."""
+        # Stands for the whole payload: it takes the root element and what surrounds it.
         self.top = XmlPart("", {})
         self.stack = [self.top]
 
@@ -154,6 +155,7 @@ class _Taker:
 
 def _as_utf8(payload: bytes) -> bytes:
     """``payload`` in UTF-8 without byte order mark. Raises PayloadRefused where it is not what it says."""
+    # UTF-8 is what XML is in without a mark and without a declaration.
     encoding = "utf-8"
     for mark, name in _BOMS:
         if payload.startswith(mark):

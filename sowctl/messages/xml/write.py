@@ -28,6 +28,7 @@ def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
     """
     changed = False
     for name, value in delta.attributes.items():
+        # A blank value is NULL, and NULL changes nothing unless the caller lets it.
         if set_nulls or value.strip(SPACE):
             _set_attribute(base, name, value)
             changed = True
@@ -65,6 +66,7 @@ def _without_nulls(part: XmlPart) -> XmlPart:
     """A new element as it is added: its own NULLs, unlike those in arrays, are left out."""
     if not part.blank:
         return part
+    # Without its start tag, which is then written anew from the attributes that are left.
     bare = XmlPart(part.name, {name: value for name, value in part.attributes.items() if value.strip(SPACE)})
     counts = {name: len(parts) for name, parts in part.elements().items()}
     for item in part.items:
@@ -111,6 +113,8 @@ def select(document_root: XmlPart, select_list: SelectList) -> None:
 
 def _select(part: XmlPart, rules: PathDirective | None, include: bool) -> bool:
     """Reduce an element; tells whether it stays."""
+    # No directive at or below this element: it goes or stays whole. It is emptied, because the root element stays
+    # whatever is left out.
     if rules is None:
         if not include:
             _set_content(part, [])
@@ -123,6 +127,7 @@ def _select(part: XmlPart, rules: PathDirective | None, include: bool) -> bool:
         if not (include if rule is None or rule.include is None else rule.include):
             del part.attributes[name]
             part.opening = None
+    # Text, comments and white space belong to the element itself and share its decision.
     kept: list[XmlPart | bytes] = []
     for item in part.items:
         if isinstance(item, bytes):
@@ -198,6 +203,7 @@ def _set_attribute(part: XmlPart, name: str, value: str) -> None:
 
 
 def _set_content(part: XmlPart, items: list[bytes]) -> None:
+    # The texts go with the content that they were read from; new content is written and not read again.
     part.items = list(items)
     part.texts = []
 
