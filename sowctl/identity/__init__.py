@@ -1,4 +1,4 @@
-"""Who is who: SOW keys, name hashes, bookmarks.
+"""Identities: SOW keys, hashes of names, bookmarks.
 
 * ``hashes``: the checksums of names and of the expression language
 * ``keys``: a SOW key: 64 bits of identity, 64 to notice a collision

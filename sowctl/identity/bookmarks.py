@@ -40,6 +40,7 @@ def parse_bookmark(text: str) -> Bookmark:
     match = _ENTRY.fullmatch(word)
     if match is not None:
         publisher, sequence = int(match[1]), int(match[2])
+        # Twenty digits can be more than 64 bits hold.
         if publisher < U64 and sequence < U64:
             return Bookmark(publisher, sequence)
     raise UsageError("SOW-IDN-001", f"{text!r} is not a bookmark", hint="bookmarks look like 13948331409633568391|7|")

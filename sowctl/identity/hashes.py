@@ -25,6 +25,7 @@ def _table(polynomial: int) -> tuple[int, ...]:
 def _run(data: bytes, polynomial: int, state: int) -> int:
     table = _table(polynomial)
     for byte in data:
+        # Reflected: the lowest bit comes first, so the state moves to the right.
         state = table[(state ^ byte) & 0xFF] ^ (state >> 8)
     return state
 
@@ -46,4 +47,5 @@ def client_hash(name: str) -> int:
 
 def topic_hash(message_type: str, topic: str) -> int:
     """The hash of a topic with its message type."""
+    # The zero byte keeps type and topic apart: ab, c and a, bc are different topics.
     return crc64(message_type.encode() + b"\0" + topic.encode())

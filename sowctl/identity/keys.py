@@ -36,6 +36,8 @@ def prefix(domain: str) -> bytes:
 
 def key_digest(domain_prefix: bytes, texts: Sequence[bytes | None]) -> Digest:
     """Digest of the key field ``texts`` under a domain; ``None`` is a NULL field."""
+    # Each text has its length in front: ("ab", "c") and ("a", "bc") are different keys. No text has the length that
+    # stands for NULL, so NULL is a key of its own.
     parts = [domain_prefix]
     for text in texts:
         parts.append(NULL_TEXT if text is None else len(text).to_bytes(4, "big") + text)
@@ -52,9 +54,12 @@ def batch_digester(domain: str, fields: int) -> BatchDigester:
     """:func:`key_digest` for batches of one domain; ``fields`` is the number of key fields of every row."""
     start = prefix(domain)
     digest = xxhash.xxh3_128_digest
+    # The bytes in front of a short text are one of a few, and are put together once.
     short = [start + length.to_bytes(4, "big") for length in range(SHORT)]
 
     def many(rows: Sequence[Sequence[bytes | None]], *, null: bool = False) -> list[Digest]:
+        # Only here may a text be None. The other ways call len(), which raises TypeError for it, and so refuse a NULL
+        # key.
         if null:
             return [key_digest(start, row) for row in rows]
         texts: Any = rows
@@ -84,6 +89,8 @@ def given_text(text: str) -> bytes:
 
 def user_key_digest(user_key: bytes) -> Digest:
     """Digest of a key that the publisher chose."""
+    # Read as a length, the first four bytes would stand for a domain of 7 million bytes: no computed key begins like
+    # this.
     return xxhash.xxh3_128_digest(USER_KEY_DOMAIN + user_key)
 
 

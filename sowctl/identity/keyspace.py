@@ -26,6 +26,7 @@ def part_of(key: bytes, count: int) -> int:
 
 def parts_of(keys: Any, count: int) -> Any:
     """:func:`part_of` for a numpy array of keys (uint64)."""
+    # Numbers of the array's own type, so that the product stays within 64 bits without sign.
     word = keys.dtype.type
     return (keys >> word(HALF)) * word(count) >> word(HALF)
 

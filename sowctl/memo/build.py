@@ -146,6 +146,7 @@ class ColumnBuilder:
         rank[-1] = -1  # code -1, NULL, is found at the end
         codes = rank[np.concatenate([*self._codes, np.empty(0, np.int32)])]
         ordered = [texts[code] for code in ranking]
+        # One more than there are Strings: each ends where the next one starts.
         ends = np.zeros(len(texts) + 1, np.uint64)
         np.cumsum([len(text) for text in ordered], out=ends[1:])
         return self._coded(MemoKind.STRINGS, codes, len(texts), digest, [_raw(ends), b"".join(ordered)])
@@ -175,6 +176,7 @@ def _exact(values: Sequence[SlotValue], kinds: set[type]) -> bool:
         return min(integers) >= -_EXACT and max(integers) <= _EXACT
     if int in kinds and any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values):
         return False
+    # NaN alone is unequal to itself. It has no place in an order that a search by halves could use.
     return all(map(eq, values, values))
 
 

@@ -59,6 +59,7 @@ class MemoColumn(Protocol):
 def open_column(file: MemoFile) -> MemoColumn | None:
     """The column in a file; None where the values of its path cannot be indexed. Raises BadMemo."""
     kind = file.head.kind
+    # The file says that this path was tried: without it every query would try again.
     if kind is MemoKind.UNSUITED:
         return None
     if kind is MemoKind.NUMBERS:
@@ -115,6 +116,7 @@ class Numbers(_Column):
     def hits(self, condition: Condition) -> Hits:
         """See :class:`MemoColumn`."""
         if condition.interval is None:
+            # Without bounds the condition itself is asked of every value, still without reading a record.
             return _Listed(list(condition.matches(self.values())))
         return _NumberHits(self, condition.interval, nulls=bool(condition.matches([None])))
 

@@ -60,7 +60,7 @@ class MemoDirectory:
     def column(self, name: str, digest: int) -> tuple[MemoColumn | None] | None:
         """The column ``name`` for the state with ``digest``; None where there is none of use.
 
-        A column that cannot be is a tuple of None.
+        ``(None,)`` says that the values of this path cannot be indexed.
         """
         try:
             # The name in the file is compared as well: the file's name is a hash, and two paths may share one.
@@ -107,6 +107,8 @@ class MemoDirectory:
         """Hold the lock of the builder; False where another process does. Raises OSError where that fails."""
         with suppress(FileExistsError):
             self._seam.call("dir.make", os.mkdir, self.path, 0o750)
+        # The lock file stays when the lock is given up: a file that was removed could be locked by two builders at
+        # once.
         fd = self._seam.call("file.open", os.open, self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             try:

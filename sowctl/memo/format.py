@@ -93,7 +93,7 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 
 def open_memo(path: Path) -> MemoFile:
-    """The file at ``path``, as it was verified before where this process has had it open, and it is still the same.
+    """The file at ``path``. One that this process keeps open and that has not changed is not verified again.
 
     Raises BadMemo, and OSError for a file that is not there.
     """
@@ -101,6 +101,7 @@ def open_memo(path: Path) -> MemoFile:
     known = _kept.pop(path, None)
     if known is None or known.stamp != _stamp(path.stat()):
         known = MemoFile(path)
+    # The file that was asked for longest ago goes first: each is put at the end when it is asked for.
     while len(_kept) >= KEPT:
         _kept.pop(next(iter(_kept)), None)
     _kept[path] = known

@@ -1,7 +1,7 @@
 """Sets of row numbers: which records, by their number in key order; lists of Python, or arrays of numpy.
 
 Loading numpy costs more than it saves a command that looks at few records: the caller says by their number whether
-arrays are to be used (``arrays``). What is done with row numbers that there are keeps to what they are.
+arrays are to be used (``arrays``). Functions of row numbers keep the form that these have, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def stretch(places: memoryview, spans: Sequence[tuple[int, int]], *, arrays: boo
 
         parts = [numpy.frombuffer(places[start:stop], numpy.uint32) for start, stop in spans]
         return parts[0] if len(parts) == 1 else numpy.concatenate(parts) if parts else numpy.empty(0, numpy.uint32)
+    # The section is a view of the mapped file: only the rows of these spans are read.
     if len(spans) == 1:
         return places[spans[0][0] : spans[0][1]].tolist()
     return list(chain.from_iterable(places[start:stop].tolist() for start, stop in spans))
@@ -76,6 +77,7 @@ def intersection(places: Places, others: Places) -> Places:
     if not isinstance(places, list):
         numpy = sys.modules["numpy"]
         return places[numpy.isin(places, others)]
+    # The set is made of the others, so that the order of the row numbers given stays.
     known = set(listed(others))
     return [place for place in places if place in known]
 

@@ -29,7 +29,7 @@ def _extended(value: object) -> Any:
 
 
 def decode_words(data: bytes | memoryview) -> list[SlotValue]:
-    """The values again."""
+    """The values that :func:`encode_words` made these bytes of."""
     import msgpack
 
     words: list[SlotValue] = msgpack.unpackb(data, ext_hook=_restored, strict_map_key=False)
@@ -39,6 +39,7 @@ def decode_words(data: bytes | memoryview) -> list[SlotValue]:
 def _restored(code: int, data: bytes) -> SlotValue:
     import msgpack
 
+    # A list may hold numbers with a text, which are extensions inside its extension.
     parts = msgpack.unpackb(data, ext_hook=_restored)
     if code == _NUMBER:
         return Number(parts[0], parts[1])

@@ -1,6 +1,6 @@
 """Scalars: NULL, numeric reading, text, truth, the comparison rule (``sowctl-expressions(7)``, types and comparison).
 
-Everybody above may call it. Functions take slot values as ``values/fields.py`` describes them: a value list stands for
+All rooms above may call it. Functions take slot values as ``values/fields.py`` describes them: a value list stands for
 its first value, the empty string for NULL.
 """
 
@@ -15,8 +15,12 @@ NAN = float("nan")
 I64_MIN = -(1 << 63)
 U64_MAX = (1 << 64) - 1
 SPACE = b" \t\r\n"
+# A sign, digits, point and exponent as in a number of the language, white space at both ends allowed. Groups 2 to 4 are
+# what makes it a Double.
 _READING = re.compile(rb"[ \t\r\n]*([+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)[ \t\r\n]*")
+# int() refuses longer texts than about this many digits (sys.set_int_max_str_digits), and none of them is in range.
 _MOST_DIGITS = 4000
+# Most texts begin with none of these, and are told from numbers without the expression above.
 _STARTS = frozenset("0123456789+-. \t\r\n")
 _STARTS_RAW = frozenset(b"0123456789+-. \t\r\n")
 
@@ -69,6 +73,7 @@ def plain(value: SlotValue) -> Plain:
 
 def number_of(value: SlotValue) -> int | float | None:
     """The scalar converted to a number: NULL stays None, text without a numeric reading is NaN."""
+    # The commonest kinds first; type() keeps bool, which is an int to isinstance(), out of this way.
     if type(value) is float or type(value) is int:
         return value
     scalar = plain(value)
@@ -110,6 +115,7 @@ def truth_of(value: SlotValue) -> bool | None:
     if type(value) is bool:
         return value
     number = number_of(value)
+    # NaN is neither true nor false.
     if number is None or number != number:
         return None
     return number != 0
@@ -127,6 +133,7 @@ def relation(a: Plain, b: Plain) -> int | None:
     a_text, b_text = left is str or left is bytes, right is str or right is bytes
     if a_text and b_text:
         if left is not right:
+            # Strings of one type are compared as they are: UTF-8 sorts as the code points that it encodes do.
             a, b = _as_bytes(a), _as_bytes(b)  # type: ignore[arg-type]  # both are texts
     elif a_text:
         if b != b:
@@ -145,6 +152,7 @@ def relation(a: Plain, b: Plain) -> int | None:
         b = reading
     elif a != a or b != b:
         return UNORDERED
+    # Python compares Integers with Doubles exactly, a Boolean as 1 or 0, and -0.0 equals 0.
     return SAME if a == b else LESS if a < b else MORE  # type: ignore[operator]  # two texts or two numbers
 
 

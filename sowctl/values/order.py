@@ -14,6 +14,7 @@ from sowctl.values.fields import Number, SlotValue
 
 Component: TypeAlias = tuple[Any, ...]
 """``(0,)`` NULL, ``(1,)`` NaN, ``(2, number)``, ``(3, bytes)``; negative where the order is descending."""
+# The order of the kinds: NULL, NaN, numbers, then texts without a numeric reading.
 _NULL, _NAN, _NUMBER, _TEXT = 0, 1, 2, 3
 _INVERTED = bytes(255 - byte for byte in range(256))
 
@@ -26,6 +27,7 @@ def has_number(value: SlotValue) -> bool:
 def holds_numbers(column: Iterable[SlotValue]) -> bool:
     """Whether a set of values is read as one that holds numbers."""
     values = list(column)
+    # Most columns are Strings and NULLs alone, which their types tell without a look at each value.
     return not set(map(type, values)) <= {str, type(None)} and any(map(has_number, values))
 
 
@@ -62,6 +64,7 @@ def components(column: Sequence[SlotValue], mixed: bool, text: bool = False) -> 
 
 def reverse(key: Component) -> Component:
     """The component that sorts the other way round."""
+    # NULL and NaN have no value to turn round, only their place: NULL comes last when descending.
     if len(key) == 1:
         return (-key[0],)
     value = key[1]

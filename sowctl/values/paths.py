@@ -33,9 +33,11 @@ class Path(Struct, frozen=True):
 
     def __str__(self) -> str:
         plain = "".join(f"/{s.name}" + (f"[{s.index}]" if s.index is not None else "") for s in self.steps)
+        # Brackets only where a name needs them, so that equal paths have one text, whichever way they were written.
         if _is_plain(plain):
             return plain
         names = "".join("/" + s.name for s in self.steps)
+        # In brackets the last step alone can have a subscript, as in what was parsed.
         last = self.steps[-1].index
         return f"[{names}]" + (f"[{last}]" if last is not None else "")
 

@@ -34,7 +34,7 @@ EARLIEST: Micros = -62135596800_000000
 
 
 def __getattr__(name: str) -> datetime:
-    """``EPOCH``, when somebody imports it: those who calculate with days do."""
+    """``EPOCH``, made when a module imports it: only modules that calculate with days do."""
     if name != "EPOCH":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from datetime import UTC, datetime
@@ -55,7 +55,7 @@ def fixed_clock(at: Micros) -> Clock:
 def format_time(at: Micros) -> str:
     """ISO-8601 with microseconds and Z, as all output uses: ``2026-01-02T03:04:05.678901Z``.
 
-    Nothing takes a time outside the years 1 to 9999 any more; journals and stores may hold some that were taken once.
+    A time outside the years 1 to 9999 is refused today, but journals and stores may hold some from before.
     They show as the nearest time that can be written, so that what holds them can be read.
     """
     seconds, micros = divmod(min(max(at, EARLIEST), LATEST), SECOND)
@@ -123,6 +123,7 @@ def _read_time(text: str, now: Clock) -> Micros:
     if word.upper() == "NOW":
         return now()
     relative, stamp, basic, iso = _forms()
+    # The order of the forms decides: -5s would fit a number since 1970 as well, and is relative.
     if match := relative.fullmatch(word):
         delta = round(float(match[2]) * _UNITS[match[3].lower()])
         return now() + (delta if match[1] == "+" else -delta)
@@ -131,6 +132,8 @@ def _read_time(text: str, now: Clock) -> Micros:
     if match := basic.fullmatch(word):
         return _instant(text, list(match.groups()[:6]), match[7] or "", _zone(None))
     if match := iso.fullmatch(word):
+        # A date without a time is its midnight. Digits behind the microsecond are cut off and not rounded, so that no
+        # instant moves into the next second.
         parts = [part or "0" for part in match.groups()[:6]]
         return _instant(text, parts, (match[7] or "")[:6], _zone(match[8]))
     raise UsageError(
@@ -143,6 +146,7 @@ def _read_time(text: str, now: Clock) -> Micros:
 def _epoch_stamp(number: str, unit: str) -> Micros:
     if "." in number:
         return round(float(number) * _UNITS[unit])
+    # Whole numbers stay integers: as a Double an instant of today in nanoseconds loses its last digits.
     return int(number) // 1000 if unit == "ns" else int(number) * int(_UNITS[unit])
 
 

@@ -32,7 +32,7 @@ def parse_interval(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """An interval in seconds; one that is longer than all years that have a date is as long as these."""
+    """An interval in seconds, :data:`LONGEST` at most: no date lies further away. Raises ValueError."""
     return min(parse_interval(text), LONGEST) / INTERVALS["s"]
 
 
@@ -45,6 +45,7 @@ def parse_size(text: str) -> int:
 
 
 def _times(number: str, factor: int) -> int:
+    # Whole numbers stay integers: a size beyond 2**53 would lose bytes as a Double.
     if "." not in number:
         return int(number) * factor
     product = float(number) * factor
@@ -71,6 +72,7 @@ def parse_switch(text: str) -> bool:
 
 def format_interval(nanoseconds: int) -> str:
     """The shortest exact spelling of an interval: ``100ms``, ``90s``, ``0s``; :func:`parse_interval` reads it back."""
+    # The largest unit that divides it gives the shortest text that loses nothing.
     for unit, factor in reversed(INTERVALS.items()):
         if nanoseconds and nanoseconds % factor == 0:
             return f"{nanoseconds // factor}{unit}"
