@@ -118,6 +118,7 @@ class Numbers(_Column):
         if condition.interval is None:
             # Without bounds the condition itself is asked of every value, still without reading a record.
             return _Listed(list(condition.matches(self.values())))
+        # Whether NULL satisfies the condition is asked of the condition: a negated one may hold for it.
         return _NumberHits(self, condition.interval, nulls=bool(condition.matches([None])))
 
     def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:

@@ -77,6 +77,7 @@ class MemoDirectory:
         for path in sorted(self.path.glob(f"*{_SUFFIX}")):
             if path.name not in _RESERVED:
                 with suppress(OSError, BadMemo, UnicodeDecodeError):
+                    # Opened by itself and not kept: a walk over all files must not push out those that queries use.
                     found.append(bytes(MemoFile(path).section(0)).decode())
         return found
 

@@ -58,6 +58,7 @@ def format_time(at: Micros) -> str:
     A time outside the years 1 to 9999 is refused today, but journals and stores may hold some from before.
     They show as the nearest time that can be written, so that what holds them can be read.
     """
+    # Rounded down also before 1970, so that the microseconds are never negative.
     seconds, micros = divmod(min(max(at, EARLIEST), LATEST), SECOND)
     year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
     return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
@@ -90,6 +91,7 @@ def parse_time(text: str, now: Clock) -> Micros:
     ``SOW-VAL-010`` (no instant) or ``SOW-VAL-020`` (not within the years 1 to 9999).
     """
     try:
+        # The bounds are asked of the result alone: whatever the form, no instant outside them is taken.
         at = _read_time(text, now)
         if EARLIEST <= at <= LATEST:
             return at

@@ -64,6 +64,7 @@ class OneNode:
         # Computed once: equal operands give equal results.
         constant = self.repeatable and all(operand.constant for operand in operands)
         count = 1 if constant else size
+        # The slots of the compiled node in its own order; an operand that it never reads is left out.
         lists = [operands[place].repeated(count) for place in self._needs]
         rows = list(zip(*lists, strict=True)) if lists else [()] * count
         return column_of(value.values(rows, env, headers if self.by_header else None), constant=constant)

@@ -41,6 +41,7 @@ class ColumnProgram:
     def __init__(self, compiled: Compiled, extra: Mapping[str, Function] = NO_FUNCTIONS) -> None:
         self.compiled = compiled
         pairs = zip(compiled.slots, compiled.sources, strict=True)
+        # A qualifier belongs to a field's identity: two topics of a join may have fields of one name.
         slots = {(source, str(slot.path)): place for place, (slot, source) in enumerate(pairs)}
         previous = {str(slot.path): place for place, slot in enumerate(compiled.previous_slots)}
         self._steps: list[Column | _Slot | OneNode] = []

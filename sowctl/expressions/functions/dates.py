@@ -23,6 +23,7 @@ LONGEST = 128
 EARLIEST = -62_135_596_800 * SECOND
 """The first microsecond of year 1."""
 
+# Flags and a width between % and the letter, as the C library of GNU has them: ``%-d``, ``%_5H``, ``%^a``.
 _DIRECTIVE = re.compile(rb"%([_0^#-]*)([0-9]*)[EO]?(.)", re.DOTALL)
 _SHORTHANDS = {
     "c": "%a %b %e %H:%M:%S %Y",
@@ -96,6 +97,7 @@ def _one(at: datetime, flags: str, width: int, letter: str) -> str | None:
     if letter not in _NUMBERS:
         return None
     read, digits, fill = _NUMBERS[letter]
+    # The last flag of filling wins; those of the case do not concern numbers.
     for flag in flags:
         fill = {"_": " ", "0": "0", "-": ""}.get(flag, fill)
     number = read(at)
@@ -110,6 +112,7 @@ def format_instant(fmt: bytes, at: datetime) -> bytes:
 
     def put(match: re.Match[bytes]) -> bytes:
         flags, letter = match[1].decode(), match[3].decode("latin-1")
+        # Only these two spellings exist; with any other flag or width %f is unknown.
         if letter == "f" and match[0] in (b"%f", b"%03f"):
             return b"%06d" % at.microsecond if match[0] == b"%f" else b"%03d" % (at.microsecond // 1000)
         if letter in _SHORTHANDS:
@@ -130,6 +133,7 @@ def strftime(fmt: bytes, seconds: int | float) -> bytes | None:
     micros = whole * SECOND + round((seconds - whole) * SECOND)
     if not EARLIEST <= micros <= LATEST:
         return None
+    # The language cuts the result here, so that no format makes a text without bound.
     return format_instant(fmt, EPOCH + timedelta(microseconds=micros))[:LONGEST]
 
 

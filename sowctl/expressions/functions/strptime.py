@@ -11,12 +11,15 @@ from sowctl.values.times import EPOCH, SECOND
 
 Parts: TypeAlias = dict[str, int]
 
+# %E and %O ask for the eras and digits of a locale. The C locale has none, so the letter behind them counts alone.
 _TOKEN = re.compile(rb"%(?:03f|[EO]?(.))|([ \t\n\v\f\r]+)|(.)", re.DOTALL)
 _DAY_NAMES = (b"sunday", b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday")
 _MONTH_NAMES = (
     *(b"january", b"february", b"march", b"april", b"may", b"june"),
     *(b"july", b"august", b"september", b"october", b"november", b"december"),
 )
+# The part that a directive fills, its most digits, its least and its greatest value. What ISO 8601 says of weeks (%V,
+# %G, %g) is read and tells no date, as in the C library of GNU.
 _NUMERIC: dict[bytes, tuple[str, int, int, int]] = {
     b"C": ("century", 2, 0, 99),
     b"d": ("day", 2, 1, 31),
@@ -78,6 +81,7 @@ def _directives(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
 
 def strptime(text: bytes, fmt: bytes) -> float | None:
     """Seconds since 1970 of an instant; None where the text does not match or shows no possible date."""
+    # A part that is shown twice has its last value.
     parts: Parts = {}
     position = 0
     for kind, detail in _directives(fmt):
@@ -146,6 +150,7 @@ def _number(text: bytes, position: int, letter: bytes, parts: Parts) -> int | No
 
 
 def _name(text: bytes, position: int, names: tuple[bytes, ...], part: str, parts: Parts) -> int | None:
+    # Nine letters are the longest name, September and Wednesday.
     rest = text[position : position + 9].lower()
     for number, name in enumerate(names):
         # The whole name first: else the rest of it would be read as the next part of the format.

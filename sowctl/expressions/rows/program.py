@@ -39,6 +39,7 @@ class Compiled:
         self.source = ""
         self._run: Run | None = None
         self._parts: tuple[list[str], dict[str, Any]] | None = None
+        # The empty filter asks nothing of a message.
         if emitter is None:
             return
         code = emitter.code

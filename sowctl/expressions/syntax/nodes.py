@@ -19,6 +19,7 @@ OR, AND, NOT, PREDICATE, SUM, PRODUCT, UNARY, PRIMARY = range(1, 9)
 """Binding levels, loosest first."""
 
 
+# Nodes refuse assignment once they are made; their own constructors go around that.
 _put = object.__setattr__
 
 
@@ -41,6 +42,7 @@ class Node:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Pickled by their parts, because restoring slots would assign to them.
         return _rebuild, (type(self), self.parts, self.span)
 
     def __eq__(self, other: object) -> bool:
@@ -86,6 +88,7 @@ class Literal(Node):
     FIELDS = ("value",)
     value: bool | int | float | bytes | None
 
+    # Literals are the most frequent nodes: a list may have thousands, so they skip the loop over FIELDS.
     def __init__(self, value: bool | int | float | bytes | None, *, span: Span = (0, 0)) -> None:
         _put(self, "value", value)
         _put(self, "span", span)
@@ -350,6 +353,7 @@ def _literal(value: bool | int | float | bytes | None) -> str:
 
 def _pattern(pattern: Pattern) -> str:
     text = pattern.text.decode()
+    # A raw string cannot hold its own quote, so what was parsed holds one kind of quote at most.
     if pattern.exact:
         return f"r'{text}'" if "'" not in text else f'r"{text}"'
     # A backslash before a quote survives only in a string that the other kind of quote delimits.

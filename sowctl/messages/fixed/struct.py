@@ -123,6 +123,7 @@ class StructType:
         inner = any(field.path.names[: len(names)] == names for field in self._fields) and not fields
         if inner and not index:
             return lambda payload: Values((), True)
+        # The common case: one field, read by one call of unpack_from() without a list in between.
         if len(fields) == 1 and not listed and index is None:
             read = fields[0].read
 

@@ -143,6 +143,7 @@ class LineCutter(SeparatedCutter):
 
     def pieces(self, block: bytes, start: int) -> list[bytes]:
         """The lines of ``block`` without their line breaks and without the BOM of the input."""
+        # Only the very start of the input has a BOM; anywhere else these bytes are part of a message.
         if start == 0 and block.startswith(BOM):
             block = block[len(BOM) :]
         pieces = block.split(b"\n")
@@ -160,6 +161,7 @@ class LineCutter(SeparatedCutter):
         # The least line begins with more than a space or a tab, so no line is blank. One comparison per line in C.
         if not pieces or min(pieces)[:1] > b" ":
             return pieces, lambda: counted(number, line_offsets(block, start, len(pieces))), 0
+        # The least line may only begin like a blank one, so each is looked at.
         kept = [index for index, piece in enumerate(pieces) if not _BLANK.fullmatch(piece)]
         count = len(pieces)
 

@@ -114,6 +114,7 @@ def _text_column(path: Path, column: Column, batch: JsonBatch, signed: bool) -> 
     if signed and int in kinds:
         _leave_zeros(column, batch)
     index = path.steps[-1].index
+    # No subscript, or 0: both find the value itself where it is no array.
     if not index and kinds == {str}:
         texts: list[bytes | None] = list(map(str.encode, column))
         return texts if all(texts) else [text or None for text in texts]

@@ -169,6 +169,7 @@ class JsonType:
                 return rebuilt(payload, parse_spans(payload, self.max_depth, last=True))
             except PayloadRefused:
                 pass
+        # Inside a string JSON writes a line break as an escape, so these bytes are white space between tokens.
         if b"\n" in payload or b"\r" in payload:
             return payload.translate(None, b"\r\n")
         return payload
@@ -189,6 +190,7 @@ class JsonType:
         if len(payload) > self.max_message:
             return replace(refuse_large([payload], self.max_message)[0], index=index)
         try:
+            # In a tuple: the value itself may be null, which is None.
             return (parse(payload, self.max_depth, last=self._last, halves=halves),)
         except JsonRefused as problem:
             return Refusal(index, problem.code, problem.message, problem.offset)

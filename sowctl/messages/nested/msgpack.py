@@ -65,6 +65,7 @@ class MsgpackType(TreeType):
         """The bytes of an extension type, all else as it is."""
         if isinstance(item, Extension):
             return item.data
+        # The library reads code -1 as an object of its own; to expressions it is its bytes like any other extension.
         if isinstance(item, Timestamp):
             return cast(bytes, item.to_bytes())
         return cast(Scalar, item)
@@ -76,6 +77,8 @@ class _ReservedCode(Exception):
 
 def _extension(item: object) -> ExtType:
     if isinstance(item, Extension):
+        # Codes below zero are reserved by the format, and a message may still hold one: what was read must be written
+        # again.
         if item.code < 0:
             raise _ReservedCode
         return ExtType(item.code, item.data)

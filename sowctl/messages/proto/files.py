@@ -57,6 +57,7 @@ def message_class(definition: TypeDefinition) -> type[Message]:
     # A pool of its own: two definitions may have different messages by one full name.
     pool = descriptor_pool.DescriptorPool()
     found = schema.files()
+    # Imports come before what needs them: a pool refuses a file whose imports it does not have.
     for file in found:
         try:
             pool.AddSerializedFile(file.SerializeToString())
@@ -189,6 +190,8 @@ class _Schema:
         if fault is None:
             last = (told.strip().splitlines() or ["no reason was given"])[-1]
             return self.error(f"the schema cannot be compiled: {last}", _HINT)
+        # The compiler names files by the links that it was given; the words must name what the configuration calls
+        # them.
         link, _, rest = fault[1].partition("/")
         alias = aliases[int(link[1:])] if re.fullmatch(r"p\d+", link) else link
         place = "/".join(part for part in (alias, rest) if part)

@@ -50,6 +50,7 @@ class ProtobufType:
         if definition is None:
             raise ConfigError(BAD_DEFINITION, "message type protobuf needs a definition", hint="add a MessageType")
         try:
+            # Imported here, so that the absence of the library is an error of this type and of no other.
             from sowctl.messages.proto import files, library
         except ImportError:
             raise missing_extra(self.name, "protobuf", "protobuf") from None

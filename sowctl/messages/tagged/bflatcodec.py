@@ -79,6 +79,7 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
             fields.append(Scanned(tag, start, position, values))
         else:
             position = _skipped(payload, position, kind, count)
+        # Slices of bytes stop at the end in silence, so the end is compared behind every value.
         if position > end:
             raise PayloadRefused(MALFORMED, f"the message ends inside a value of type {_NAMES[kind]}", start)
     return fields

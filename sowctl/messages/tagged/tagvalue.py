@@ -161,6 +161,7 @@ class TagValueType:
     def _problem(self, payload: bytes) -> PayloadRefused | None:
         if problem := too_large(payload, self.max_message):
             return problem
+        # Counting separators bounds the fields before any is made of the bytes.
         many = len(payload) > MAX_FIELDS and payload.count(self.separator) > MAX_FIELDS
         return too_many_fields() if many else None
 

@@ -149,6 +149,7 @@ def _write(root: XmlPart, names: Sequence[str], value: SlotValue) -> None:
         )
     text = _text(value)
     part = root
+    # The last step of an attribute names no element, so the walk ends at the element that has it.
     for name in names[1:-1] if names[-1].startswith("@") else names[1:]:
         found = part.elements().get(name, [])
         # An array in the way is replaced by one element, because the path does not say which of them is meant.
@@ -186,6 +187,7 @@ def _text(value: SlotValue) -> str:
         text = raw.decode()
     except UnicodeDecodeError:
         raise InputError(UNWRITABLE, "a value with bytes that are not UTF-8 cannot be written as XML") from None
+    # XML has no way to write these characters, not even as references.
     if _UNFIT.search(text):
         raise InputError(UNWRITABLE, "a value with a control character cannot be written as XML")
     return text
