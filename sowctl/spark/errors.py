@@ -17,8 +17,11 @@ from typing import Any
 from sowctl.errors import ERROR_CLASSES, SowError
 
 _KINDS: tuple[type[SowError], ...] = (SowError, *ERROR_CLASSES)
+# Every class has an exit status of its own, so the status in the text is enough to find the class again.
 _CLASSES = {kind.exit_status: kind for kind in _KINDS}
 _PARTS = ("place", "hint", "excerpt")
+# The status is the last part and always there: a text that Spark has cut short matches nothing, rather than half an
+# error.
 _WRITTEN = re.compile(
     r"(?P<code>SOW-[A-Z]+-\d+): (?P<message>.*)\n"
     + "".join(rf"(?:  {name}: (?P<{name}>.*)\n)?" for name in _PARTS)
@@ -49,6 +52,7 @@ def packed(error: SowError) -> str:
     for name in _PARTS:
         if (text := getattr(error, name)) is not None:
             lines.append(f"  {name}: {_escaped(text)}")
+    # What JSON would not give back with its type stays behind; the words of the error do not depend on it.
     facts = {name: value for name, value in error.facts.items() if isinstance(value, str | int | float)}
     if facts:
         lines.append(f"  facts: {json.dumps(facts)}")
@@ -57,6 +61,7 @@ def packed(error: SowError) -> str:
 
 def unpacked(text: str) -> SowError | None:
     """The first error of ours in a text of Spark's, or None."""
+    # Spark repeats the text in the traces of both sides, so the first copy that can be read is the error.
     for found in _WRITTEN.finditer(text):
         try:
             kind = _CLASSES[int(found["status"])]
@@ -87,10 +92,12 @@ def translated() -> Iterator[None]:
     """
     try:
         yield
+    # Raised on the driver itself: it is already what it was.
     except SowError:
         raise
     except Exception as error:
         found = unpacked(str(error))
+        # An error of Spark's own, which in_plain_words() puts into words for commands.
         if found is None:
             raise
         if found.hint is not None:

@@ -39,7 +39,9 @@ class Options:
 
     def __init__(self, source: str, given: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._source = source
+        # A caller may hand names over in any case, as Spark's own readers allow.
         self._given = {name.lower(): value for name, value in given.items()}
+        # Spark passes the options of the whole query to the source, its own among them.
         names = {name.lower(): name for name in (*known, *SPARK_OWN)}
         _refuse_what_spark_adds(source, self._given)
         for name in given:
@@ -68,6 +70,7 @@ class Options:
                 f"option {name} of the data source {self._source} is on another file system: {text}",
                 hint="stores, journals and configurations are read by local paths: mount it, or copy the files here",
             )
+        # Absolute, because the processes that open it later need not share the working directory of this one.
         return local_path(text).absolute()
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -84,6 +87,7 @@ class Options:
         text = self.text(name)
         if text is None:
             return default
+        # int() alone would also take a sign or an underscore.
         if not text.strip().isdecimal() or int(text) < least:
             raise self._bad(name, text, f"a whole number from {least} on")
         return int(text)
@@ -131,6 +135,7 @@ class Options:
     def clock(self) -> Clock:
         """The option ``now`` as a clock that stands still, else the system's."""
         text = self.text("now")
+        # The text is evaluated once, so that all instants of one query count from the same present.
         return system_clock if text is None else fixed_clock(parse_time(text, system_clock))
 
     def _bad(self, name: str, text: str, wanted: str) -> UsageError:
@@ -168,6 +173,7 @@ def _quoted(source: str) -> str:
 def _unknown(source: str, name: str, known: tuple[str, ...], names: Mapping[str, str]) -> UsageError:
     foreign = {one.lower(): one for one in ELSEWHERE}
     near = get_close_matches(name.lower(), names, n=1)
+    # An option of another source is named before a similar one of this: startingOffsets is no slip for anything here.
     if name.lower() in foreign:
         name = foreign[name.lower()]
         hint = f"here that is {ELSEWHERE[name]}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sowctl.spark.options import Options
 
 PAYLOAD = "payload"
+# SOW keys are unsigned numbers of 64 bits, half of which are beyond a BIGINT (behaviour C07): hence the DECIMAL.
 STORE_COLUMNS: Mapping[str, str] = {
     PAYLOAD: "BINARY",
     "_sow_key": "DECIMAL(20,0)",
@@ -63,6 +64,7 @@ def ddl(
 
     Raises UsageError ``SOW-SPK-015`` for a column that does not exist.
     """
+    # Columns that are seldom filled cost a step per record, so they are read only where they are named.
     names = chosen if chosen is not None else tuple(name for name in columns if name not in ON_REQUEST)
     parts = []
     for name in names:
@@ -71,6 +73,7 @@ def ddl(
         kind = columns[name]
         if name == PAYLOAD and payload is not None:
             kind = payload if payload.lower().startswith("struct<") else f"STRUCT<{payload}>"
+            # Spark hands the reader nothing but the schema, and the comment is what it keeps of how that came about.
             if inferred:
                 kind += f" COMMENT '{INFERRED}'"
         parts.append(f"`{name}` {kind}")
@@ -100,6 +103,7 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Sche
         if field.name not in columns:
             raise _unknown(field.name, columns)
         wanted = columns[field.name]
+        # The payload alone may have a declared type: all other columns are what the file formats hold.
         if field.name == PAYLOAD and isinstance(field.dataType, Struct):
             check_fields(field.dataType)
             continue
@@ -108,6 +112,7 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Sche
             raise UsageError(
                 "SOW-SPK-015", f"column {field.name} is {what}, the schema says {field.dataType.simpleString()}"
             )
+    # Spark compares the batches with this schema to the letter, the zone of timestamps included.
     made: pyarrow.Schema = to_arrow_schema(schema, timezone="UTC")
     return made
 
@@ -127,6 +132,7 @@ def _check_type(name: str, kind: DataType) -> None:
     elif isinstance(kind, t.ArrayType):
         _check_type(name, kind.elementType)
     elif isinstance(kind, t.MapType):
+        # JSON members are named by texts; another type of key would have to be guessed from them.
         if not isinstance(kind.keyType, t.StringType):
             raise _no_such_type(name, kind, "names of members are texts: declare a MAP<STRING, ...>")
         _check_type(name, kind.valueType)

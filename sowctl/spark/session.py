@@ -66,6 +66,8 @@ def open_session(
     with ExitStack() as ends:
         if not verbose:
             ends.enter_context(_without_error_logs())
+        # The variable is set by spark-submit, which has started the virtual machine already; a second one would be
+        # another application.
         if SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in environment:
             spark = _join(conf or {})
         else:
@@ -113,6 +115,7 @@ def settings(master: str, work: Path, given: Mapping[str, str], *, app: str, ver
         "spark.app.name": app,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Times are shown in UTC (behaviour 11.22), whatever the zone of this machine.
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
@@ -123,7 +126,9 @@ def settings(master: str, work: Path, given: Mapping[str, str], *, app: str, ver
         made["spark.driver.bindAddress"] = made["spark.driver.host"] = "127.0.0.1"
         made["spark.local.dir"] = str(work / "scratch")
         made["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+    # Behind all of ours, so that a setting of the caller wins.
     made |= given
+    # Put together and not replaced: with the caller's options alone, Spark would log to the terminal again.
     options = [f"-Dlog4j2.configurationFile={(work / 'log4j2.properties').as_uri()}"]
     if given.get("spark.driver.extraJavaOptions"):
         options.append(given["spark.driver.extraJavaOptions"])
@@ -145,13 +150,17 @@ def _start(
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    # Asked before Java is looked for and started: a master that is not there would cost a minute.
     require_master(conf.get("spark.master", master))
     java = find_java(environment)
     master = conf.pop("spark.master", master)
+    # What is entered in ``ends`` first ends last: the session, its context, the virtual machine, and the directory when
+    # nothing uses it any more.
     work = Path(tempfile.mkdtemp(prefix="sowctl-spark-"))
     ends.callback(shutil.rmtree, work, ignore_errors=True)
     made = settings(master, work, conf, app=app, verbose=verbose)
     if "SPARK_LOCAL_DIRS" in environment and "spark.local.dir" not in conf:
+        # The user's variable says where Spark keeps its scratch files, and wins over a setting anyway.
         made.pop("spark.local.dir", None)
     ends.enter_context(interrupt_as_before())
     with process_environment(_variables(java, master, environment)):
@@ -174,6 +183,7 @@ def _start(
 def _variables(java: Java, master: str, environment: Mapping[str, str]) -> dict[str, str]:
     """What pyspark and its launcher take from the process's environment and nowhere else."""
     variables = {"JAVA_HOME": str(java.home)}
+    # Without it Spark's workers would run the first python3 on PATH, which may lack this package.
     if is_local(master) and "PYSPARK_PYTHON" not in environment:
         variables["PYSPARK_PYTHON"] = sys.executable
     here = Path(__file__).parents[2]

@@ -142,6 +142,7 @@ class JournalSource(DataSource):
 
         with carried():
             query = _journal_query(self._read_options())
+            # Here and not in the tasks: a topic that does not exist is one error, and before any task begins.
             require_entries(query.origin, query.topic, query.message_type)
             return JournalReader(query, schema)
 
@@ -155,6 +156,7 @@ class JournalSource(DataSource):
             most = options.number("maxEntries", MAX_ENTRIES, 1) or MAX_ENTRIES
             pace = Pace(latest, most, options.flag("failOnDataLoss", True))
             query = _journal_query(options)
+            # A stream may be started before anything was published, so the topic need not have entries yet.
             require_entries(query.origin, query.topic, query.message_type, later=True)
             return JournalStreamReader(query, pace, schema)
 
@@ -181,6 +183,7 @@ def _store_query(options: Options) -> StoreQuery:
         options.number("numPartitions", None, 1),
     )
     pin = options.path("pin")
+    # ``at`` is dropped because the pinned file is the state at that instant already.
     return query if pin is None else replace(query, origin=pinned(query.origin, query.at, pin), at=None)
 
 
@@ -223,10 +226,13 @@ def _journal_query(options: Options) -> JournalQuery:
 
     origin = find_journal(options)
     topic, message_type = options.text("topic"), options.text("messageType")
+    # A type tells topics of one name apart; by itself it names none.
     if message_type is not None and topic is None:
         raise UsageError("SOW-SPK-013", "option messageType goes with a topic", hint="give option topic, too")
     if topic is not None and message_type is None and origin.config is not None:
+        # Two topics of different types may share a name (behaviour C15); then entries of both are read.
         found = [one for one in origin.config.topics if one.name == topic]
+        # With one entry of that name the type is known, and blocks without the topic can be passed over unread.
         message_type = found[0].message_type if len(found) == 1 else None
     return JournalQuery(
         origin,

@@ -37,6 +37,7 @@ def decimals(keys: Numbers) -> pyarrow.Array:
     import numpy as np
     import pyarrow as pa
 
+    # Arrow keeps a decimal of 128 bits as two halves, the lower one first; of an unsigned number the upper one is zero.
     halves = np.zeros((len(keys), 2), "<u8")
     halves[:, 0] = keys
     return pa.Array.from_buffers(pa.decimal128(20, 0), len(keys), [None, pa.py_buffer(halves)])
@@ -79,6 +80,7 @@ def _masked(array: pyarrow.Array, present: Numbers) -> pyarrow.Array:
 
     if present.all():
         return array
+    # The values under a NULL may be anything, so the buffer of all values is used as it is.
     return pa.Array.from_buffers(array.type, len(array), [validity(present), array.buffers()[1]])
 
 
@@ -87,6 +89,7 @@ def validity(present: Numbers) -> pyarrow.Buffer:
     import numpy as np
     import pyarrow as pa
 
+    # Arrow's bitmaps begin with the lowest bit of each byte.
     return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
@@ -121,6 +124,8 @@ def packed(parts: Sequence[memoryview], lengths: Numbers, present: Numbers | Non
     import numpy as np
     import pyarrow as pa
 
+    # The running lengths are the offsets that Arrow wants, and where the parts lie back to back their bytes are its
+    # data.
     offsets = np.zeros(len(lengths) + 1, "<i4")
     np.cumsum(lengths, out=offsets[1:])
     bitmap = None if present is None or present.all() else validity(present)
@@ -134,4 +139,5 @@ def merged(batches: Sequence[pyarrow.RecordBatch]) -> pyarrow.RecordBatch:
 
     if len(batches) == 1:
         return batches[0]
+    # Spark pays for each batch that it is handed, however small, so small ones are copied into one.
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

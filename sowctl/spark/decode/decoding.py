@@ -46,6 +46,8 @@ class StructDecoder:
         self._trees = TreeReader()
         self._coerce = coercion(struct, strict=strict)
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+        # In a JSON view binary data are text already; only where a column wants the bytes is the message itself looked
+        # at.
         self._binary = _has_binary(struct)
 
     def array(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
@@ -76,6 +78,7 @@ class StructDecoder:
             # Not decode_lines(): it takes two values on one line, and one on two, for two.
             try:
                 return list(map(self._one.decode, views))  # type: ignore[arg-type]  # no None in it
+            # One message that does not fit stops the batch. Read one by one, only such messages take the slow way.
             except self._errors:
                 pass
         return self._each(views, self._by_itself)
@@ -135,12 +138,15 @@ def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool) -> Any:
         counter[0] += 1
         fields = [(f"f{place}", _nullable(field.type, counter, strict), None) for place, field in enumerate(kind)]
         names = {f"f{place}": field.name for place, field in enumerate(kind)}
+        # Fields are renamed to numbers, because names in JSON need not be names in Python. ``gc=False``: decoded values
+        # are in no cycle, so the collector need not look at them.
         return msgspec.defstruct(f"S{counter[0]}", fields, rename=names, gc=False, forbid_unknown_fields=strict)
     if t.is_list(kind):
         return list[_nullable(kind.value_type, counter, strict)]  # type: ignore[misc]  # made at run time
     if t.is_map(kind):
         return dict[str, _nullable(kind.item_type, counter, strict)]  # type: ignore[misc]  # as above
     if str(kind) in INTEGERS:
+        # A number outside of the type must be NULL, and a decoder without bounds would hand on one that Arrow refuses.
         bound = 1 << INTEGERS[str(kind)]
         return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
     if t.is_floating(kind):

@@ -81,6 +81,7 @@ def _read(raw: Raw) -> Any:
     """A value that was cut out of a message and is not read yet; nothing else is a Raw here."""
     text = bytes(raw)
     if text[0] != _QUOTE:
+        # Types that are read here come from texts and numbers; objects, arrays, truth values and null fit none of them.
         return raw if text[0] in _NUMERIC else None
     return text[1:-1].decode() if b"\\" not in text else decode(text)
 

@@ -53,6 +53,7 @@ class TreeReader:
         from sowctl.messages.base import PayloadRefused
 
         try:
+            # The exact reader is slower, and takes precisely what the message type takes.
             return self._plain(parse(message, last=True))
         except PayloadRefused:
             raise Unreadable from None

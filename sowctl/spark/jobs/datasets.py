@@ -36,6 +36,7 @@ COLUMNS = (
     "_sow_key DECIMAL(20,0), _txid BIGINT, _timestamp TIMESTAMP, _expiration TIMESTAMP, _topic STRING, "
     "_logical_topic STRING, _user_key STRING, _correlation_id STRING"
 )
+# The header of a stored value as numpy reads it, without padding: 36 bytes, sow-store(5).
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 
 
@@ -68,6 +69,7 @@ def records_frame(
     shape = DataShape(ref[0], ref[1], _portable(instance), form, output.meta, paths, inferred=not output.fields)
     columns = "_payload_bytes BIGINT, " + ("value BINARY" if form == "lines" else f"payload BINARY, {COLUMNS}")
     if form == "columns" and (output.fields is not None or output.kind == "csv"):
+        # CSV has no bytes: its messages are always fields, inferred where none are declared.
         ddl = output.fields or _inferred(spark, parts, shape)
         columns = f"_payload_bytes BIGINT, payload {_struct(ddl)}, {COLUMNS}"
     columns += "".join(f", `{name_of(path)}` STRING" for path in paths)
@@ -85,12 +87,15 @@ def write_frame(frame: DataFrame, output: Output, what: str) -> Written:
     from pyspark.sql import functions as f
 
     describe(frame.sparkSession, what)
+    # Counted while the rows pass on their way out: a count of its own would read everything twice.
     seen = Observation()
     partitions = frame.rdd.getNumPartitions()
     counted = frame.observe(
         seen, f.count(f.lit(1)).alias("records"), f.coalesce(f.sum("_payload_bytes"), f.lit(0)).alias("bytes")
     ).drop("_payload_bytes")
     kind = output.kind
+    # A path names a field of the message, whose column was made with the records; anything else is a column by its
+    # name.
     names = [name_of(parse_path(text)) if text.startswith("/") else text for text in output.partition_by]
     if kind == "ndjson":
         counted = counted.select(f.col("value").cast("string"), *[f.col(f"`{name}`") for name in names])
@@ -103,6 +108,7 @@ def write_frame(frame: DataFrame, output: Output, what: str) -> Written:
     if names:
         writer = writer.partitionBy(*names)
     with translated():
+        # Each value is a finished line already; Spark's writer of JSON would format the messages anew.
         writer.format("text" if kind == "ndjson" else kind).save(output.path)
     return Written(int(seen.get["records"]), int(seen.get["bytes"]), partitions)
 
@@ -132,6 +138,7 @@ def _inferred(spark: SparkSession, parts: Sequence[Part], shape: DataShape) -> s
     found = Inference()
     for seen in run(spark, parts, _Look(shape), what=f"look at the fields of {shape.topic}"):
         found.merge(seen)
+    # Spark writes no struct without fields, so records without any get a column that stays NULL.
     return found.ddl() if found else "STRUCT<`payload`: STRING>"
 
 
@@ -164,6 +171,7 @@ class _Rows:
         self.shape = shape
         declared = cast(StructType, StructType.fromDDL(columns))
         if shape.form == "columns" and isinstance(payload := declared["payload"].dataType, StructType):
+            # On the driver, before a task runs: a type that no message can fill would come out as NULL everywhere.
             check_fields(payload)
         self.schema = to_arrow_schema(declared, timezone="UTC")
 
@@ -229,6 +237,8 @@ class _Columns:
 
         heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
         records = batch_of(shape.topic, kind, keys, values).records
+        # The length of the texts besides the message: where it is 0 in the whole batch, the three columns are NULL
+        # unseen.
         extra = heads["extra"].any()
         return [
             pa.array(messages, pa.binary()) if self._decoder is None else self._structs(shape, kind, keys, messages),

@@ -59,6 +59,7 @@ class ExportedEntries(Struct, frozen=True):
     def of(self, topics: Sequence[TopicConfig]) -> ExportedEntries:
         """A copy with these bounds for some topics, or logical topics."""
         refs = tuple(dict.fromkeys((topic.name, topic.message_type) for topic in topics))
+        # A Pattern topic that is named as a whole counts more than its logical topics that are named beside it.
         whole = {(topic.name, topic.message_type) for topic in topics if topic.logical is None}
         names = [(topic.name, topic.message_type, topic.logical_name) for topic in topics]
         logical = tuple((*ref, name) for *ref, name in names if name is not None and tuple(ref) not in whole)
@@ -99,6 +100,7 @@ def export(
         raise UsageError("SOW-SPK-065", "a .sow file holds one topic", hint="export topics one by one")
     for topic in topics:
         place = output if len(topics) == 1 else replace(output, path=f"{output.path}/_topic={_escaped(topic.label)}")
+        # The ending that told the format is that of the whole output, and the directories of topics have none.
         place = replace(place, format=output.kind)
         with staging(instance, topic, directory=staging_directory) as area:
             parts = parts_of(spark, instance, topic, None, area.directory)
@@ -159,6 +161,7 @@ def _escaped(name: str) -> str:
     """A topic's name as a directory's."""
     from urllib.parse import quote
 
+    # A slash in a topic's name would make a directory of each part.
     return quote(name, safe=" ")
 
 

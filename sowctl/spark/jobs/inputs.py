@@ -30,6 +30,7 @@ def expanded(paths: Sequence[str]) -> list[str]:
             continue
         pattern = f"{plain}/*" if Path(plain).is_dir() else plain
         some = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - the pattern may be absolute
+        # Spark and Hadoop mark what is no data by such a beginning: ``_SUCCESS``, ``.part-00000.crc``.
         some = [name for name in some if Path(name).is_file() and Path(name).name[0] not in "._"]
         if not some:
             raise MissingError("SOW-SPK-040", "there is no such file", place=path, hint="quote patterns for the shell")
@@ -51,6 +52,7 @@ def cut(files: Sequence[str], size: int) -> Iterator[InputSplit]:
     for number, path in enumerate(files):
         total = Path(path).stat().st_size
         count = max(1, -(-total // size))
+        # Each split begins where the one before ends, so that no byte is read twice or left out, whatever the rounding.
         for start, stop in pairwise(total * step // count for step in range(count + 1)):
             yield InputSplit(str(Path(path).absolute()), number, start, stop)
 
@@ -66,6 +68,8 @@ def lines_of(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, l
         extra = 1 if split.start else 0
         if start + extra >= stop:
             return
+        # A line belongs to the split in which its first byte lies. Both edges are moved by the same rule, from one byte
+        # before the edge to the next line break, so neighbours agree without knowing of each other.
         file.seek(start)
         reader = FrameReader(cast(Any, _Bounded(file, stop - start)), "lines")
         for chunk in reader:
@@ -75,6 +79,7 @@ def lines_of(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, l
             ]
             blank = chunk.blank
             if extra and blank:
+                # The line break in front of the split ended a line of the split before it.
                 blank, extra = blank - 1, 0
             yield chunk.payloads, positions, blank, refused
 

@@ -146,6 +146,7 @@ def _stage_rows(
 
     from pyspark.sql import functions as f
 
+    # The names in the first line are the fields of the messages; an option of the caller may say otherwise.
     given = {"header": "true", **reader} if kind == "csv" else dict(reader)
     if kind == "ndjson":
         # Only LF ends a line. Spark would otherwise also cut at a CR, which a message may contain.
@@ -212,6 +213,7 @@ class _RowStage:
             blank = [place for place, payload in zip(kept, chosen, strict=True) if not payload.strip(b" \t\r")]
             task.count_blank(len(blank))
             kept = [place for place in kept if place not in set(blank)]
+            # As the reader of local lines has it: CR LF ends a line like LF, and a line of white space is no message.
             chosen = [payloads[place].removesuffix(b"\r") for place in kept]
         some = None if envelopes is None else [envelopes[place] for place in kept]
         task.add(chosen, number, [positions[place] for place in kept], envelopes=some, source=path)
@@ -235,6 +237,7 @@ def _runs(batch: pyarrow.RecordBatch) -> Iterator[tuple[str, int, pyarrow.Record
 
 def _keep_rejects(path: Path, directory: Path, done: Sequence[Staged], late: Sequence[Rejected]) -> None:
     """Append what the winning attempts refused, in the order of the input, and what the commit did."""
+    # Attempts that did not win may have left files of refused messages, too; only the names that came back are read.
     names = [one.rejects for one in sorted(done, key=lambda one: one.first) if one.rejects is not None]
     with path.open("ab") as file:
         for name in names:

@@ -48,6 +48,7 @@ class MessageBuilder:
         return payloads, self._envelopes(batch), refused
 
     def _built(self, batch: pyarrow.RecordBatch, refused: list[tuple[int, str, str]]) -> list[bytes | None]:
+        # Columns that an export has added are metadata, and would otherwise become fields of the messages.
         fields = [name for name in batch.schema.names if name not in OWN]
         if not self._kind.constructible:
             raise UsageError(
@@ -66,6 +67,8 @@ class MessageBuilder:
             try:
                 found.append(make(row))
             except (SowError, ValueError, TypeError) as error:
+                # One row that makes no message is refused like a bad line of a file; whether that ends the load is for
+                # the commit to say.
                 found.append(None)
                 code = error.code if isinstance(error, SowError) else "SOW-SPK-045"
                 refused.append((place, code, f"its columns make no message: {error}"))
@@ -73,6 +76,7 @@ class MessageBuilder:
 
     def _envelopes(self, batch: pyarrow.RecordBatch) -> list[Envelope] | None:
         names = batch.schema.names
+        # Where the keys follow from the messages, a column of keys is passed over: the message decides.
         own = "_user_key" if "_user_key" in names and self._by_user else None
         if own is None and "_sow_key" in names and self._by_user:
             own = "_sow_key"

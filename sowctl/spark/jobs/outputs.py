@@ -1,6 +1,6 @@
 """What a job is to write: where, in which format, of which parts; and how much it has written.
 
-The command line makes an :class:`Output` of its options, the jobs hand it to who writes: data sets are of
+The command line makes an :class:`Output` of its options, the jobs hand it to what writes it: data sets are of
 :mod:`sowctl.spark.jobs.datasets`, a ``.sow`` file is of :mod:`sowctl.spark.jobs.storefile`. ``sowctl-pipeline(1)``,
 OUTPUT.
 """
@@ -50,6 +50,7 @@ class Output(Struct, frozen=True):
     def kind(self) -> str:
         """The format. Raises UsageError ``SOW-SPK-063``."""
         ending = Path(self.path).suffix.lower().removeprefix(".")
+        # A path without a known ending is a directory of Parquet files, as with Spark's own writers.
         kind = self.format or (ending if ending in FORMATS else "parquet")
         if kind not in FORMATS:
             raise UsageError("SOW-SPK-063", f"there is no output format {kind!r}", hint="one of " + ", ".join(FORMATS))
@@ -60,6 +61,7 @@ class Output(Struct, frozen=True):
     def check(self) -> None:
         """Raise RefusedError ``SOW-SPK-064`` where something is there already."""
         local = self.local
+        # On another file system Spark itself refuses what exists, when it writes.
         if local is not None and local.exists() and not self.force:
             raise RefusedError("SOW-SPK-064", "the output exists already", place=self.path, hint="--force replaces it")
         if self.kind == "sow" and local is None:

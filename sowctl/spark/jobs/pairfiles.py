@@ -48,6 +48,7 @@ def read_pairs(path: Path) -> Iterator[Pairs]:
     with path.open("rb") as file:
         try:
             for keys, values in parts_in(file):
+                # SOW keys are 8 bytes each, written side by side.
                 yield [keys[at : at + 8] for at in range(0, len(keys), 8)], values
         except EOFError as problem:
             raise DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(path)) from problem

@@ -38,6 +38,7 @@ def snapshot(
     and RefusedError ``SOW-SPK-064`` where the output exists.
     """
     started = monotonic()
+    # Before the fold, which may take long: an output that exists would refuse all of it.
     output.check()
     assert instance.config is not None
     with staging(instance, topic, directory=staging_directory) as area:

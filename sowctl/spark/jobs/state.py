@@ -87,6 +87,7 @@ def parts_of(
     if at is None:
         return _ranges(instance, topic, None, now, several=True)
     with ExitStack() as held:
+        # The same decision that a query in one process makes, so that both show the same state or the same refusal.
         way = way_at(instance, topic.whole, at, held)
         # The present store shows the state at that instant, so nothing has to be folded.
         if way.means is Means.PRESENT and way.current.path is not None:
@@ -99,6 +100,8 @@ def parts_of(
         until = way.log.last_txid()
         result = fold(spark, way.log, [topic.whole], directory, after=way.after, until=until, at=way.at)
     files = [str(directory / one.records) for one in result.files[0]]
+    # The files hold whole Pattern topics, and records that had expired: each part leaves out what is not meant when it
+    # is read.
     return [FoldedPart(file, topic.expiration, way.clock, topic.logical) for file in files]
 
 

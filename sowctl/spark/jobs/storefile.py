@@ -48,6 +48,8 @@ def write_store(
             append_sorted(builder, read_pairs(Path(file.path)))
 
         def position(txn: WriteTxn) -> None:
+            # A lineage of zeros: the file follows no journal, so no entries are ever applied to it, and its txids stay
+            # as they were.
             txn.set_applied(bytes(16), max((file.last_txid for file in files), default=0))
             txn.raise_last_time(max((file.last_time for file in files), default=0))
 
@@ -73,6 +75,7 @@ class _Sorted:
             for keys, values in part.pairs():
                 for value in values:
                     one, at = stamps(value)
+                    # Taken while the records pass: the file's position must not lie below any of them.
                     txid, time = max(txid, one), max(time, at)
                 yield keys, values
 

@@ -28,6 +28,7 @@ def run(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what
         return []
     describe(spark, what)
     with translated():
+        # As many partitions as items, so that each is retried by itself and the results keep the order of the items.
         return spark.sparkContext.parallelize(list(items), len(items)).map(_Carried(work)).collect()
 
 
@@ -37,6 +38,7 @@ def frame_of(
     """A DataFrame of what ``read`` yields for each of ``items`` on the executors, a partition for every item."""
     import pickle
 
+    # Rows of a frame are columns of plain types, so an item travels as bytes.
     rows = [(bytearray(pickle.dumps(item)),) for item in items]
     pieces = spark.sparkContext.parallelize(rows, max(1, len(rows)))
     return map_batches(spark.createDataFrame(pieces, "item binary"), _Read(read), schema)
@@ -81,6 +83,7 @@ def attempt() -> str:
 
     context = TaskContext.get()
     assert context is not None
+    # Spark counts task attempts through the whole application; stage and partition are there for people.
     return f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"
 
 

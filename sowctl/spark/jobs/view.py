@@ -59,6 +59,7 @@ def view(
     ``SOW-QRY-004`` for a record that cannot be read, and what reading raises.
     """
     started = monotonic()
+    # Before anything is read: an output that exists would refuse the result of all the work.
     output.check()
     query = query_of(instance, wanted)
     base = _base(instance, query)
@@ -157,6 +158,7 @@ def _computed(spark: SparkSession, instance: Instance, query: Query, directory: 
             parts.append(_computed(spark, instance, query_of(instance, entry), directory))
         else:
             parts.append(parts_of(spark, instance, entry, None, directory))
+    # The instance travels to the tasks, and what takes remarks here may hold a terminal, which does not.
     plain = replace(instance, notify=_ignore)
     return grouped(spark, plain, query, parts, directory)
 

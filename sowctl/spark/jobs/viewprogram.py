@@ -58,6 +58,7 @@ class Program:
         self.instance, self.query = instance, query
         functions = functions_of(instance)
         joined = len(query.sources) > 1
+        # A qualifier may leave the message type out.
         names = [(name,) for _, name in query.sources] + [(kind, name) for kind, name in query.sources]
         self.projection: Projection = compile_projection(
             query.projection, query.grouping, joined=joined, sources=names, extra=functions
@@ -67,6 +68,7 @@ class Program:
             raise UsageError("SOW-QRY-013", f"messages of type {self.kind.name} cannot be written, so not projected")
         self.environment = environment_of(instance)
         self.filter: Filter | None = None
+        # Over one topic the filter is the matcher's, which asks it of records as they are read.
         if joined and query.filter:
             from sowctl.expressions.compile import compile_filter
 
@@ -82,6 +84,7 @@ class Program:
         for slot, qualifier in zip(slots, sources, strict=True):
             source = self.source_of(qualifier)
             mine = self.slots[source]
+            # A field that is used several times is taken out of a message once.
             if slot not in mine:
                 mine.append(slot)
             found.append((source, mine.index(slot), slot.listed))
@@ -115,6 +118,7 @@ class Program:
         start: tuple[str | None, str]
         steps: list[JoinStep[Any]]
         start, steps = plan(self.joins)
+        # Rows begin with the records of the first source; a join that starts elsewhere would have nothing to attach to.
         if self.source_of(start) != 0:
             raise UsageError("SOW-EXP-027", f"[{start[1]}] is joined before it is attached")
         return steps
@@ -123,6 +127,7 @@ class Program:
         """The text of a join key in a record."""
         if record is None:
             return None
+        # The texts of a record stand in the order of ``sides``, both here and where they were taken out.
         return record.texts[self.sides[self.source_of(source_of(side))].index(side)]
 
     def values(
@@ -132,6 +137,7 @@ class Program:
         found: list[SlotValue] = []
         for source, place, listed in places:
             record = records[source] if source < len(records) else None
+            # A missing partner has NULL in all its fields (behaviour 11.47); a list of values is then empty.
             found.append(record.values[place] if record is not None else Values(()) if listed else None)
         return tuple(found)
 
@@ -151,6 +157,7 @@ class Maker:
         return self._made
 
     def __getstate__(self) -> tuple[Instance, Query]:
+        # The compiled program stays behind: each process compiles the texts once for itself.
         return self.instance, self.query
 
     def __setstate__(self, state: tuple[Instance, Query]) -> None:

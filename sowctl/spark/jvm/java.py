@@ -26,6 +26,7 @@ from sowctl.errors import ConfigError
 OLDEST, NEWEST = 17, 25
 VECTOR = "jdk.incubator.vector"
 _RELEASE_LINE = re.compile(r'^(JAVA_VERSION|MODULES)="([^"]*)"', re.MULTILINE)
+# The loop puts every argument back behind the others but the one, so that blanks and quotes in them survive.
 _LAUNCHER = """#!/bin/sh
 # Runs {java} without the one module that it does not contain.
 for argument do
@@ -65,6 +66,7 @@ class _Release(Struct, frozen=True):
 
     @property
     def major(self) -> int:
+        # Up to Java 8 the version began with 1, as in 1.8.0.
         digits = re.match(r"(?:1\.)?(\d+)", self.version)
         return int(digits.group(1)) if digits else 0
 
@@ -80,9 +82,11 @@ def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cach
     for source, place, home in _candidates(environment, wheel):
         reason, release = _judge(home)
         if release is None or home is None:
+            # Kept for the error and for doctor: the user sees each place that was looked at, and why it was not taken.
             passed.append(f"{place}: {reason}" if reason else place)
             continue
         runtime = home
+        # Such a runtime is usable in all else, so it is not passed over but started without the flag.
         if VECTOR not in release.modules:
             generated = _generated_home(home, environment, cache)
             if generated is None:
@@ -103,6 +107,7 @@ def _candidates(environment: Mapping[str, str], wheel: Path | None) -> Iterator[
     home = environment.get("JAVA_HOME")
     yield "JAVA_HOME", f"JAVA_HOME={home}" if home else "JAVA_HOME (not set)", Path(home) if home else None
     found = shutil.which("java", path=environment.get("PATH", os.defpath))
+    # Usually a link, of which the home of the runtime cannot be told.
     real = Path(found).resolve() if found else None
     yield "PATH", f"PATH ({real})" if real else "PATH (no java on it)", real.parent.parent if real else None
     installed = _wheel_home() if wheel is None else wheel
@@ -150,15 +155,18 @@ def _why(source: str, release: _Release, passed: list[str], generated: bool) -> 
 def _generated_home(runtime: Path, environment: Mapping[str, str], cache: Path | None) -> Path | None:
     """A home whose bin/java drops the flag; one per runtime, made by the first process that needs it."""
     script = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")), module=VECTOR)
+    # The name follows from the content, so a runtime that moved or a script that changed gets a home of its own.
     name = "java-" + sha256(script.encode()).hexdigest()[:16]
     for parent in [cache] if cache is not None else _caches(environment):
         try:
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # The script is run as this user: where others may write, they could put their own program in its place.
             if not _private(parent):
                 continue
             home = parent / name
             if not _holds(home, script):
                 _make(parent, home, runtime, script)
+            # Asked again: the home counts only if it holds this very script, whether this process or another made it.
             if _holds(home, script):
                 return home
         except OSError:
@@ -191,7 +199,7 @@ def _holds(home: Path, script: str) -> bool:
 
 
 def _make(parent: Path, home: Path, runtime: Path, script: str) -> None:
-    """Built beside and renamed: another process sees all of it or nothing, and who loses the race uses the other's."""
+    """Built beside and renamed: another process sees all of it or nothing. Of two that make it, one wins."""
     building = Path(tempfile.mkdtemp(prefix=".java-", dir=parent))
     try:
         (building / "bin").mkdir()
@@ -201,11 +209,12 @@ def _make(parent: Path, home: Path, runtime: Path, script: str) -> None:
         for part in ("lib", "conf", "release"):
             if (runtime / part).exists():
                 (building / part).symlink_to(runtime / part)
+        # A directory cannot be renamed over one that has content, so one that was spoilt is moved out of the way first.
         if home.exists() and not _holds(home, script):
             home.rename(building / "spoilt")
         building.rename(home)
     except OSError:
-        # somebody else's came first, or nothing may be written here: the caller looks what is there now
+        # another process was first, or nothing may be written here: the caller looks what is there now
         pass
     finally:
         shutil.rmtree(building, ignore_errors=True)

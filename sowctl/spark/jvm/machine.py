@@ -80,6 +80,7 @@ def end_machine(gateway: Any) -> None:
     """Let go of the virtual machine and see it end, so that none is left behind and another may be started."""
     from pyspark import SparkContext
 
+    # pyspark keeps the machine for the next session, which would then talk to one that has ended.
     if SparkContext._gateway is gateway:
         SparkContext._gateway = None
         SparkContext._jvm = None
@@ -91,6 +92,7 @@ def end_machine(gateway: Any) -> None:
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()  # the machine ends when this pipe does
+    # By itself first, so that Spark's own shutdown runs and removes its scratch files; then ever harder.
     for end in (process.terminate, process.kill):
         try:
             process.wait(_LEAVE)
@@ -103,6 +105,7 @@ def end_machine(gateway: Any) -> None:
 @contextmanager
 def interrupt_as_before() -> Iterator[None]:
     """pyspark puts its own handler in place of the caller's; give that one back."""
+    # Python sets signal handlers in the main thread only; elsewhere pyspark has changed nothing either.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,7 @@
 """What the name of a master says, and whether a standalone one is there (sowctl-spark(7), SESSIONS AND JAVA).
 
-That is asked before a virtual machine is started to find out.
-
-Spark itself asks a master that does not answer for a minute, and then ends with the traces of what failed behind it.
+The master is asked before a virtual machine is started for it: Spark itself would try one that does not answer for a
+minute, and then end with the traces of what failed behind that.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ PATIENCE = 5.0
 
 def is_local(master: str) -> bool:
     """Whether the executors are threads of the session's own virtual machine."""
+    # ``local-cluster[...]`` starts processes of its own and is not meant.
     return master.split("[", 1)[0] == "local"
 
 
@@ -28,6 +28,7 @@ def addresses(master: str) -> list[tuple[str, int]]:
         return []
     found = []
     for address in master.removeprefix(_SCHEME).split(","):
+        # From the right, because an address of version 6 has colons of its own.
         host, _, port = address.strip().rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
             raise ConfigError(

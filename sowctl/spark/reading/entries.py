@@ -35,6 +35,7 @@ class EntryColumns:
     def texts(self, name: str) -> list[bytes | None] | None:
         """One of the columns that are texts; None where no entry has one."""
         columns = [getattr(one, name) for one in self._numbers]
+        # Clients seldom send these texts; a column of Nones would cost a step for every entry.
         if not any(column is not None for column in columns):
             return None
         found: list[bytes | None] = []
@@ -81,6 +82,8 @@ class EntryColumns:
         import numpy as np
 
         lists = [listed(block) for block in self._blocks]
+        # Blocks of one writer often list the same topics and publishers: then their numbers mean the same as they
+        # stand.
         if all(one == lists[0] for one in lists):
             return lists[0], self.numbers(name)
         places: dict[T, int] = {}
@@ -90,6 +93,8 @@ class EntryColumns:
         columns = []
         for one, numbers in zip(lists, self._numbers, strict=True):
             column = getattr(numbers, name)
+            # One place more than there are items: an entry without a publisher is sent there, and comes out as
+            # ``none``.
             known = np.array([*(places[item] for item in one), -1 if none is None else none], "i4")
             columns.append(known[column if none is None else np.where(column == none, len(one), column)])
         return list(places), np.concatenate(columns)

@@ -74,6 +74,8 @@ class Batches:
         self._schema = schema
         self._instance = query.origin.instance()
         name = query.origin.journal_name
+        # Entries without a client have a bookmark of their instance (behaviour 11.54); beside a bare directory of files
+        # only the name in these says which that is.
         self._owner = self._instance.publisher if name is None else client_hash(name)
         self._matchers: dict[Topic, Matcher] = {}
         self._decoder: StructDecoder | None = None
@@ -107,10 +109,12 @@ class Batches:
         within = mask_of(
             block,
             [topic for topic in block.topics if self.wants(topic)],
+            # The engine's bound is exclusive, and txids count from 1.
             after=(bounds.txids.low or 1) - 1,
             until=bounds.txids.high,
             since=bounds.times.low,
             at=bounds.times.high,
+            # Entries of topics without a SOW have no key, and are part of the journal all the same.
             unkeyed=True,
         )
         tests = [] if within is None else [within]
@@ -120,6 +124,7 @@ class Batches:
         if self._query.filter is not None:
             tests.append(self._matching(block))
         found = np.logical_and.reduce(tests) if tests else None
+        # None where all are wanted, so that the columns of the block are handed on without a copy.
         return None if found is None or found.all() else found
 
     def wants(self, topic: Topic) -> bool:
@@ -145,6 +150,8 @@ class Batches:
         return found
 
     def _matcher(self, topic: Topic) -> Matcher:
+        # A filter is compiled once for a topic and task: the same path may mean different fields in another message
+        # type.
         known = self._matchers.get(topic)
         if known is None:
             instance = self._instance
@@ -202,6 +209,8 @@ class Batches:
     def _payload(self, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
         published = entries.operations == PUBLISH
         if self._decoder is None:
+            # A deletion has no message, which is another thing than a message of no bytes: NULL tells them
+            # apart.
             return arrays.packed(entries.payloads(), entries.lengths, published)
         if self._strict and mask is not None:
             # inferred types were made for what is asked for; other messages in the blocks need not fit them

@@ -56,6 +56,7 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
         if not later or error.code != "SOW-JRN-001":
             raise
         known = []
+    # Entries of a logical topic stand in the journal under the Name of their Pattern topic (behaviour 1.8).
     found = require_topic(origin.instance(), known, topic, message_type)
     if found is not None and found.logical is not None and found.name != topic:
         raise UsageError(
@@ -73,6 +74,7 @@ def plan_stretches(log: Journal, after: int, until: int | None, size: int | None
     files = log.files()
     end = log.last_txid()
     until = end if until is None else min(until, end)
+    # Files before the first one left were removed, which is allowed from the oldest on (behaviour 6.1).
     after = max(after, log.first_txid - 1)
     if after >= until:
         return []
@@ -84,6 +86,8 @@ def plan_stretches(log: Journal, after: int, until: int | None, size: int | None
 
 
 def _cut(log: Journal, files: dict[int, FileInfo], after: int, until: int, size: int | None) -> list[PlannedStretch]:
+    # The cuts lie between groups, because no reader may begin within one. A place has the txid of the last entry before
+    # it, so that where one stretch ends is what the next begins behind.
     places = list(log.places(after, until))
     sizes = [_between(files, *pair) for pair in pairwise([*places, log.end()])]
     if size is None:

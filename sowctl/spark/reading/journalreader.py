@@ -47,10 +47,13 @@ class JournalReader(DataSourceReader):
         """Stretches of whole groups."""
         with carried():
             if self.query.filter is not None:
+                # A faulty filter is reported once here and not by every task.
                 compiled(self.query.origin, self.query.filter)
             if self.bounds.empty:
                 return []
             txids = self.bounds.txids
+            # The stores of a configuration are asked how far the journal must reach, so that a lost end is an error and
+            # no shorter result.
             with open_journal(self.query.origin, whole=True) as log:
                 return plan_stretches(log, (txids.low or 1) - 1, txids.high, self.query.partition_bytes)
 
@@ -65,6 +68,7 @@ def read_stretch(
     query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema, stretch: PlannedStretch
 ) -> Iterator[pyarrow.RecordBatch]:
     """Record batches of the entries in a stretch."""
+    # The stretch was planned in whole groups; the bounds of the query may lie within its first or last one.
     wanted = bounds.within(stretch.after + 1, stretch.until)
     if wanted.empty:
         return
@@ -77,6 +81,7 @@ def read_stretch(
     made = Batches(query, wanted, schema)
     held: list[pyarrow.RecordBatch] = []
     with open_journal(query.origin) as log:
+        # Blocks go by in txid order, and so do the rows of a partition.
         for run in _runs(made, log.blocks(after=low - 1, until=high, topic=topic, start=stretch.start)):
             held.append(made.batch(run))
             if sum(map(len, held)) >= FULL:
@@ -92,11 +97,13 @@ def _runs(made: Batches, blocks: Iterable[Block]) -> Iterator[Run]:
     rows = size = 0
     for block in blocks:
         chosen = made.chosen(block)
+        # No column is made of such a block.
         if chosen is not None and not chosen.any():
             continue
         run.append((block, chosen))
         rows += len(block)
         size += block.header.payloads_raw
+        # Both are bounds of memory: many small entries by their number, few large ones by their bytes.
         if rows >= FULL or size >= FULL_BYTES:
             yield run
             run, rows, size = [], 0, 0

@@ -63,6 +63,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     before = log.last_txid() if self.pace.latest else log.first_txid - 1
                     return _offset(before if low is None else max(low - 1, log.first_txid - 1), log)
             except MissingError:
+                # Lineage "" says that there was no journal: the first one that appears is the one to follow.
                 return {"txid": 0 if low is None else low - 1, "lineage": ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -85,9 +86,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest(self, log: Journal, start: Offset, limit: ReadLimit) -> Offset:
         first = self._checked(log, start)
         last = log.last_txid()
+        # Trigger.AvailableNow fixes the end at the start: otherwise a query beside a busy writer would never end.
         for bound in (self._target, self.query.txids.high):
             last = last if bound is None else min(last, bound)
         if last <= first:
+            # The offset that Spark has already says that there is nothing new.
             return start
         if isinstance(limit, ReadMaxRows):
             last = _within(log, first, last, limit.max_rows)
@@ -109,6 +112,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 with open_journal(self.query.origin) as log:
                     self._target = log.last_txid()
             except MissingError:
+                # Nothing is there to be read, and what appears later belongs to the next run.
                 self._target = 0
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -116,6 +120,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start["txid"] >= end["txid"]:
             return []
         with carried(), open_journal(self.query.origin) as log:
+            # Checked again, because a query that goes on after a failure plans a batch whose offsets come from the
+            # checkpoint.
             after = self._checked(log, start)
             return plan_stretches(log, after, end["txid"], self.query.partition_bytes)
 
@@ -129,6 +135,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The txid behind which to read on. Raises DamageError ``SOW-SPK-021``, MissingError ``SOW-SPK-022``."""
         place = str(log.directory)
         txid: int = start["txid"]
+        # Reading on would pair the checkpoint with entries of other messages, and nothing downstream could tell.
         if start["lineage"] not in ("", log.lineage.hex()) or txid > log.last_txid():
             raise DamageError(
                 "SOW-SPK-021",
@@ -136,6 +143,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 place=place,
                 hint="put that journal back, or begin again with another checkpointLocation",
             )
+        # Without a lineage the query began before there was a journal: it has read no entry, so that it misses none of
+        # those that were removed.
         if start["lineage"] and txid < log.first_txid - 1:
             if self.pace.fail_on_loss:
                 raise MissingError(
@@ -154,6 +163,7 @@ def _offset(txid: int, log: Journal) -> Offset:
 
 def _within(log: Journal, after: int, until: int, most: int) -> int:
     """The end of the last group that ends within ``most`` entries, of the first one where it is larger."""
+    # A group was committed as a whole and is shown as a whole, so a batch ends at the last edge within the limit.
     best = None
     for place in log.places(after, until):
         if place.txid <= after:
@@ -163,4 +173,5 @@ def _within(log: Journal, after: int, until: int, most: int) -> int:
         best = place.txid
         if place.txid - after >= most:
             return best
+    # Behind the last group there is no further place; ``until`` is its end.
     return until if best is None or until - after <= most else best

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 RECORDS_PER_PARTITION = 100_000
 BATCH = 4096
+# The header of a stored value as numpy reads it, without padding: 36 bytes, sow-store(5).
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 
 
@@ -71,9 +72,12 @@ class StoreReader(DataSourceReader):
             if self.query.filter is not None:
                 # A faulty filter is reported once here and not by every task.
                 compiled(self.query.origin, self.query.filter)
+            # The plan fixes one state for all tasks: each opens the store by itself, at another moment.
             position = plan_position(self.query.origin)
             count = 1
             if position is not None and self.query.at is None:
+                # A state in the past, or of a store that is missing, would be built by each task anew, so there is one
+                # task.
                 count = self.query.partitions or position.records // RECORDS_PER_PARTITION + 1
             return [KeyRange(edges, position) for edges in bounds(count)]
 
@@ -101,6 +105,8 @@ def matcher_of(query: StoreQuery, source: Source) -> Matcher:
     instance = query.origin.instance()
     topic = query.origin.topic
     kind = instance.type_of(source.message_type)
+    # Key fields were taken out of every message when it was published, so all of them can be read; messages with keys
+    # of their publishers were stored unseen.
     seen = (topic.key_mode if topic is not None else source.definition.key_mode) == "fields"
     wanted = query.filter is not None and bool(query.filter.strip())
     environment = environment_of(instance) if wanted else None
@@ -143,6 +149,7 @@ class _Batches:
             if name == PAYLOAD:
                 columns.append(self._messages(keys, payloads(values)))
             elif name == "_sow_key":
+                # Keys are stored with the highest byte first, so that the order of bytes is that of numbers.
                 columns.append(arrays.decimals(np.frombuffer(b"".join(keys), ">u8")))
             elif name == "_txid":
                 columns.append(arrays.longs(heads["txid"]))

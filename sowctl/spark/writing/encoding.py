@@ -141,6 +141,7 @@ def _stamp(at: datetime | None) -> str | None:
 
 
 def _aware(at: datetime) -> datetime:
+    # A time that names no zone is UTC (behaviour 11.22).
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
@@ -190,6 +191,7 @@ def root_of(topic: TopicConfig) -> str | None:
 
 def _wrapping(names: Sequence[str], root: str | None) -> str | None:
     """The root element that goes around the columns; None where the one column is that element."""
+    # The column is the root element already, so nothing is put around it.
     if list(names) == [root] or (root is None and len(names) == 1):
         return None
     if root is not None and root not in names:
@@ -220,12 +222,15 @@ def _digits(value: Decimal) -> Any:
     """A JSON number with these digits."""
     import msgspec
 
+    # Put in as text: a float would round it, and msgspec writes a Decimal as a JSON string.
     return msgspec.Raw(f"{value:f}".encode())
 
 
 def _number(value: Decimal) -> Number | str:
     """A number with its digits; the digits alone where neither 64 bits nor a double hold it."""
     text = f"{value:f}"
+    # Formats with numbers of their own hold 64 bits or a double; a number that either would change is written as its
+    # digits.
     if value == value.to_integral_value() and abs(value) < 1 << 63:
         return Number(int(value), text.encode())
     return Number(float(value), text.encode()) if Decimal(repr(float(value))) == value else text
@@ -235,6 +240,7 @@ def _struct(fields: Sequence[pyarrow.Field], form: _Form) -> Cell:
     cells = [(field.name, _cell(field.type, form)) for field in fields]
 
     def struct(row: Any) -> Any:
+        # NULL fields are left out, so that in a delta they keep their values (behaviour 1.3).
         return {name: made for name, cell in cells if (made := cell(row[name])) is not None}
 
     return struct
@@ -277,6 +283,7 @@ def _scalar(value: Any, form: _Form) -> Any:
         return value if isfinite(value) else None
     if isinstance(value, bool | int | str):
         return value
+    # Before dates: in Python a datetime is a date, too.
     if isinstance(value, datetime):
         return _stamp(value)
     if isinstance(value, bytes):

@@ -56,6 +56,7 @@ class WriteRequest(Struct, frozen=True):
         """Raise UsageError where the options do not fit each other or the topic."""
         if self.overwrite and self.operation not in (None, "publish"):
             raise UsageError("SOW-SPK-031", f"mode overwrite replaces records: operation {self.operation} does not fit")
+        # Made for its refusals alone: what a topic cannot take is known before Spark starts a task.
         self._area().plan(self.publish)
 
     def _area(self) -> Area:
@@ -74,6 +75,7 @@ class WriteRequest(Struct, frozen=True):
             schema,
             self.origin.instance().type_of(topic.message_type),
             keep_stamps=self.keep_stamps,
+            # A deletion needs no message, and rows that name their own operation may be deletions.
             by_key=self.operation in (None, "delete"),
             own_keys=topic.key_mode == "user",
             root=root_of(topic),
@@ -81,10 +83,14 @@ class WriteRequest(Struct, frozen=True):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], sequence: int | None = None) -> None:
         """Publish what the winners staged, as one group, and remove the directory whatever happens."""
+        # Only attempts that Spark counts have a message here: what others left in the directory is never looked at.
         staged = [one for message in messages if isinstance(message, StagedMessage) for one in message.staged]
+        # A batch write has no publisher: Spark never commits it a second time, so there is nothing to recognise.
         publisher = None if self.client is None or sequence is None else (self.client, sequence)
+        # The driver of a stream has made no directory, and where no task had rows there is none yet.
         self.staging.open()
         try:
+            # Operations that rows name differ in their segments; everything else in the plan is common to them.
             plan = self.plan(self.operation or "publish")
             # Rows have no file; errors name the partition that they came in.
             names = [_partition(number) for number in range(len(messages))]
@@ -163,12 +169,16 @@ class _Attempt:
     def __init__(self, request: WriteRequest, number: int) -> None:
         self._request = request
         self._number = number
+        # Spark may run a task twice at once. Each attempt writes under a name of its own, so neither spoils the other's
+        # segments.
         self._name = f"{number}-{uuid4().hex}"
         self._tasks: dict[Operation, StageTask] = {}
         self._position = 0
 
     def add(self, rows: EncodedRows) -> None:
         """Stage the messages of one batch."""
+        # Rows count through all batches of the partition: (partition, row) is the order in which messages are
+        # committed.
         start = self._position
         self._position += len(rows.payloads)
         fixed = self._request.operation
@@ -186,6 +196,8 @@ class _Attempt:
                 )
             places = [place for place, one in enumerate(rows.operations) if one == name]
             chosen = EncodedRows([rows.payloads[p] for p in places], [rows.envelopes[p] for p in places], None)
+            # Each operation has segments of its own; the rows keep their positions, by which the commit puts them in
+            # order again.
             self._stage(cast(Operation, name), chosen, [start + place for place in places])
 
     def _stage(self, operation: Operation, rows: EncodedRows, positions: Sequence[int]) -> None:
@@ -223,6 +235,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._schema = schema
         request.check()
         request.encoder(schema)
+        # Tasks of a batch write never make the directory: one that still runs after the end must not bring it back.
         request.staging.open()
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
@@ -257,6 +270,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish the batch, unless the journal says that this has happened."""
         with carried():
+            # Batch ids count from 0 and sequences from 1. The same batch has the same number after a restart, because
+            # Spark keeps it in the checkpoint.
             self._request.commit(messages, batchId + 1)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
