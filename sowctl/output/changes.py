@@ -30,6 +30,7 @@ def as_text(change: Change, columns: int | None = None) -> Iterator[str]:
         display(origin) for origin in dict.fromkeys((change.before_origin, change.after_origin)) if origin is not None
     )
     line = f"{head}{': ' if values else ''}{values}  ({origins})"
+    # Into pipes always one line, whatever its length, so that a change is a line to grep(1).
     if columns is None or width(line) <= columns:
         yield line
         return

@@ -42,6 +42,7 @@ class ShownColumns:
 
     def cells(self, row: Row) -> list[Any]:
         """The values of one record in column order."""
+        # Most records have the known members only, and cost one comparison.
         if not self.chosen and not self._known.issuperset(row.members):
             for name in row.members.keys() - self._known:
                 self.left_out[name] = self.left_out.get(name, 0) + 1
@@ -71,6 +72,7 @@ def heading(column: Column, *, facts: bool = False) -> str:
         name = escaped(column.steps[0].name)
     else:
         name = escaped(str(column).removeprefix("/"))
+    # A member called like metadata keeps its slash, so that no two columns have one heading.
     return f"/{name}" if name in NAMES and not facts else name
 
 
@@ -85,6 +87,7 @@ def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Show
     for row in rows:
         sample.append(row)
         names.update(dict.fromkeys(row.members))
+        # The columns are fixed here, because the heading must be written before the first row.
         if len(sample) == SAMPLE:
             break
     front: tuple[Column, ...] = options.front if options.meta else ()

@@ -25,6 +25,8 @@ def csv_cell(text: str | None) -> str:
     """One cell of CSV."""
     if text is None:
         return ""
+    # An empty text is quoted, to be told from null. Nothing else is added or taken away: a cell that begins with ``=``
+    # is what the message holds, and readers must get it back.
     if not text or any(sign in text for sign in ',"\n\r'):
         return '"' + text.replace('"', '""') + '"'
     return text
@@ -60,7 +62,9 @@ class _Delimited:
 
     def _line(self, texts: Iterable[str | None]) -> bytes:
         if self.options.terminal is not None:
+            # On a terminal alone: a file gets the text itself, control characters included.
             texts = (None if text is None else display(text) for text in texts)
+        # Bytes that are not UTF-8 came as surrogates and leave as the bytes that they were.
         return (self.separator.join(self.cell(text) for text in texts) + "\n").encode("utf-8", "surrogateescape")
 
 

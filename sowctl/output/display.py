@@ -29,6 +29,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def display(data: bytes | str) -> str:
     """One line of text without control characters: ``\\n \\r \\t``, ``\\x1b`` for bytes, ``\\u202e`` for characters."""
     text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
+    # Most texts leave here, without the search.
     if text.isascii() and text.isprintable():
         return text
     return re.sub(_UNSAFE, lambda match: _visible(match[0]), text)
@@ -55,6 +56,7 @@ def excerpt(line: bytes, column: int | None) -> str:
     begin = max(0, min(at - EXCERPT // 2, len(text) - EXCERPT))
     front, back = "..." if begin else "", "..." if begin + EXCERPT < len(text) else ""
     shown = front + display(text[begin : begin + EXCERPT]) + back
+    # Measured on what is shown: an escape is wider than the character that it stands for.
     return shown if column is None else f"{shown}\n{' ' * width(front + display(text[begin:at]))}^"
 
 
@@ -85,6 +87,7 @@ def _json_escape(character: str) -> str:
         return f"\\x{code - 0xDC00:02x}"
     if code < 0x10000:
         return f"\\u{code:04x}"
+    # JSON has four digits only, so such a character becomes the two halves of a surrogate pair.
     return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
@@ -106,6 +109,7 @@ def clip(text: str, columns: int, mark: str = "...") -> str:
         return mark[:columns]
     kept, used = [], 0
     for character in text:
+        # Columns and not characters count: a wide character takes two.
         used += width(character)
         if used > columns - len(mark):
             break

@@ -85,7 +85,9 @@ def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = ()) -> 
     if wanted is not None:
         found = wanted
     else:
+        # Without --format the options say what is wanted: the first usual format that takes them all.
         found = next((name for name in (usual, *_FIRST) if set(given) <= set(takes[name])), usual)
+    # An option that changes nothing would be believed to have worked.
     foreign = next((name for name in given if name not in takes.get(found, given)), None)
     if foreign is not None:
         able = [name for name, known in takes.items() if foreign in known]
@@ -105,6 +107,7 @@ def make(name: str, options: OutputOptions) -> Renderer:
     if found is None:
         names = ", ".join(line.name for line in FORMATS)
         raise UsageError("SOW-OUT-010", f"there is no output format {name!r}", hint=f"one of {names}")
+    # Such bytes could move the cursor or leave the terminal unusable.
     if options.terminal is not None and (found.binary or (name == "raw" and options.length_prefix)):
         raise UsageError(
             "SOW-OUT-011",

@@ -22,6 +22,7 @@ def as_github(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
+    # The percent sign first, because the others make new ones.
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -24,8 +24,10 @@ class JsonRenderer:
         count = 0
         for batch in batches:
             values = json_values(batch, meta=self.meta)
+            # A batch may be empty, and must not leave a comma behind.
             if not values:
                 continue
+            # The comma stands in front of what follows, so that nothing has to be known of a next batch.
             text = (b",\n" if count else b"[\n") + b",\n".join(values)
             out.write(display_json(text) if self.terminal else text)
             count += len(values)

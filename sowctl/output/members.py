@@ -23,11 +23,13 @@ class NumberText(str):
 
 def is_json_line(payload: bytes) -> bool:
     """Whether ``payload`` is exactly one JSON value in one line, without white space around it."""
+    # White space around a value would be lost when the line is read back.
     if not payload or payload[0] not in b'{["-0123456789tfn' or payload[-1] in b" \t\r\n":
         return False
     if b"\n" in payload or b"\r" in payload:
         return False
     try:
+        # Numbers stay texts, so that none is too long to be converted; NaN, which Python would take, is no JSON.
         json.loads(payload.decode(), parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return False
@@ -72,6 +74,7 @@ def plain(value: Any) -> Any:
     """A value with real numbers: integers that fit 64 bits, else floats; texts as :func:`escaped` makes them."""
     if isinstance(value, NumberText):
         whole = value.lstrip("-").isdecimal() and len(value) <= 20
+        # More digits than 64 bits can have are not converted to see that they are too many.
         number = int(value) if whole else float(value)
         return number if not whole or -(1 << 63) <= number < 1 << 64 else float(value)
     if isinstance(value, dict):
@@ -109,6 +112,7 @@ def _loads(text: str) -> Any:
 def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) != len(pairs):
+        # The first of several members counts (behaviour C136): put in last, it stays.
         for name, value in reversed(pairs):
             row[name] = value
     return row

@@ -25,6 +25,7 @@ class MsgpackRenderer:
         """Write one map per record."""
         from msgpack import Packer
 
+        # Metadata may hold bytes that are not UTF-8 as surrogates; they leave as the bytes that they were.
         packer = Packer(unicode_errors="surrogateescape")
         count = 0
         for batch in batches:

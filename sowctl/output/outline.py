@@ -37,6 +37,7 @@ def outline(entries: Iterable[OutlineEntry], columns: int | None = None) -> Iter
         return
     first = max(2 * row.depth + width(row.name) for row in rows)
     if columns is not None:
+        # Names never take more than half, or deep ones would leave no room for values.
         first = min(first, columns // 2)
     last = max(width(row.origin) for row in rows)
     longest = max((width(row.value) for row in rows if row.value is not None), default=0)
@@ -55,6 +56,7 @@ def _lines(
     if row.value is None:
         yield name if columns is None else clip(name, columns)
         return
+    # A name that is too long has its own line, and the value stands below in its column.
     if columns is not None and width(name) > first:
         yield clip(name, columns)
         name = ""

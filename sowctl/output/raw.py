@@ -35,6 +35,7 @@ class RawRenderer:
             count += len(payloads)
             out.write(self._bytes(payloads))
             out.flush()
+        # The prompt of the shell belongs into a line of its own.
         if self.terminal and count and not self.delimiter.endswith(b"\n"):
             out.write(b"\n")
         return Rendered(count)

@@ -136,5 +136,6 @@ def metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:
         "bookmark": record.bookmark,
         "correlation_id": record.correlation_id,
     }
+    # Those that replace a member are in the row already, under its name.
     row.update((name, value) for name, value in extra.items() if value is not None and name not in _REPLACING)
     return row if batch.shown is None else {name: row[name] for name in batch.shown if name in row}

@@ -93,6 +93,7 @@ def _in_words(report: Mapping[str, Any]) -> str:
     row = dict(report)
     shares = row.get("topics") or []
     if len(shares) == 1:
+        # One topic is told like a run of that topic alone; its own counts take the place of the list.
         row = shares[0] | {name: value for name, value in row.items() if name != "published"}
     topic = f"{display(str(row['topic']))}: " if row.get("topic") else ""
     mode = "dry run, nothing was written: " if row.get("dry_run") else ""
@@ -123,6 +124,7 @@ def _volume(row: Mapping[str, Any], messages: int | None) -> str:
     count = row.get("bytes") or row.get("payload_bytes")
     seconds = row.get("seconds")
     text = size(count) if count else ""
+    # So short a time gives no rate that means anything.
     if not seconds or seconds < 0.05:
         return text
     rate = f" ({messages / seconds:,.0f} a second)" if messages else ""

@@ -49,6 +49,7 @@ class TableRenderer:
         """Write the heading and one row per record; nothing at all where there is no record."""
         columns, found = open_columns(batches, self.options)
         rows = (columns.cells(row) for row in found)
+        # One more than is looked at, to know whether that was all.
         first = list(islice(rows, FEW + 1))
         if not first:
             return Rendered(0)
@@ -68,6 +69,7 @@ class TableRenderer:
         headings = [display(columns.headings[at]) for at in shown]
         widths = [max(map(width, column)) for column in zip(headings, *texts, strict=True)]
         uncut = Layout(headings, widths, right)
+        # In a file nothing is cut, however wide the lines are.
         layout = uncut if terminal is None else _fit(uncut, whole, terminal.columns)
         everything = chain(texts, map(_texts, rows))
         if layout is None:
@@ -109,6 +111,7 @@ def _fit(layout: Layout, whole: list[bool], columns: int) -> Layout | None:
     elastic = [position for position, kept in enumerate(whole) if not kept]
     while sum(fitted) > room:
         widest = max(elastic, key=fitted.__getitem__, default=None)
+        # Narrower texts would say nothing, so records become blocks of lines.
         if widest is None or fitted[widest] <= _READABLE:
             return None
         fitted[widest] -= 1
@@ -125,6 +128,7 @@ def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: Binary
     for heading, room, numeric in zip(*layout, strict=True):
         table.add_column(Text(heading), width=room, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
+        # As texts, because rich would take brackets in a plain string for markup.
         table.add_row(*(Text(clip(text, room, "…")) for text, room in zip(row, layout.widths, strict=True)))
     text = TextIOWrapper(out, encoding="utf-8", write_through=True, newline="\n")
     try:
@@ -137,6 +141,7 @@ def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: Binary
             legacy_windows=False,
         ).print(table, crop=False)
     finally:
+        # Otherwise the wrapper would close standard output with itself.
         text.detach()
     return len(rows)
 
@@ -152,6 +157,7 @@ def _stream(layout: Layout, rows: Iterator[list[str]], terminal: Terminal | None
             cells.append(blank + shown if right else shown + blank)
         return _GAP.join(cells).rstrip() + "\n"
 
+    # A terminal of another encoding shows escapes for what it lacks, rather than ending the query.
     out.write(line(layout.headings).encode(encoding, "backslashreplace"))
     count = 0
     while chunk := list(islice(rows, FEW)):
@@ -182,6 +188,7 @@ def _parts(text: str, room: int) -> Iterator[tuple[bool, str]]:
     first = True
     while text:
         end = len(text)
+        # Characters are up to two columns wide, so half of what is too much can be cut at once.
         while width(text[:end]) > room:
             end -= max(1, (width(text[:end]) - room) // 2)
         yield first, text[:end]

@@ -28,6 +28,7 @@ class TemplateRenderer:
         if options.template is None:
             raise UsageError("SOW-OUT-020", "format template needs --template", hint="--template '{sow_key} {/price}'")
         self.literals, columns = parse_template(options.template)
+        # Rows are made of columns: a template without holes gets one that is not printed.
         self.options = OutputOptions(columns=columns or ("data",), delimiter=options.delimiter)
         self.holes = len(columns)
         self.terminal = options.terminal is not None
