@@ -125,7 +125,9 @@ def _filled(pattern: str, options: Mapping[str, str]) -> str:
 
     def option(match: re.Match[str]) -> str:
         word, _, name = match[1].rpartition(" ")
+        # The line is made to be pasted into a shell, and the text comes out of a file.
         value = shlex.quote(" ".join(options.get(name, "").split()))
+        # A pattern of names deletes in several topics, which the command does only where it is asked to.
         if name == "Topic" and pattern.startswith("sowctl delete") and is_pattern(options.get(name, "")):
             value += " --regex"
         return f"{word} {value}" if word else value

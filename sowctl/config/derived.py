@@ -137,6 +137,7 @@ def _conflated(node: Node) -> ConflatedTopic:
 
 def _queue(node: Node, row: Element) -> Queue:
     name = name_of(node)
+    # A queue without UnderlyingTopic reads the topic of its own name.
     underlying = node.value("UnderlyingTopic") or name
     semantics = get(node, row, "Semantics")
     return Queue(
@@ -155,6 +156,7 @@ def _queue(node: Node, row: Element) -> Queue:
         expiration_model=get(node, row, "ExpirationModel"),
         filter=node.value("Filter") or None,
         recovery_point=get(node, row, "RecoveryPoint"),
+        # What is absent depends on Semantics, which a default in the table cannot say.
         fairness=get(node, row, "FairnessModel") or ("proportional" if semantics == "at-least-once" else "round-robin"),
         leasing=get(node, row, "Leasing"),
         max_deliveries=get(node, row, "MaxDeliveries"),

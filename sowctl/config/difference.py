@@ -142,6 +142,7 @@ def _in_any_order(left: list[Item], right: list[Item]) -> list[tuple[Item | None
     for item in left:
         equal = waiting.get(fingerprint(item))
         if equal:
+            # One for one: of three equal entries here and two there, one is left over.
             equal.pop(0)
         else:
             rest.append(item)
@@ -179,6 +180,7 @@ def _precedence(before: Item, after: Item, path: str) -> Iterator[Difference]:
         if not pattern or key not in second:
             continue
         for other in first:
+            # Only topics of both sides are compared: one that is new or gone is a difference already.
             if other == key or other not in second or other[1] != key[1] or not _matches(pattern, other[0]):
                 continue
             was, now = (side[other].number < side[key].number for side in (first, second))

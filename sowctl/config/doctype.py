@@ -40,12 +40,14 @@ def refusal(text: str, start: int) -> DoctypeRefusal:
         return DoctypeRefusal("X002", start, f"external DTD is not allowed ({system})")
     entities: dict[str, tuple[str, int]] = {}
     end = start
+    # A bound on the search, however long the subset is.
     for match in _ENTITY.finditer(text, start, start + _MAX_SUBSET):
         end = match.end()
         if match[3]:
             return DoctypeRefusal(
                 "X002", match.start(), f"external entity is not allowed ({_system_id(text, match.end(3))})"
             )
+        # XML takes the first of several declarations of a name.
         entities.setdefault(match[2], (match[4] or match[5] or "", match.start()))
         if len(entities) > _MAX_ENTITIES:
             return DoctypeRefusal("X003", match.start(), f"more than {_MAX_ENTITIES} entities are declared")
@@ -65,14 +67,17 @@ def _expansion(text: str, start: int, end: int, entities: dict[str, tuple[str, i
     def size(name: str, depth: int) -> int:
         if name not in entities:
             return 0
+        # An entity that contains itself, or is nested so deep that it may: larger than any size that is allowed.
         if depth > _MAX_NESTING:
             return MAX_EXPANSION + 1
         if name not in sizes:
             value = entities[name][0]
             inner = sum(size(reference, depth + 1) for reference in _REFERENCE.findall(value))
+            # Remembered and cut off: each entity is added up once, however often it is used, and numbers stay small.
             sizes[name] = min(len(value) + inner, MAX_EXPANSION + 1)
         return sizes[name]
 
+    # The later ones are mostly made of the earlier: what is found from the end explodes as a whole.
     for name in reversed(entities):
         if size(name, 1) > MAX_EXPANSION:
             message = f"entity expansion exceeds {MAX_EXPANSION} bytes (entity '{name}')"

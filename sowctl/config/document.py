@@ -50,6 +50,7 @@ class SourceFile:
         start = self.newlines[line - 2] + 1 if line > 1 else 0
         end = self.newlines[line - 1] if line <= len(self.newlines) else len(self.text)
         cut = max(0, column - 1 - _WIDTH // 2) if end - start > _WIDTH else 0
+        # A tabulator is one character and must stay one column wide, or the caret would point elsewhere.
         content = self.text[start + cut : min(end, start + cut + _WIDTH)].replace("\t", " ")
         return f"  {content}\n  {' ' * (column - 1 - cut)}^"
 
@@ -120,6 +121,7 @@ class Node:
         lines = self.text.split("\n")
         index = sum(len(part) + 1 for part in lines[: line - 1]) + column - 1
         decoded, offsets = _expanded(self.source, *_decoded(self.source, self.inner))
+        # The text was stripped when it was loaded, so the white space in front of it counts for the offset in the file.
         lead = len(decoded) - len(decoded.lstrip(SPACE))
         if self.inner < 0 or not offsets:
             return self.place
@@ -133,12 +135,16 @@ def _decoded(source: SourceFile, inner: int) -> tuple[str, list[int]]:
     position = max(inner, 0)
     for match in re.compile(_PIECE).finditer(source.text, position):
         position = match.start()
+        # The next tag ends the text.
         if match[3]:
             break
         if match[1] is not None:
+            # A CDATA section stands in the file as it is, character by character.
             characters.extend(match[1])
             offsets.extend(range(match.start(1), match.end(1)))
         elif match[2] is not None:
+            # A reference is several characters in the file and one in the text: all faults in it point to its
+            # beginning.
             characters.append(_character(match[2]))
             offsets.append(position)
         elif match[4] is not None:
@@ -165,6 +171,7 @@ def _expanded(source: SourceFile, text: str, offsets: list[int]) -> tuple[str, l
         if value is None:
             continue
         parts += (text[last : match.start()], value)
+        # Every character of a value points to the reference that brought it in; the value itself stands in no file.
         places += offsets[last : match.start()] + [offsets[match.start()]] * len(value)
         last = match.end()
     return "".join((*parts, text[last:])), places + offsets[last:]
@@ -189,6 +196,7 @@ class Document(Struct, frozen=True, eq=False):
     @property
     def made_up(self) -> frozenset[str]:
         """The paths of the elements that no file has, made up around the parts that a fragment holds."""
+        # Only loading a fragment makes elements up.
         if not self.fragment:
             return frozenset()
         found: set[str] = set()

@@ -69,6 +69,8 @@ class Files:
         self.path = path
         self.given = given
         self.directory = Path(path).absolute().parent
+        # Links resolved, as those of included files are: otherwise a directory behind a link would contain none of its
+        # own files.
         self.tree = self.directory.resolve()
         built_in = {
             "AMPS_CONFIG_DIRECTORY": str(self.directory),
@@ -132,6 +134,7 @@ class Files:
         self.attributes += found.attributes
         # A fragment that is a whole configuration needs no element around it.
         wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
+        # Only commands that load are spared the library; checks import more than that anyway.
         elements = parse_elements(source, found, wrap, plain=self.findings is None)
         return IncludedPart(source, found, elements, chain), wrap
 

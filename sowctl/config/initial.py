@@ -68,6 +68,7 @@ def checked_topic(topic: InitialTopic) -> InitialTopic:
 
 def checked_text(what: str, text: str) -> str:
     """A text that can stand in XML. Raises UsageError ``SOW-CFG-060``."""
+    # Control characters have no place in XML, and ``${`` would be taken for a variable.
     if not text.strip() or not text.isprintable() or "${" in text:
         raise UsageError("SOW-CFG-060", f"{what} {text!r} cannot be used", hint="write printable characters")
     return text
@@ -93,6 +94,7 @@ def compose(answers: Answers) -> str:
 
 
 def _head(answers: Answers) -> Iterator[str]:
+    # Advice that does not hold for the file that is made here: it must lint clean as it stands.
     rules = ["B010" if answers.journal is not None else "B050"]
     if any(is_pattern(topic.name) for topic in answers.topics):
         rules.append("B020")
@@ -137,6 +139,8 @@ def _log(answers: Answers) -> Iterator[str]:
     yield "  <TransactionLog>"
     yield f"    <JournalDirectory>{escaped(checked_text('journal', answers.journal))}</JournalDirectory>"
     for topic in answers.topics:
+        # In the transaction log a name with such characters is a pattern: anchored and escaped, it matches this topic
+        # alone.
         name = f"^{_META.sub(_literal, topic.name)}$" if is_pattern(topic.name) else topic.name
         yield "    <Topic>"
         yield f"      <Name>{escaped(name)}</Name>"

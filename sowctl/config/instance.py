@@ -146,6 +146,7 @@ def _topic(node: Node, root: Path, journalled: Coverage) -> TopicConfig:
     name, message_type = name_of(node), node.value("MessageType") or ""
     keys = tuple(path_of(key) for key in node.all("Key"))
     generator = node.find("KeyGenerator")
+    # One of three ways to keys (behaviour 1.1); that a topic has only one of them was checked before.
     key_mode: Literal["fields", "user", "module"] = "fields" if keys else "user" if generator is None else "module"
     durability = get(node, TOPIC, "Durability")
     file_name = node.value("FileName") or None
@@ -199,6 +200,7 @@ def _slabs(node: Node) -> tuple[int, int]:
     """Slab size in bytes and number of slabs; the retired sizes say both where the present ones are absent."""
     size, count = get(node, TOPIC, "SlabSize"), get(node, TOPIC, "InitialSlabCount")
     if node.find("RecordSize", "InitialSize", "IncrementSize") is not None:
+        # The present sizes win where they are given, each by itself (behaviour 11.31).
         step = get(node, TOPIC, "IncrementSize")
         if node.find("SlabSize") is None:
             size = get(node, TOPIC, "RecordSize") * step
@@ -218,6 +220,7 @@ def _transaction_log(node: Node, root: Path, regex_topics: bool) -> TransactionL
     return TransactionLog(
         directory=root / (node.value("JournalDirectory") or ""),
         archive_directory=root / archive if archive else None,
+        # 10MB is the floor, whether a kilobyte has 1000 or 1024 bytes; less counts as 10MB (S044).
         journal_size=size if size >= _DECIMAL_FLOOR else JOURNAL_FLOOR,
         flush_interval_us=get(node, TRANSACTION_LOG, "FlushInterval") // 1000,
         preallocated=get(node, TRANSACTION_LOG, "PreallocatedJournalFiles"),

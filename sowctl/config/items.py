@@ -89,6 +89,7 @@ def _item(node: Node, row: Element) -> Item:
         children = [replace(child, text=below.text) for child, below in zip(children, node.children, strict=True)]
     values = [position for position, child in enumerate(children, start=1) if child.leaf]
     last = values[-1] if values else 0
+    # Defaults follow the values that are written, in front of the sections.
     children[last:last] = _defaults(row, children)
     return Item(tag, row, node, None, "", tuple(children))
 
@@ -120,9 +121,11 @@ def _defaults(row: Element, children: list[Item]) -> list[Item]:
         if not absent or (row.tag, below.tag) in _CONDITIONAL:
             continue
         text = _default(below, row, given)
+        # A neighbour's value that stands for a default may lie outside of its bounds, and does not hold then.
         if text is not None and out_of_bounds(below, text) is None:
             value, spelled = read(below, text)
             item = Item(below.tag, below, None, value, spelled, ())
+            # A later default may be this one's value.
             given[below.tag] = item
             found.append(item)
     return found
@@ -133,13 +136,16 @@ def _default(below: Element, row: Element, given: dict[str, Item]) -> str | None
     if below.tag == "FairnessModel":
         semantics = given.get("Semantics")
         return "round-robin" if semantics is not None and semantics.text == "at-most-once" else "proportional"
+    # Without Key a domain has no effect, and would be an error if it were written (behaviour C11).
     if below.tag == "KeyDomain" and row.tag == "Topic" and "Key" not in given:
         return None
+    # The retired sizes say what the present ones do not (behaviour 11.31).
     if row.tag == "Topic" and below.tag in ("SlabSize", "InitialSlabCount") and not _SIZES.isdisjoint(given):
         return _retired_sizes(row, given)[below.tag]
     if below.default is None or row.child(below.default) is None:
         return below.default
     other = given.get(below.default)
+    # A pattern names no one topic to which a message could go.
     if other is None or (below.tag == "DefaultPublishTarget" and is_pattern(other.text)):
         return None
     return other.text

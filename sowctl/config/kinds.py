@@ -80,6 +80,7 @@ def _recovery(words: tuple[str, ...]) -> Callable[[str], str]:
         from sowctl.identity.bookmarks import parse_bookmark
         from sowctl.values.times import parse_time
 
+        # Whether a time can be read does not depend on the clock, so any will do.
         for parse in (parse_bookmark, lambda word: parse_time(word, lambda: 0)):
             try:
                 parse(text)
@@ -109,12 +110,14 @@ def _percent(text: str) -> float:
 def read_bytes(text: str) -> int:
     """A size in the units of the dialect, which has no ``MiB``. Raises ValueError."""
     size = parse_size(text)
+    # Read by the common reader of sizes, which also knows ``MiB``; the dialect has no such units.
     if "i" in text.lower():
         raise ValueError(f"{text!r} is not a byte size (a number and KB, MB, GB or TB)")
     return size
 
 
 def _byte(text: str) -> int:
+    # Digits of other scripts count as digits in Python.
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255):
         raise ValueError(f"{text!r} is not the decimal code of a byte, 0 to 255")
     return int(text)
@@ -130,6 +133,7 @@ def _level(text: str) -> tuple[str, ...]:
     words = tuple(word.strip().lower() for word in text.split(","))
     for word in words:
         if word not in _LEVELS:
+            # ``debug`` is understood as another word for info, and not offered.
             raise ValueError(f"{word!r} is not a log level ({', '.join(_LEVELS[:-1])})")
     return words
 
@@ -150,6 +154,7 @@ def _struct(text: str) -> None:
     match = re.fullmatch(_STRUCT, text)
     if match is None:
         raise ValueError(f"{text!r} is not /name = [order][count]code with a code of xcbB?hHiIlLqQnNfdsSp")
+    # Padding and texts have no length of their own.
     if match["code"] in "xsSp" and not match["count"]:
         raise ValueError(f"{text!r}: the code {match['code']} needs a count")
 

@@ -72,14 +72,17 @@ def lint(
         results = []
         included: set[Path] = set()
         for candidate in candidates:
+            # Once, however many names lead to it.
             if candidate.resolve() in seen:
                 continue
             content = (given or {}).get(str(named))
             result, sources = _linted(candidate, active, least, environment, defines or {}, fragment, peers, content)
             included.update(Path(source.file).resolve() for source in sources[1:])
             results.append(result)
+        # Held back until the whole directory was read: a file may be included by one that comes after it.
         for result in results:
             resolved = result.path.resolve()
+            # What another file includes was judged as a part of that one.
             if resolved not in seen and not (path.is_dir() and resolved in included):
                 seen.add(resolved)
                 yield result

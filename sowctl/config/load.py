@@ -70,6 +70,7 @@ def load_collecting(
     try:
         return _Tree(files).document(fragment, root), findings
     except Broken as stop:
+        # What was found before is true, though the rest of the file was not read.
         return None, [*findings, stop.finding]
 
 
@@ -95,6 +96,7 @@ class _Tree:
                 message = f"root element is '{tag.name}', expected AMPSConfig"
                 raise Broken(part.broken("X005", number, f"/{tag.name}", message, hint))
             top = self.node(part, number, "/AMPSConfig")
+        # Paths count from the configuration's directory, unless --root names another one (behaviour 11.30).
         base = files.directory if root is None else root
         return Document(files.path, files.directory, base, top, wrapped, tuple(files.sources))
 

@@ -20,6 +20,7 @@ def topic_matches(pattern: str, name: str, regex: bool = True) -> bool:
 
     Raises :class:`~sowctl.errors.ConfigError` SOW-CFG-163 for a pattern that is none, or that gives up on this name.
     """
+    # A name stands for itself, also where its characters make a pattern that does not match it, such as ``a+b``.
     if pattern == name:
         return True
     return regex and is_pattern(pattern) and search_of(pattern)(name)
@@ -47,6 +48,8 @@ def search_of(pattern: str) -> Callable[[str], bool]:
 
     def search(name: str) -> bool:
         try:
+            # A search that gives up at the library's limits is an error: taken for no match, the topic would silently
+            # be left out.
             return compiled.search(name) is not None
         except pcre2.LibraryError as error:
             raise _unusable(pattern, f"{error} on {name!r}") from None
@@ -63,6 +66,7 @@ def any_search(patterns: Iterable[str], *, strict: bool = False) -> Callable[[st
 
     wanted = list(dict.fromkeys(patterns))
     easy = [pattern for pattern in wanted if _is_easy(pattern)]
+    # Easy patterns have neither groups nor alternatives, so they can stand side by side.
     together = re.compile("|".join(easy)).search if easy else None
     others = [pattern for pattern in wanted if not _is_easy(pattern)]
 

@@ -55,10 +55,12 @@ def meaning(item: Item) -> Hashable:
     word = _SAME_WORDS.get((item.tag, item.text))
     if word is not None:
         return word
+    # ``:memory:`` and the like name no file, so there is nothing to normalise.
     if kind == "path" and not item.text.startswith(":"):
         return posixpath.normpath(item.text)
     if kind.startswith(("filter", "priority", "preprocessing", "enrichment", "projection", "grouping", "join")):
         return _expression(item.text, kind.partition(":")[0])
+    # The type is a part of it, because True equals 1 in Python.
     if isinstance(item.value, bool | int | float):
         return (type(item.value).__name__, item.value)
     return item.text
@@ -72,7 +74,9 @@ def fingerprint(item: Item) -> Hashable:
     if item.tag in SEQUENCES:
         return (item.tag, tuple(parts))
     listed = [child for child in item.children if (item.tag, child.tag) in ORDERED and not empty(child)]
+    # Order counts among elements of one name only; the sort is stable and keeps it.
     ordered = tuple(fingerprint(child) for child in sorted(listed, key=attrgetter("tag")))
+    # Counted and not merely collected: two equal entries mean something else than one.
     return (item.tag, ordered, frozenset(Counter(parts).items()))
 
 

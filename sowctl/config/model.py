@@ -222,4 +222,5 @@ class InstanceConfig(Configured, frozen=True, eq=False):
 
 def file_of(file_name: str, name: str, message_type: str) -> str:
     """A FileName with ``%n`` replaced by ``Name.MessageType``; a slash in the name becomes ``%2F``."""
+    # Name and type together, because two topics may share a name (behaviour 1.9).
     return file_name.replace("%n", f"{name}.{message_type}".replace("/", "%2F"))

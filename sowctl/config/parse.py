@@ -114,6 +114,7 @@ def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: 
     encoded = (f"<AMPSConfig>{body}</AMPSConfig>" if wrap else body).encode("utf-8", "surrogatepass")
     elements = (plain_elements(encoded) if plain else None) or _library_elements(source, found, encoded)
     if wrap:
+        # The element that was put around a fragment has no tag in the text, and must not shift the numbers.
         del elements[0]
     # Numbers link tags with elements. Where the two readers disagree no place would be right, so the file is refused.
     if len(elements) != len(found.tags):
@@ -125,6 +126,8 @@ def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: 
 def _library_elements(source: SourceFile, found: ConfigScan, encoded: bytes) -> list[Any]:
     from lxml import etree
 
+    # A second barrier: document types were refused before, and a library that is asked to expand nothing cannot be made
+    # to.
     parser = etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,

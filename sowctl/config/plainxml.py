@@ -39,6 +39,7 @@ class _Builder:
         self.closed: PlainElement | None = None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
+        # The library would rename what has a prefix, and this parser passes it on as written.
         for written in (name, *attributes):
             if ":" in written or written == "xmlns" or not written.isascii():
                 raise _Unusual
@@ -51,6 +52,7 @@ class _Builder:
         self.closed = self.opened.pop()
 
     def data(self, text: str) -> None:
+        # As in the library: text in front of the first child is the element's, text behind a child that child's tail.
         if self.closed is None:
             self.opened[-1].text += text
         else:
@@ -59,6 +61,7 @@ class _Builder:
 
 def plain_elements(encoded: bytes) -> list[PlainElement] | None:
     """The elements of a document in UTF-8 without XML declaration, in document order; None where it is not plain."""
+    # Asked before parsing: what declares or expands anything is judged by the library, and refused there.
     if len(encoded) > MOST or b"<?" in encoded or b"<!DOCTYPE" in encoded:
         return None
     builder = _Builder()

@@ -19,6 +19,7 @@ def get(node: Node, section: Element, tag: str) -> Any:
     row = section.child(tag)
     assert row is not None, tag
     text = node.value(tag, *(name for name, _ in row.synonyms))
+    # An element without text says nothing, so its default holds as where it is absent.
     if text is None or text == "":
         text = row.default
     return None if text is None else read_value(row, text)
@@ -27,6 +28,7 @@ def get(node: Node, section: Element, tag: str) -> Any:
 def microseconds(node: Node, section: Element, tag: str) -> int | None:
     """The interval of a child in whole microseconds, or None where neither it nor its row has one."""
     nanoseconds = get(node, section, tag)
+    # The dialect has units below a microsecond; times and lifetimes in files have none.
     return None if nanoseconds is None else nanoseconds // 1000
 
 

@@ -65,12 +65,14 @@ def grammar() -> Iterator[str]:
 
 
 def _children(row: Element, path: str, indent: str) -> Iterator[str]:
+    # Elements of different names may come in any order.
     yield f"{indent}<interleave>"
     yield f'{indent}  <ref name="include"/>'
     for child in row.children:
         yield from _repeated(child, f"{path}/{child.tag}" if path else child.tag, indent + "  ")
     if row.kind == "open":
         names = (name for child in row.children for name in _names(child))
+        # Elements that are known are described by themselves, or anything would be allowed in them.
         excluded = "".join(f"<name>{name}</name>" for name in (*names, "Include"))
         yield f"{indent}  <zeroOrMore><element><anyName><except>{excluded}</except></anyName>"
         yield f'{indent}    <ref name="anything"/></element></zeroOrMore>'
@@ -118,6 +120,7 @@ def _content(row: Element, path: str, indent: str) -> Iterator[str]:
 def _data(pattern: str) -> str:
     """A text of this shape, white space around it aside, or one with a variable; words in braces in any case."""
     shape = re.sub(r"\{\{|\}\}|\{([^{}]+)\}", _word, pattern)
+    # A variable may stand for any part of a value, so a text with one is not judged.
     whole = rf"{_BLANK}({shape}){_BLANK}|(.|\n)*\$\{{[^}}]*\}}(.|\n)*"
     return f'<data type="string"><param name="pattern">{escaped(whole)}</param></data>'
 
@@ -125,4 +128,5 @@ def _data(pattern: str) -> str:
 def _word(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0][0]
+    # Patterns of XML Schema cannot ignore letter case, so each letter is given in both.
     return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in match[1])

@@ -80,6 +80,7 @@ def _xml(item: Item, indent: str, origins: bool) -> Iterator[str]:
     stray = ""
     if item.node is not None and item.row is _FREE:
         attributes = "".join(f' {name}="{escaped_attribute(text)}"' for name, text in item.node.attributes.items())
+        # Nothing was checked, so text between elements may be there; it is shown as it was found.
         stray = item.node.text if item.children else ""
     if not item.children:
         text = escaped(item.text)
@@ -96,6 +97,7 @@ def _xml(item: Item, indent: str, origins: bool) -> Iterator[str]:
 def _comment(text: str) -> str:
     """Text that may stand in a comment: no control characters, no two hyphens in a row, none at the end."""
     text = "".join(character if character.isprintable() else "?" for character in text)
+    # XML forbids two hyphens within a comment, and one at its end.
     while "--" in text:
         text = text.replace("--", "- -")
     return text.removesuffix("-") + (" -" if text.endswith("-") else "")
@@ -126,6 +128,7 @@ def _members(item: Item, origins: bool) -> dict[str, Any]:
         counts[child.tag] = counts.get(child.tag, 0) + 1
     for child in item.children:
         value = as_values(child, origins=origins)
+        # An array also where there is one: programs that read it need not expect two shapes.
         listed = child.row.tag != "" and child.row.times.endswith("n")
         if listed or counts[child.tag] > 1:
             found.setdefault(child.tag, []).append(value)

@@ -19,9 +19,11 @@ def distance(left: str, right: str, limit: int = 2) -> int:
         row = [i]
         for j, b in enumerate(right, 1):
             cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            # Two letters in the wrong order are one mistake.
             if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
                 cost = min(cost, older[j - 2] + 1)
             row.append(cost)
+        # From here on no distance can come within the limit.
         if min(row) > limit:
             return limit + 1
     return min(row[-1], limit + 1)
@@ -38,6 +40,7 @@ def _nearest(word: str, known: tuple[str, ...], limit: int) -> str | None:
     best, found = limit + 1, None
     for candidate in known:
         far = distance(lowered, candidate.lower(), limit)
+        # So many edits as there are letters would make any word of any other.
         if far < best and far < max(len(word), 2):
             best, found = far, candidate
     return found
@@ -57,6 +60,7 @@ def _nearest_or_longer(word: str, known: tuple[str, ...]) -> str | None:
     short, words = word.lower(), [(other, other.lower()) for other in known]
     longer = [other for other, low in words if len(word) > 3 and low.startswith(short)]
     longer = longer or [other for other, low in words if len(low) > 6 and short.startswith(low)]
+    # Only where one alone is possible: a wrong suggestion is worse than none.
     return longer[0] if len(longer) == 1 else None
 
 

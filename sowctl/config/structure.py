@@ -36,6 +36,7 @@ def check(node: Node, row: Element, deep: DeepCheck | None = None) -> Iterator[F
     for name in node.attributes:
         message = f"unexpected attribute '{name}' on {node.tag}"
         yield at_node("X012", node, message, "write an element; only Include has an attribute", level=Level.WARNING)
+    # What a module makes of its options is its own affair.
     if row.kind == "opaque":
         return
     # A mixed element is a text or a container, as it was written.
@@ -56,6 +57,7 @@ def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Fin
                 # The element that was meant is not missing too.
                 seen.setdefault(close or "", 0)
             continue
+        # Counted under the present name, so that one element under two names is there twice.
         seen[below.tag] = seen.get(below.tag, 0) + 1
         if child.children and below.kind not in CONTAINERS:
             # S075 tells of the element that swallowed its neighbours: they are not missing too.
@@ -112,6 +114,7 @@ def _value(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding
         yield at_node(error.rule, node, f"{node.tag}: {error}")
     except ValueError as error:
         yield at_node(rule_of(row), node, f"{node.tag}: {error}")
+    # Texts of the expression language are left to the caller: a command that only loads does not import it.
     if deep is not None and row.kind not in KINDS:
         yield from deep(node, row)
 

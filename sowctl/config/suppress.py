@@ -49,6 +49,7 @@ def apply(findings: Iterable[Finding], sources: Iterable[SourceFile], active: fr
     """
     suppressions: list[Suppression] = []
     for number, source in enumerate({source.file: source for source in sources}.values()):
+        # Most files have no such comment and are spared the search.
         if "sowctl" in source.text:
             for found in _read(source, main=number == 0):
                 if isinstance(found, Finding):
@@ -64,6 +65,7 @@ def apply(findings: Iterable[Finding], sources: Iterable[SourceFile], active: fr
             yield finding
     if UNUSED_WORD in active:
         for found in suppressions:
+            # Of a comment about a rule that did not run nothing can be said.
             if found.rules <= active and (id(found.source), found.offset, found.word) not in used:
                 message = f"nothing here breaks {found.word}; the comment switches nothing off"
                 yield _at(
@@ -97,6 +99,7 @@ def _read(source: SourceFile, *, main: bool) -> Iterator[Suppression | Finding]:
                 yield _at(source, start, UNKNOWN_WORD, Level.WARNING, message, _FORM)
         elif piece[2] == "":
             if not rooted:
+                # Comments in front of the root count for the whole file, so they get an entry below that of the root.
                 reach.append((0, waiting))
                 rooted, waiting = True, []
             reach.append((start, waiting))
@@ -105,10 +108,12 @@ def _read(source: SourceFile, *, main: bool) -> Iterator[Suppression | Finding]:
             # What no element follows counts for nothing.
             for offset, names in waiting:
                 yield from _rules(source, offset, names, (offset, offset))
+            # The element that ends here: comments in front of it counted from its start tag to this place.
             begin, inside = reach.pop()
             for offset, names in inside:
                 yield from _rules(source, offset, names, (begin, end))
             waiting = []
+    # What is still open: the entry of the whole file, and elements that the end of a broken file cuts off.
     for begin, inside in reach:
         for offset, names in inside:
             yield from _rules(source, offset, names, (begin, len(source.text)))

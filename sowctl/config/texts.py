@@ -73,10 +73,12 @@ def check_expression(node: Node, kind: str, functions: Mapping[str, Function]) -
     rule = "S036" if constructed else "S035"
     faults = list(_parsed(node, rule, shape))
     yield from faults
+    # A text that does not parse has no tree, and one fault is enough.
     for tree in () if faults else _trees(node.text, shape):
         try:
             check(tree, node.text, Context[_CONTEXTS[kind]], functions)
             for part in walk(tree):
+                # Patterns are compiled here, so that a faulty one is found before a query meets it.
                 if isinstance(part, Pattern):
                     compile_pattern(part, node.text)
         except ExpressionError as error:
@@ -103,6 +105,8 @@ def _parsed(node: Node, rule: str, shape: str) -> Iterator[Finding]:
 
 
 def _finding(node: Node, rule: str, error: ExpressionError) -> Finding:
+    # Line and column within the expression mean nothing to someone who reads the file: the place in the file takes
+    # their part.
     message = error.message.replace(f" at line {error.line}, column {error.column}", "")
     place = node.place_in_text(error.line, error.column)
     return at_node(rule, node, f"{node.tag}: {message}", error.hint, place=place)

@@ -94,6 +94,7 @@ def examine(
     document, findings = load_collecting(path, environment=environment, defines=defines, fragment=fragment, given=given)
     if document is None:
         return findings, None
+    # A value with a variable missing is not the value that will be used: what else is wrong with it cannot be known.
     unset = {finding.place.element or "" for finding in findings if finding.id == "X009"}
     findings.extend(found for found in _checked(document, wanted, unset) if found.place.element not in unset)
     return _without_echoes(findings), document
@@ -133,6 +134,7 @@ def _judged(document: Document, wanted: frozenset[str], unset: Collection[str]) 
     survey = Survey(document.top, document.root)
 
     def deep(node: Node, row: Element) -> Iterator[Finding]:
+        # Without RegexTopicSupport these are names, whatever characters they have.
         if row.kind == "regex" and row.tag in _TOPIC_NAMES and not survey.regex_topics:
             return
         yield from check_text(node, row, survey.functions)
@@ -157,6 +159,7 @@ def unknowable(document: Document, unset: Iterable[str] = ()) -> frozenset[str]:
     for section, rules in _DEFINED_IN.items():
         nodes = list(document.top.all(section, *_OTHER_NAMES.get(section, ())))
         if not nodes:
+            # A misspelt section may hold what others refer to.
             known = whole and not meant(document.top, section)
         else:
             known = all(node.complete and node.inner >= 0 and node.tag not in holes for node in nodes)

@@ -265,7 +265,9 @@ def table() -> dict[str, Meaning]:
 def meaning_of(path: str) -> Meaning:
     """The line of an element by its path below AMPSConfig, such as ``SOW/Topic/Key``. Raises KeyError."""
     words = path.split("/")
+    # The three kinds of queue share their lines, their own names aside.
     words = ["Queue" if word in ("LocalQueue", "GroupLocalQueue") and word != words[-1] else word for word in words]
+    # From the whole path to its last word: the most exact line counts.
     for first in range(len(words)):
         found = table().get("/".join(words[first:]))
         if found is not None:

@@ -39,6 +39,7 @@ def unknown_module(node: Node, survey: Survey) -> Iterator[Problem]:
         if known is None and module.text not in survey.modules and module.text not in MISSPELLED:
             names = ACTION_MODULES[step.tag]
             other = [tag for tag, table in ACTION_MODULES.items() if module.text in table]
+            # Some names are made up again and again; what was meant by them is known better than by their letters.
             close = INVENTED.get(module.text) or nearest(module.text, names)
             hint = f"it is a module of {other[0]}" if other else f"did you mean {close}?" if close else None
             yield Problem(module, f"'{module.text}' is not a known {step.tag} action module", hint)
@@ -66,6 +67,7 @@ def option_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     for step, module, known in steps(node):
         options = step.find("Options")
+        # The options are there under a misspelt name, which S002 tells of.
         if options is None and meant(step, "Options"):
             continue
         for name in known.required if known is not None else ():

@@ -48,17 +48,20 @@ def _always(text: str) -> bool:
     from sowctl.expressions.rewrites.truths import constant_truth, is_constant
     from sowctl.expressions.syntax.nodes import Compare, Field, Is, Like, Literal, Logic
 
+    # What stands in double braces is filled in when the action runs, so nothing is known of the filter.
     if "{{" in text:
         return False
     tree = texts.filter_tree(text)
     if tree is None:
         return False
+    # Rewritten first, so that constants in any form become one.
     tree = rewrite(tree)
     if is_constant(tree):
         return bool(constant_truth(tree))
     if isinstance(tree, Like):
         return not tree.negated and isinstance(tree.operand, Field) and tree.pattern.text in (b".*", b"", b"^.*$")
     if isinstance(tree, Compare):
+        # ``X = X`` with a field; that literals are equal is a constant, and was dealt with above.
         return tree.operator == "=" and tree.left == tree.right and not isinstance(tree.left, Literal)
     if isinstance(tree, Logic) and tree.operator == "OR":
         tests = [part for part in tree.operands if isinstance(part, Is)]
@@ -92,7 +95,9 @@ def dangerous_command(node: Node, survey: Survey) -> Iterator[Problem]:
 
 def _slow(command: str) -> str | None:
     """The first program of a shell line that is known to take its time."""
+    # Each command of a shell line has a program of its own, and any of them may take long.
     for part in re.split(r"[;|&`\n]|\$\(", command):
+        # What stands in front of the program: assignments, and programs that start another one.
         program = next((word for word in part.split() if word not in _BEFORE and "=" not in word), "")
         if program.rpartition("/")[2] in _SLOW:
             return program
@@ -110,6 +115,7 @@ def publish_loop(node: Node, survey: Survey) -> Iterator[Problem]:
     graph: dict[Hashable, list[Hashable]] = {}
     triggers: list[SubjectStep] = []
     for step in survey.steps:
+        # An action with a condition is taken to end the loop.
         if step.action.find("If") is None:
             if step.module == "amps-action-do-publish-message" and (published := _topic(step)):
                 graph.setdefault(step.action, []).append(published)
@@ -118,11 +124,14 @@ def publish_loop(node: Node, survey: Survey) -> Iterator[Problem]:
     topics = {topic for followers in graph.values() for topic in followers}
     if not affordable(len(topics), len(triggers)):
         return
+    # Topics are members of the graph themselves: an action that publishes leads to its topic, that to the actions it
+    # starts.
     for topic in topics:
         graph[topic] = [on.action for on in triggers if _starts(on, topic, survey)]
     reported: set[Node] = set()
     for loop in _loops([on.action for on in triggers], graph):
         actions = [member for member in loop if isinstance(member, Node)]
+        # One finding for actions that are part of several loops.
         if reported.isdisjoint(actions):
             reported.update(actions)
             where = "itself" if len(actions) == 1 else f"the action on line {actions[1].place.line}"
@@ -166,6 +175,7 @@ def _loops(starts: Iterable[Hashable], graph: Mapping[Hashable, list[Hashable]])
                 waiting.pop()
                 if path:
                     del position[path.pop()]
+            # A member of the path that led here: what lies between is the loop.
             elif member in position:
                 yield path[position[member] :]
             elif member not in done:
@@ -186,6 +196,7 @@ def removes_needed_files(node: Node, survey: Survey) -> Iterator[Problem]:
     if not removals:
         return
     needed = list(_needed(survey))
+    # A hostile file must not make lint compare for minutes.
     if not affordable(len(removals), len(needed)):
         return
     for _, pattern in removals:

@@ -101,7 +101,7 @@ def awkward_name(node: Node, survey: Survey) -> Iterator[Problem]:
 def clear_secret(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: a password, token or key is written into the file.
 
-    Why: whoever reads the file has it, and the admin interface shows the file with everything in it.
+    Why: everyone who reads the file has it, and the admin interface shows the file with everything in it.
     Example: ``<Password>hunter2</Password>`` in the Options of a module.
     Instead: let the module read a file, if it can. ``${NAME}`` keeps the secret out of this file, but not out of the
     admin interface, which then needs Authentication.
@@ -109,8 +109,11 @@ def clear_secret(node: Node, survey: Survey) -> Iterator[Problem]:
     for found in survey.tree:
         if found.children or not found.text or "{{" in found.text:
             continue
+        # The name of a file or a variable that holds a secret is none, nor is a path.
         named = re.search(_SECRET, found.tag) and not re.search(_NOT_SECRET, found.tag) and found.text[0] not in "/."
         if named or ("://" in found.text and re.search(_IN_URL, found.text)) or re.search(_IN_HEADER, found.text):
+            # The text as it was written: a variable keeps the secret out of the file, though the loaded text has its
+            # value.
             raw = found.source.text[found.inner : found.source.text.find("<", found.inner)]
             if not re.search(VARIABLE, raw):
                 message = f"secret in clear text ({found.tag}); the admin interface shows it"
@@ -143,6 +146,7 @@ def unused_definition(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a Protocol ``web`` in Protocols, and no Transport with ``<Protocol>web</Protocol>``.
     Instead: remove it, or refer to it.
     """
+    # What is not used here may be used in a part that is missing.
     if not survey.whole or survey.top.inner < 0:
         return
     for subject, used in (
@@ -152,6 +156,7 @@ def unused_definition(node: Node, survey: Survey) -> Iterator[Problem]:
     ):
         for found in survey.nodes(subject):
             name = found.value("Name")
+            # A library of functions works by being loaded, without being named.
             if name and name not in used and "udf" not in (found.value("Library") or ""):
                 yield Problem(
                     found, f"unused {subject} '{name}'", "remove it, or correct the reference that was meant for it"
@@ -167,6 +172,7 @@ def _module_words(survey: Survey) -> set[str | None]:
 def _type_words(survey: Survey) -> set[str | None]:
     clients = [transport for transport in survey.nodes("Transport") if not replicates(transport)]
     defined = {kind.value("Name") for kind in survey.nodes("MessageType")}
+    # Such a transport carries messages of every type that is defined.
     if any(transport.find("MessageType") is None for transport in clients):
         return defined
     return {*BUILT_IN_TYPES, *(found.text for found in survey.tree if found.tag == "MessageType")}
@@ -175,7 +181,7 @@ def _type_words(survey: Survey) -> set[str | None]:
 def validation_off(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: ConfigValidation is disabled.
 
-    Why: a server then takes wrong values as they are, with effects that nobody predicts, loss of data included. sowctl
+    Why: a server then takes wrong values as they are, with unpredictable effects, loss of data included. sowctl
     checks all the same.
     Example: ``<ConfigValidation>disabled</ConfigValidation>``.
     Instead: remove it, and correct what the server complains about.

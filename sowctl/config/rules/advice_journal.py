@@ -96,6 +96,7 @@ def unanchored_name(node: Node, survey: Survey) -> Iterator[Problem]:
             others = {e.name for e in own if e.type == kind and (e.name, kind) not in recorded}
             known[kind] = "\n".join(sorted(others))
         dotted = _is_dotted(name.text)
+        # What would take too long is not compared with the names of the file: the advice is then left out.
         few = affordable(len(names), len(own), 1) if dotted else affordable(hard, len(own))
         found = _surprises(name.text, known[kind] if few else "")
         if found:
@@ -145,9 +146,11 @@ def _dotted(pattern: str, names: str) -> list[str]:
         at += len(part) + 1
     if not parts:
         return []
+    # All names lie in one text, so the part that occurs least in it leads to the fewest candidates.
     offset, rarest = min(parts, key=lambda pair: names.count(pair[1]))
     found: list[str] = []
     position = names.find(rarest, offset)
+    # A bound on the work, because a hostile file may have a part that occurs everywhere.
     for _ in range(TRIES):
         if position < 0 or len(found) == EXAMPLES:
             break
@@ -188,6 +191,7 @@ def acknowledgements_expire_early(node: Node, survey: Survey) -> Iterator[Proble
     """
     given = node.find("InactiveClientAckExpiration")
     number = interval(given)
+    # The shortest Age decides what is still there.
     kept = min(_ages("do-remove-journal", survey), key=attrgetter("nanoseconds"), default=None)
     if given is not None and number is not None and kept is not None and number < kept.nanoseconds:
         message = f"InactiveClientAckExpiration {given.text} is shorter than journal retention ({kept.text})"
@@ -205,6 +209,7 @@ def removed_too_early(node: Node, survey: Survey) -> Iterator[Problem]:
     if removal is None:
         return
     for archive in _ages("do-archive-journal", survey):
+        # Journals are removed before they are old enough to be archived.
         if archive.nanoseconds >= removal.nanoseconds:
             message = f"archive Age {archive.text} is not below remove Age {removal.text}: archive never happens"
             yield Problem(archive.node, message, "give archive-journal the smaller Age")

@@ -90,6 +90,7 @@ def _lacking(destination: Node, survey: Survey) -> str | None:
     sent = [(topic.value("Name") or "", topic.value("MessageType")) for topic in topics]
     exact = set(sent)
     patterns = [pair for pair in sent if survey.regex_topics and is_pattern(pair[0])]
+    # What would take too long is not compared; the advice is then left out.
     for entry in survey.entries if affordable(len(patterns), len(survey.entries)) else ():
         if entry.kind not in ("Topic", "Queue") or (entry.name, entry.type) in exact:
             continue

@@ -44,6 +44,7 @@ def compacts_often(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``<Every>10m</Every>`` with ``amps-action-do-compact-sow``.
     Instead: run it at a quiet time, such as ``Sunday at 03:00``.
     """
+    # Any of the events of an action starts all of its steps, so one that comes often is enough.
     often: dict[int, Node] = {}
     for step in survey.steps:
         every = _scheduled(step)

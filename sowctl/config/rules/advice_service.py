@@ -55,6 +55,7 @@ def logs_grow(node: Node, survey: Survey) -> Iterator[Problem]:
         file = target.find("FileName")
         if file is None or not file.text or (target.value("Protocol") or "").lower() not in ("file", "gzip"):
             continue
+        # Without a counter or a time in its name the file is written anew at each rotation, and cannot grow further.
         rotates_in_place = target.find("RotationThreshold") is not None and not re.search(_ESCAPE, file.text)
         if not rotates_in_place and not any(_covered(file.text, pattern, survey) for pattern in patterns):
             message = f"log files '{file.text}' without remove-files or compress-files action: the disk fills"
@@ -66,8 +67,10 @@ def logs_grow(node: Node, survey: Survey) -> Iterator[Problem]:
 
 
 def _covered(file: str, pattern: str, survey: Survey) -> bool:
+    # A counter or a time stands for some text without a slash; one character is enough for a pattern to be tried on.
     name = os.path.normpath(survey.root / re.sub(_ESCAPE, "0", file))
     glob = os.path.normpath(survey.root / pattern)
+    # A text that is filled in when the action runs may cover anything, and servers add endings to the name.
     return "{{" in pattern or any(covers(glob, name + suffix) for suffix in ("", ".log", ".gz", ".1"))
 
 
@@ -118,9 +121,9 @@ def rotation_overwrites(node: Node, survey: Survey) -> Iterator[Problem]:
 
 
 def admin_open(node: Node, survey: Survey) -> Iterator[Problem]:
-    """What: Admin listens on all addresses, and nobody has to say who he is.
+    """What: Admin listens on all addresses and asks for no logon.
 
-    Why: whoever reaches the port can disconnect clients and shut the server down.
+    Why: anyone who reaches the port can disconnect clients and shut the server down.
     Example: ``<InetAddr>8085</InetAddr>`` without Authentication.
     Instead: write ``<InetAddr>localhost:8085</InetAddr>``, or add Authentication.
     """

@@ -26,6 +26,7 @@ LARGE_START_PER_CORE = 128 << 20
 
 def _slab(node: Node) -> int | None:
     """The slab size of a topic, the default included; None where it cannot be told."""
+    # The retired sizes make the slab (behaviour 11.31), and lint judges only what is written.
     if node.find("RecordSize", "IncrementSize") is not None and node.find("SlabSize") is None:
         return None
     slab = node.find("SlabSize")
@@ -69,6 +70,7 @@ def slab_without_need(node: Node, survey: Survey) -> Iterator[Problem]:
     if slab is None or number is None or number <= OVERHEAD:
         return
     largest = survey.facts.largest_message
+    # 5MB counts as the default whether a kilobyte has 1000 or 1024 bytes.
     enough = number <= DEFAULT_SLAB or within(slab, "5MB", "5MB") if largest is None else 4 * largest <= DEFAULT_SLAB
     if enough:
         message = f"SlabSize {slab.text} is set without need; the default, 5MB, fits"
@@ -151,6 +153,7 @@ def hint_rounded(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     hint = node.find("ExpectedKeyCountHint")
     number = count(hint)
+    # A power of two has one bit set, and loses it in this.
     if hint is not None and number and number & (number - 1):
         rounded = 1 << number.bit_length()
         message = f"ExpectedKeyCountHint {hint.text} will be rounded up to {rounded}"

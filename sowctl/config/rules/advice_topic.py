@@ -52,6 +52,7 @@ def file_outside(node: Node, survey: Survey) -> Iterator[Problem]:
     named = Path(os.path.normpath(root / file_of(file.text, name, node.value("MessageType") or "")))
     hint = "keep the store below it, or write an absolute path if another place is meant"
     if not named.is_relative_to(root):
+        # An absolute path says that another place is meant.
         if not Path(file.text).is_absolute():
             yield Problem(file, f"FileName '{file.text}' leaves the directory of the configuration", hint)
     elif not named.resolve().is_relative_to(root.resolve()):
@@ -107,7 +108,7 @@ def _comparable(survey: Survey) -> bool:
 def file_ignored(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: FileName in a transient topic.
 
-    Why: a transient topic has no file; who reads the line looks for one.
+    Why: a transient topic has no file; a reader of the line looks for one.
     Example: ``<FileName>./sow/%n.sow</FileName>`` beside ``<Durability>transient</Durability>``.
     Instead: remove FileName, or Durability if the records should stay.
     """
@@ -130,6 +131,7 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
         return
     logged = any(True for _ in survey.nodes("TransactionLog"))
     missing = [entry for entry in survey.entries if _missing(entry, survey)]
+    # Without any log each topic would say the same.
     for entry in missing if logged else missing[:1]:
         others = "" if logged or len(missing) == 1 else f" (and {len(missing) - 1} more)"
         message = f"persistent topic '{entry.name}'{others} is not journaled: no replay, replication or rebuild"

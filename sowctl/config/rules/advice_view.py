@@ -74,6 +74,7 @@ def _determine(grouped: set[tuple[str, str]], view: Node, survey: Survey, joined
     for source in sources(view):
         for entry in survey.named(source.name, source.type or survey.entry(view).type)[:1]:
             missing[source.name if joined else ""] = {key.text for key in entry.node.all("Key")}
+    # Publishers choose such keys, so no fields determine a record.
     without_key = {topic for topic, keys in missing.items() if not keys}
     whole: set[str] = set()
     waiting = list(grouped)
@@ -84,6 +85,8 @@ def _determine(grouped: set[tuple[str, str]], view: Node, survey: Survey, joined
         found = set(equal.pop(name, ()))
         missing.get(topic, set()).discard(path)
         if topic not in whole and topic in missing and not missing[topic] and topic not in without_key:
+            # All fields of its Key are determined, and so is every field of its one record, also those that other joins
+            # begin at.
             whole.add(topic)
             found |= fields.get(topic, set())
         waiting.extend(found - grouped)
@@ -99,6 +102,7 @@ def _outside_aggregates(tree: Tree) -> Iterator[Field]:
         part = waiting.pop()
         if isinstance(part, Field):
             yield part
+        # What stands inside an aggregate is computed over the whole group.
         elif not (isinstance(part, Call) and part.name in AGGREGATES):
             waiting.extend(reversed(part.children()))
 

@@ -74,6 +74,7 @@ def duplicate_destination(node: Node, survey: Survey) -> Iterator[Problem]:
             definition = texts.definition(field, projection=section.tag == "Projection")
             if definition is None:
                 continue
+            # A field without AS keeps its own path.
             path = definition.destination or next(iter(texts.fields(definition.expression))).path
             if first.setdefault(str(path), field) is not field:
                 message = f"duplicate destination {path} in {section.tag} (first at {first[str(path)].place})"
@@ -91,6 +92,7 @@ def lookup_unavailable(node: Node, survey: Survey) -> Iterator[Problem]:
     from sowctl.expressions.syntax.trees import walk
 
     declared = any(option.tag == "Lookup" for module in survey.nodes("Module") for option in module.walk())
+    # A transient topic is folded from the journal at every use (behaviour 1.6).
     recovers = is_transient(node) and (node.value("RecoveryPoint") or "epoch").lower() != "now"
     for section in node.all("Preprocessing", "Enrichment"):
         for field in section.all("Field"):

@@ -112,6 +112,7 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add the topic to TransactionLog.
     """
     where, name = _underlying(node)
+    # The source is misspelt, which S002 tells of; the queue's own name was never meant as its topic.
     if where is node and meant(node, "UnderlyingTopic"):
         return
     if name and not _recorded(name, None, survey) and survey.readable(name):

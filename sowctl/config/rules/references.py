@@ -59,12 +59,14 @@ def other_types(node: Node, survey: Survey) -> Iterator[Problem]:
     for action in survey.nodes("Action"):
         for step in action.all("On", "If", "Do"):
             for option in (option for options in step.all("Options") for option in options.all("MessageType")):
+                # What stands in double braces is filled in when the action runs.
                 if "{{" not in option.text:
                     yield from _unknown_type(option, survey)
 
 
 def _parts(survey: Survey) -> Iterator[Problem]:
     """The parts of composite types: what they name must be built in or defined before them."""
+    # Types are made in the order of the file, so a part must be known by then.
     before = set(BUILT_IN_TYPES)
     for message_type in survey.nodes("MessageType"):
         for part in message_type.all("MessageType"):

@@ -94,4 +94,5 @@ class Rule(Struct, frozen=True):
                     found = at_node(
                         self.id, problem.node, problem.message, problem.hint, level=level, place=problem.place
                     )
+                    # The excerpt is the line of the file, which holds the secret.
                     yield replace(found, excerpt=None) if problem.secret else found

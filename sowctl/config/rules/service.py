@@ -72,6 +72,7 @@ def two_purposes(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: give each its own file.
     """
     uses: dict[str, str] = {}
+    # In the order of the file: the finding belongs to the second use.
     for purpose, file, text in sorted(_files(survey), key=lambda use: survey.order(use[1])):
         path = os.path.normpath(survey.root / text)
         other = uses.setdefault(path, purpose)
@@ -91,6 +92,7 @@ def _files(survey: Survey) -> Iterator[tuple[str, Node, str]]:
     ]
     for purpose, node in sections:
         file = node.find("FileName")
+        # ``:memory:`` names no file, so many may have it.
         if file is not None and file.text and file.text != ":memory:":
             yield purpose, file, file.text
     for entry in survey.entries:
@@ -119,7 +121,7 @@ def version_needed(node: Node, survey: Survey) -> Iterator[Problem]:
 def challenge_without_authentication(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: WWWAuthenticate in an Admin section without Authentication.
 
-    Why: it says how a browser is asked for credentials; without Authentication nobody is asked.
+    Why: it says how a browser is asked for credentials; without Authentication no browser is asked.
     Example: ``<WWWAuthenticate>Negotiate</WWWAuthenticate>`` alone.
     Instead: add Authentication with its Module, or remove WWWAuthenticate.
     """

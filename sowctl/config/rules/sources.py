@@ -77,6 +77,7 @@ def undefined_source(node: Node, survey: Survey) -> Iterator[Problem]:
     if underlying is None or underlying.find("Join") is not None:
         return
     for source in sources(node):
+        # A topic of that name and another type is for F022 to judge.
         elsewhere = [] if source.type else [e for e in survey.named(source.name) if e is not entry]
         if resolve(source, entry, survey) is None and not elsewhere and survey.all_named:
             close = nearest(source.name, (other.name for other in survey.entries if other is not entry))
@@ -152,6 +153,7 @@ def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
         told.add(own)
         path, step, seen = [entry], entry, {entry.number: 0}
         while True:
+            # Every member of a circle reads another member, so the walk comes back to one that it has seen.
             step = next(found for found in below[step.number] if circle.get(found.number, -1) == own)
             if step.number in seen:
                 break
@@ -178,6 +180,7 @@ def circles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
     part: dict[int, int] = {}
     kept: list[int] = []
     for root in below:
+        # A stack of its own instead of recursion: thousands of views, each over the next, are a legal file.
         waiting = [] if root in order else [(root, iter(below[root]))]
         while waiting:
             number, rest = waiting[-1]
@@ -195,6 +198,7 @@ def circles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
                 waiting.pop()
                 if waiting:
                     low[waiting[-1][0]] = min(low[waiting[-1][0]], low[number])
+                # It was the first of its part to be met: what was kept since derives from each other.
                 if low[number] == order[number]:
                     while number not in part:
                         part[kept.pop()] = number
@@ -208,6 +212,7 @@ def starts_empty(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: a View over a Topic with ``<Durability>transient</Durability>`` and no TransactionLog.
     Instead: nothing, where that is meant; else journal the source, or make it persistent.
     """
+    # One pass in the order of the file is enough, because a source must stand before what reads it.
     empty: dict[int, str] = {}
     for entry in survey.entries:
         if entry.kind == "Topic":

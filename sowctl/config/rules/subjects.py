@@ -93,6 +93,7 @@ def known_types(declared: Iterable[Node]) -> dict[str, str]:
     for node in declared:
         if name := node.value("Name"):
             retired = node.value("Type") or ""
+            # An older spelling has the module in Type; a name that is built in keeps the module of that type.
             own = retired if retired in TYPE_MODULES else known.get(name, name)
             known[name] = node.value("Module") or own
     return known
@@ -104,6 +105,7 @@ def added_functions(modules: Iterable[Node], declared: Iterable[Node]) -> dict[s
     from sowctl.expressions.functions.signature import function
 
     added = {
+        # The function is there in every configuration; whether its tables are declared is for F019 to say.
         "VALUE_LOOKUP": function(
             "VALUE_LOOKUP", _uncallable, "scalar scalar ...", "scalar", "", deterministic=False, lookup=True
         )
@@ -112,6 +114,7 @@ def added_functions(modules: Iterable[Node], declared: Iterable[Node]) -> dict[s
         added |= {one.name: one for one in LEGACY}
     for node in declared:
         name, count = (node.value("Name") or "").upper(), node.value("ParameterCount") or ""
+        # Any number of arguments where none is declared, or none that can be read.
         variadic = not (count.isascii() and count.isdigit() and len(count) < 4)
         kinds = "scalar? ..." if variadic else " ".join(["scalar"] * int(count))
         if name:

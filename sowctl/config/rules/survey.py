@@ -119,6 +119,7 @@ class Survey:
     @cached_property
     def _recorded(self) -> tuple[frozenset[tuple[str, str | None]], tuple[tuple[str, str], ...]]:
         """What the log records by name, with its type and with any, and what it records by pattern."""
+        # With None for any type beside the type itself, so that both questions are one look-up.
         exact = frozenset(key for name, type_ in self.journal for key in ((name, type_), (name, None)))
         return exact, tuple(row for row in self.journal if self.regex_topics and is_pattern(row[0]))
 
@@ -235,6 +236,7 @@ class Survey:
 
 def _usable(pattern: str) -> bool:
     try:
+        # A pattern is compiled by its first use; this name is no topic's.
         topic_matches(pattern, "\0")
     except ConfigError:
         return False

@@ -44,6 +44,8 @@ def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
         if options is None:
             continue
         topic, transport = options.find("Topic"), options.find("Transport")
+        # A step on the SOW fails without its topic, and one that watches records has nothing to watch; a message may be
+        # published to a topic that nothing defines.
         needed = module.text.endswith("-sow") or module.text in _OF_ENTRIES
         kind = options.value("MessageType")
         known = kind is None or survey.typed(kind)
@@ -89,6 +91,7 @@ def _heard_of(name: str, kind: str | None, survey: Survey) -> bool:
 
 
 def _fixed(name: str, survey: Survey) -> bool:
+    # What stands in double braces is filled in when the action runs.
     return bool(name) and "{{" not in name and not (survey.regex_topics and is_pattern(name))
 
 

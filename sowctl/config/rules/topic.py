@@ -67,6 +67,7 @@ def lifetime_beyond_dates(node: Node, survey: Survey) -> Iterator[Problem]:
         return
     try:
         lifetime = read_expiration(expiration.text)[1]
+    # What cannot be read is told of by the rule about its value.
     except (ValueError, Wrong):
         return
     if lifetime > LONGEST_LIFETIME:
@@ -95,6 +96,7 @@ def domain_without_key(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add the Key fields, or remove KeyDomain.
     """
     domain = node.find("KeyDomain")
+    # A Key that is misspelt is told of by S002, and is what the domain goes with.
     if domain is not None and node.find("Key") is None and not meant(node, "Key"):
         yield Problem(domain, "KeyDomain needs at least one Key", "add <Key>, or remove KeyDomain")
 
@@ -186,6 +188,7 @@ def file_of_the_instance(node: Node, survey: Survey) -> Iterator[Problem]:
     file, entry = node.find("FileName"), survey.entry(node)
     if file is None or not file.text or _durability(node) != "persistent":
         return
+    # Links are followed here, because a link to the journal destroys it as well.
     path = (survey.root / file_of(file.text, entry.name, entry.type)).resolve()
     places = ("JournalDirectory", "JournalArchiveDirectory")
     logs = [where.text for log in survey.nodes("TransactionLog") for where in log.all(*places)]
@@ -239,6 +242,7 @@ def behind_pattern(node: Node, survey: Survey) -> Iterator[Problem]:
         for other, pattern in earlier:
             if other.number >= entry.number or other.type != entry.type or not entry.name:
                 continue
+            # Which entry fits first is the one that counts (behaviour 1.8).
             if survey.search(pattern or "", entry.name):
                 message = f"'{entry.name}' matches the Pattern of '{other.name}' defined earlier; it is never reached"
                 yield Problem(entry.node, message, f"move it before {other.label}")

@@ -117,6 +117,7 @@ def port_used_twice(node: Node, survey: Survey) -> Iterator[Problem]:
         host, _, port = address.text.rpartition(":")
         name = owner.value("Name") or owner.tag
         for other_host, other in used.get(port, ()):
+            # These three hosts stand for all addresses of the machine, and overlap with every other.
             if host == other_host or host in ("", "0.0.0.0", "[::]") or other_host in ("", "0.0.0.0", "[::]"):
                 yield Problem(address, f"port {port} is already used by {other}", "choose another port")
                 break
