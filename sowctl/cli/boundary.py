@@ -45,6 +45,7 @@ def _gone_directory() -> str | None:
         Path.cwd()
     except FileNotFoundError:
         try:
+            # The kernel puts this word behind the name of a directory that is gone.
             return str(Path("/proc/self/cwd").readlink()).removesuffix(" (deleted)")
         except OSError:
             return "."
@@ -54,6 +55,7 @@ def _gone_directory() -> str | None:
 def from_argument(argv: Sequence[str]) -> UsageError | None:
     """What ``SOW-CLI-078`` says of the first argument that is not UTF-8; None where all are."""
     for word in argv:
+        # Python shows a byte of an argument that is not UTF-8 as one of these.
         if any("\udc80" <= letter <= "\udcff" for letter in word):
             return UsageError("SOW-CLI-078", f"the argument {word!r} is not UTF-8", hint="write it in UTF-8")
     return None
@@ -61,6 +63,7 @@ def from_argument(argv: Sequence[str]) -> UsageError | None:
 
 def report(error: SowError, streams: Streams, error_format: str) -> None:
     """Write ``error`` to standard error."""
+    # Not passed through ``display``: a program wants the text itself, and JSON in ASCII holds no escape sequence.
     if error_format == "json":
         streams.talk(as_json(error))
         return
@@ -84,5 +87,6 @@ def as_json(error: SowError) -> str:
             row[name] = value
     for name, value in error.facts.items():
         if value is not None:
+            # A fact never takes the place of what every error has.
             row.setdefault(name, value)
     return json.dumps(row, default=str)

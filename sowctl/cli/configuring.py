@@ -83,6 +83,7 @@ class NamedFunctions(Mapping[str, "Function"]):
 
     def _functions(self) -> Mapping[str, Function]:
         if self._read is None:
+            # Without a configuration there are none, which is remembered as well.
             self._read = {}
             if is_named(self._invocation):
                 from sowctl.engine.extensions.functions import functions_of

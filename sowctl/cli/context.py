@@ -60,6 +60,7 @@ class Invocation:
         Raises :class:`~sowctl.errors.UsageError` for an unreadable time or interval (``SOW-CLI-006``).
         """
         self.settings = settings
+        # First, so that an error about the options that follow is dressed as asked.
         self.streams.color = settings.color
         if settings.now:
             self.clock = fixed_clock(parse_time(settings.now, self.clock))
@@ -69,6 +70,7 @@ class Invocation:
         try:
             self.lock_wait = parse_seconds(settings.lock_wait)
         except ValueError as error:
+            # The words name what the user wrote: the option or the variable.
             told = self.environ.get("SOWCTL_LOCK_WAIT") == settings.lock_wait
             name = "SOWCTL_LOCK_WAIT" if told else "--lock-wait"
             raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="such as 0, 500ms, 10s, forever") from None
@@ -91,6 +93,7 @@ class Invocation:
         found = [name for name in CONFIG_NAMES if Path(name).is_file()]
         if len(found) == 1:
             return Path(found[0])
+        # Not the first of them: two configurations side by side are a question that only the user can answer.
         if found:
             raise UsageError(
                 "SOW-CLI-004",
@@ -117,10 +120,12 @@ class Invocation:
     def _opened(self, targets: tuple[str, ...]) -> Instance:
         from sowctl.engine.instance import Instance
 
+        # Before any store is opened: from then on pages of a file can end the process.
         if self.own_process:
             from sowctl.cli.crash import prepare
 
             prepare(as_json=self.settings.error_format == "json")
+        # A configuration that is there counts also for files: it may know more about their topics.
         if targets and not self.has_config() and all(map(_is_path, targets)):
             self.detail("no configuration; the targets are files")
             return Instance(

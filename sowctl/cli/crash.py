@@ -57,9 +57,11 @@ def prepare(*, as_json: bool) -> None:
                 status = error.exit_status
                 os.write(2, _overtaken(error, as_json))
         finally:
+            # Nothing else may run: the instruction that failed would be tried again.
             os._exit(status)
 
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(die)
+    # Kept as long as the process lives: the C library has the address alone, and would call what was collected.
     _kept.append(handler)
     library = ctypes.CDLL(None)
     library.signal.restype = ctypes.c_void_p

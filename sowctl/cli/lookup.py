@@ -21,6 +21,7 @@ def topics(instance: Instance, names: Sequence[str], *, regex: bool = False) -> 
     if not names:
         return list(instance.topics)
     found = [target for name in names for target in resolve(instance, name, literal=not regex)]
+    # Several names may lead to one topic, which is worked on once.
     return list(dict.fromkeys(_topic(target).whole for target in found))
 
 

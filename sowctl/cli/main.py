@@ -29,7 +29,7 @@ HUNG_UP, INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 129, 130, 141, 143, 70
 
 
 class Ended(KeyboardInterrupt):
-    """A signal besides SIGINT that ends the run as that one does, with a word and an exit status of its own."""
+    """A signal other than SIGINT that ends the run like an interrupt, with a word and an exit status of its own."""
 
     word = ""
     status = INTERRUPTED
@@ -61,13 +61,16 @@ def run() -> None:
     """The console script: the process's own argv and streams; ends the process."""
     # Imports and batches make thousands of objects at a time and hardly a cycle: looking for cycles so often is waste.
     gc.set_threshold(GC_OBJECTS, 10, 10)
+    # Raised as an exception, so that blocks are left in order: locks are released and temporary files removed.
     signal.signal(signal.SIGTERM, _terminate)
+    # Under nohup the signal is ignored, and has to stay so.
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _hang_up)
     try:
         status = main(
             sys.argv[1:],
             environ=os.environ,
+            # Python has None for a stream whose descriptor was closed before the start.
             stdin=sys.stdin.buffer if sys.stdin else io.BytesIO(),
             stdout=sys.stdout.buffer if sys.stdout else io.BufferedWriter(_Closed()),
             stderr=sys.stderr.buffer if sys.stderr else io.BytesIO(),
@@ -112,15 +115,17 @@ def main(
 ) -> int:
     """Run one command line and return its exit status (``sowctl(1)``, EXIT STATUS); raises nothing.
 
-    ``own_process``: nobody else's code runs here, so that signal handlers may be set.
+    ``own_process``: the process runs no program but this one, so that signal handlers may be set.
     """
     streams = Streams(stdin, stdout, stderr, environ, color=_early(argv, environ, "--color", "auto"))
     invocation = Invocation(streams, environ, seam, clock)
     invocation.own_process = own_process
     try:
         status = _dispatch(invocation, argv)
+        # Within the boundary: what the last write could not put out is an error like any other.
         stdout.flush()
         return status
+    # Before OSError, of which it is a kind: that the reader went away, as head(1) does, is not worth a word.
     except BrokenPipeError:
         return BROKEN_PIPE
     except (SowError, OSError) as error:
@@ -141,6 +146,7 @@ def _dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     if len(argv) == 1 and argv[0] in ("--version", "-V"):
         from sowctl.version import VERSION
 
+        # Answered here, so that nothing else has to be imported for it.
         invocation.streams.stdout.write(f"sowctl {VERSION}\n".encode())
         return 0
     from sowctl.cli.words.dispatch import dispatch
@@ -154,6 +160,7 @@ def _refused(error: SowError | OSError, invocation: Invocation, argv: Sequence[s
     reported = from_oserror(error) if isinstance(error, OSError) else error
     for name, words in (("durable", invocation.durable), ("resume", invocation.resume)):
         if words is not None:
+            # What the error itself says of it is more exact.
             reported.facts.setdefault(name, words)
     report(reported, invocation.streams, _early(argv, invocation.environ, "--error-format", "text"))
     _trace(error, invocation, argv)
@@ -195,6 +202,7 @@ def _bug(error: Exception, invocation: Invocation, argv: Sequence[str]) -> int:
 
 
 def _trace(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> None:
+    # Looked for in the words themselves: the error may have come before they were read.
     if "--debug" in argv:
         import traceback
 
@@ -208,6 +216,7 @@ def _early(argv: Sequence[str], environ: Mapping[str, str], name: str, default: 
     """The value of a global option before anything was parsed: errors in parsing must be written as it says."""
     default = environ.get(f"SOWCTL_{name[2:].replace('-', '_').upper()}") or default
     for position, word in enumerate(argv):
+        # Behind it everything is an operand, whatever it looks like.
         if word == "--":
             break
         if word == name and position + 1 < len(argv):

@@ -54,6 +54,7 @@ class Streams:
     def talk(self, text: str) -> None:
         """Write a line (or lines) to standard error. A standard error that is gone is no reason to stop."""
         try:
+            # A name may hold bytes that are not UTF-8; they are shown, and are no reason to fail.
             self.stderr.write(text.encode("utf-8", "backslashreplace") + b"\n")
             self.stderr.flush()
         except (OSError, ValueError):
@@ -61,6 +62,7 @@ class Streams:
 
     def encoding(self) -> str:
         """The encoding of the terminal as the locale variables name it; UTF-8 where they say nothing else."""
+        # The first that is set decides, as for every other program.
         for name in ("LC_ALL", "LC_CTYPE", "LANG"):
             if locale := self.environ.get(name):
                 codeset = locale.partition(".")[2].partition("@")[0]
@@ -79,10 +81,11 @@ class Streams:
     def must_ask(self, *, yes: bool) -> bool:
         """Whether :meth:`confirm` has to be called: not with ``yes``, else where there is a person to ask.
 
-        Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-007`` where there is nobody to ask.
+        Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-007`` where there is no terminal to ask on.
         """
         if yes:
             return False
+        # Standard output is not asked: it is data, and may be on its way into a file while a person watches.
         if not (is_terminal(self.stdin) and is_terminal(self.stderr)):
             raise RefusedError(
                 "SOW-CLI-007",
@@ -96,6 +99,7 @@ class Streams:
         self.stderr.write(f"{question}? [y/N] ".encode())
         self.stderr.flush()
         answer = self.stdin.readline().strip().lower()
+        # An empty line, and the end of the input, are a no.
         if answer not in (b"y", b"yes"):
             raise RefusedError("SOW-CLI-008", "not confirmed, nothing was changed")
 

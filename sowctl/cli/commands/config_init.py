@@ -50,6 +50,7 @@ def run(
     from sowctl.output.display import display
 
     path = Path(file)
+    # A link that leads nowhere does not exist for the first question, and must not be replaced either.
     if file != "-" and (path.exists() or path.is_symlink()):
         raise RefusedError("SOW-CLI-035", "the file exists", place=file, hint="name another; it is never replaced")
     chosen = name or _name(path if file != "-" else Path("-"))
@@ -76,7 +77,7 @@ def _name(path: Path) -> str:
 
 
 def _asked(invocation: Invocation, name: str, message_type: str, journal: str | None) -> Answers:
-    """The answers of the person at the terminal. Raises UsageError ``SOW-CFG-064`` where there is nobody."""
+    """The answers of the person at the terminal. Raises UsageError ``SOW-CFG-064`` where there is none."""
     from sowctl.cli.streams import is_terminal
     from sowctl.config.initial import Answers, checked_name
 

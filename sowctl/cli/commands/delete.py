@@ -56,6 +56,7 @@ def run(
     from sowctl.engine.verbs.delete import delete
 
     check_report_options(summary, format)
+    # Before anything is opened: where no answer can come, the command ends at once.
     ask = not dry_run and invocation.streams.must_ask(yes=yes)
     messages: tuple[bytes, ...] | None = None
 
@@ -72,6 +73,7 @@ def run(
         if data is not None:
             messages = read_messages(invocation, data, framing_of(instance, target, message_type))
         if ask:
+            # A count for the question only; the deletion itself looks again.
             plans = delete(instance, targets, options(True))
             counts = ", ".join(f"{plan.matched:,} of {display(plan.topic)}" for plan in plans)
             invocation.streams.confirm(f"delete these records: {counts}")

@@ -41,6 +41,7 @@ def run(
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise RefusedError("SOW-CLI-019", "it exists and is not an empty directory", place=directory)
     demo.write(place)
+    # The clock of that morning, so that every demo has the same stamps and digests.
     morning = fixed_clock(int(demo.START.timestamp()) * 1_000_000)
     with Instance.open(place / "sowctl.xml", environment={}, seam=invocation.seam, clock=morning) as instance:
         for topic in demo.TOPICS:

@@ -100,6 +100,7 @@ def _show(invocation: Invocation, linted: Iterable[Linted], format: str, failing
 
     tally = write_findings(invocation, findings(), format)
     invocation.note(f"{tally} in {len(results)} {'file' if len(results) == 1 else 'files'}")
+    # Told last, so that one file that cannot be read does not hide what is wrong with the others.
     if not all(result.readable for result in results):
         return 4
     return 1 if any(level >= failing for level in tally.counts) else 0

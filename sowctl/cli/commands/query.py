@@ -136,6 +136,7 @@ def run(
     if not count or any(option not in (None, False) for option in printing):
         from sowctl.cli.io.emit import Choice, Sink
 
+        # Made before a store is opened, so that a wrong option costs nothing.
         sink = Sink(invocation, Choice(*printing))
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         targets = resolve(instance, target, message_type, literal=literal_topic)

@@ -47,11 +47,14 @@ class Sink:
         self.path = Path(choice.output) if choice.output not in (None, "-") else None
         self.force = choice.force
         if self.path is not None:
+            # Asked now, and again when the file is put in place: a query may take long, and another program may be
+            # faster.
             refuse_existing(self.path, force=choice.force)
         streams = invocation.streams
         shown = self.path is None and is_terminal(streams.stdout)
         delimiter = _delimiter(choice)
         self.format = formats.choose(choice.format, terminal=shown, given=_shaping(choice))
+        # Nothing but a terminal has widths and colours: what goes into a pipe never depends on them.
         terminal = Terminal(streams.columns(), streams.encoding(), streams.colored(streams.stdout)) if shown else None
         self.options = OutputOptions(
             meta=choice.meta,
@@ -78,6 +81,7 @@ class Sink:
 
     def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> int:
         """Write facts about the instance - not records of it - in the same formats; returns their number."""
+        # Facts are no records: their members may be called like metadata without meaning it.
         self.renderer = formats.make(self.format, replace(self.options, facts=True))
         return self.write(_row_batches(rows))
 

@@ -26,17 +26,20 @@ def whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO]:
     raises. What exists and is no regular file (a pipe, ``/dev/null``) is written to directly. Raises
     :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
     """
+    # Renaming would put a file in the place of the pipe or device.
     if path.exists() and not path.is_file():
         with path.open("wb") as stream:
             yield stream
         return
     refuse_existing(path, force=force)
+    # In the directory of the file, because a rename cannot go from one file system to another.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with _named(path, temporary):
         descriptor = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
+                # Synced before it gets its name: otherwise a crash may leave the name with nothing behind it.
                 stream.flush()
                 seam.call("file.sync", os.fsync, stream.fileno())
             _publish(temporary, path, force=force, seam=seam)
@@ -44,6 +47,7 @@ def whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
     directory = os.open(path.parent, os.O_RDONLY)
     try:
+        # The name is an entry of the directory, and lasts only when that is synced.
         seam.call("dir.sync", os.fsync, directory)
     finally:
         os.close(directory)

@@ -65,12 +65,12 @@ def kind_of(instance: Instance, topic: str | None, message_type: str | None) -> 
     try:
         return instance.type_of(find_publishable(instance, topic, message_type).message_type).kind
     except SowError:
-        # Whoever publishes says what is wrong with the topic, after what is wrong with the options.
+        # The publishing says what is wrong with the topic, after what is wrong with the options.
         return None
 
 
 def framing_of(instance: Instance, topic: str | None, message_type: str | None) -> str:
-    """How messages for a topic are told apart where nobody says: as its type has it; lines where there is none yet."""
+    """How messages for a topic are told apart without an option: as its type has it; lines where there is none yet."""
     kind = kind_of(instance, topic, message_type)
     return default_framing(kind) if kind is not None else "lines"
 
@@ -88,6 +88,7 @@ def explain_refusal(error: SowError, rejected: Sequence[Rejected], kind: str | N
     error.hint = foreign(refused, kind, command) or error.hint
 
 
+# The first bytes of such files, what they are called, and what unpacks them.
 _PACKED = (
     (b"\x1f\x8b", "gzip", "zcat"),
     (b"\x28\xb5\x2f\xfd", "Zstandard", "zstdcat"),
@@ -102,6 +103,7 @@ def foreign(refused: Rejected, kind: str | None, command: str) -> str | None:
     """The next step where the first message of an input was refused because the input is packed, or is a file of
     another kind; None where it does not look so. ``kind`` is that of the message type, None for envelopes."""
     data = refused.payload
+    # Only the first message shows what kind of file it is; a byte order mark may stand in front of it.
     if not data or refused.offset > _BOM:
         return None
     for magic, name, tool in _PACKED:

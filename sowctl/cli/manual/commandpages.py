@@ -117,6 +117,7 @@ def command_page(command: Command) -> Page:
         sections.append(Section("ARGUMENTS", (Items(items),)))
     for panel, members in by_panel(loaded.parameters).items():
         sections.append(Section(panel.upper(), (_options(tuple(members)),)))
+    # Told where a command has the option, so that no page has to be looked up for it.
     if any(p.declared.choices == FORMATS for p in options):
         sections += _formats()
     sections += [

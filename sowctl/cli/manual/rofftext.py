@@ -44,6 +44,7 @@ def characters(text: str) -> str:
     def plain(match: re.Match[str]) -> str:
         name = match["two"] or match["long"]
         if name is not None:
+            # An error and no guess: a test shows every page, so a sign that is new is added to the table.
             if name not in _CHARACTERS:
                 raise UnknownMacroError(f"\\({name}")
             return _CHARACTERS[name]
@@ -87,6 +88,7 @@ class _Page:
 
     def text(self, words: str) -> Iterator[str]:
         """A line of running text, or the line that a tag is made of."""
+        # The line behind ``.TP`` is the tag, whatever it is.
         if self.awaits_tag:
             self.awaits_tag, self.tag = False, words
         elif words.strip():
@@ -104,6 +106,7 @@ class _Page:
         if self.tag is not None:
             front = " " * (self.indent - self.hanging) + self.tag
             self.tag = None
+            # As in man(1): a short tag shares the first line of its text, a long one has a line of its own.
             if rows and len(front) < self.indent:
                 yield front.ljust(self.indent) + rows.pop(0)
             else:
@@ -160,9 +163,11 @@ class _Page:
         for row in rows:
             if row.startswith(".TE"):
                 break
+            # The lines in front that describe the columns end with a point; rules between rows are not drawn.
             if formats or row in ("_", "="):
                 formats = formats and not row.rstrip().endswith(".")
                 continue
+            # A cell in ``T{`` and ``T}`` may go over several lines.
             while row.count("T{") > row.count("T}"):
                 row = f"{row} {_words(next(rows))}"
             bare = (cell.strip().removeprefix("T{").removesuffix("T}").strip() for cell in row.split("\t"))

@@ -19,6 +19,7 @@ from sowctl.errors import MissingError
 SECTIONS = (5, 7, 1)
 _SUFFIXES = (".5", ".7", ".1")
 """With one of these a name means the page of that section, as in ``sowctl-lint.7``."""
+# groff is told to write no colours, bold or underlining, so that the text is plain.
 _FORMATTERS = (
     ("groff", "-t", "-man", "-Tutf8", "-P-c", "-P-b", "-P-u"),
     ("mandoc", "-Tutf8", "-Owidth=80"),
@@ -62,6 +63,7 @@ def formatted(source: pages.Page | Path, *, pager: bool, environ: Mapping[str, s
             path = source if isinstance(source, Path) else Path(place) / f"{source.name}.{source.number}"
             if isinstance(source, pages.Page):
                 path.write_text(pages.roff(source), encoding="utf-8")
+            # A man(1) that cannot show a file by its path fails, and the page is then printed.
             if subprocess.run(["man", "-l", str(path)], env=dict(environ), check=False).returncode == 0:
                 return None
     if isinstance(source, pages.Page):

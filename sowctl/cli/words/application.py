@@ -34,6 +34,7 @@ def read(name: str, parameters: Sequence[Parameter], words: Sequence[str]) -> di
     answer: dict[str, Any] = {}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(context_settings={"help_option_names": ["-h", "--help"]})(_collector(parameters, answer))
+    # Typer puts its own in place and leaves it there; a program that calls this one keeps its own.
     hook = sys.excepthook
     try:
         # Typer's own help text is not shown; helptext.py writes it from the same declarations.
@@ -61,6 +62,7 @@ def _collector(parameters: Sequence[Parameter], answer: dict[str, Any]) -> Any:
         )
         for parameter in parameters
     ]
+    # Typer makes its options of a function's signature, so one is made of the declarations.
     collect.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # what Typer reads
     collect.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
     return collect

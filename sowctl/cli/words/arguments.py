@@ -28,6 +28,7 @@ def read(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any
         if word == "--":
             operands += rest
             break
+        # A lone dash is an operand: standard input.
         if not word.startswith("-") or word == "-":
             operands.append(word)
         elif not _take(word, rest, spelled, values):
@@ -43,9 +44,11 @@ def _take(word: str, rest: list[str], spelled: dict[str, Parameter], values: dic
     if word.startswith("--"):
         name, equals, value = word.partition("=")
         parameter = spelled.get(name)
+        # Beginnings of names, and values for flags, are for Typer to judge.
         if parameter is None or (equals and not parameter.takes_value):
             return False
         return _put(parameter, value if equals else None, rest, values)
+    # Short flags may stand together, with a value behind the last one.
     for position, letter in enumerate(word[1:], start=2):
         parameter = spelled.get("-" + letter)
         if parameter is None:
@@ -68,6 +71,7 @@ def _put(parameter: Parameter, value: str | None, rest: list[str], values: dict[
     if value is None:
         if not rest:
             return False
+        # The next word is the value, also where it begins with a dash.
         value = rest.pop(0)
     converted = _convert(parameter, value)
     if converted is None:
@@ -75,6 +79,7 @@ def _put(parameter: Parameter, value: str | None, rest: list[str], values: dict[
     if parameter.shape == "texts":
         values.setdefault(name, []).append(converted)
     else:
+        # Given twice, the last one counts.
         values[name] = converted
     return True
 
@@ -104,7 +109,9 @@ def _complete(parameters: Sequence[Parameter], values: dict[str, Any], operands:
         if any(_convert(parameter, word) is None for word in wanted):
             return None
         values[parameter.name] = list(wanted) if parameter.shape == "texts" else wanted[0]
+        # An operand that takes many takes all that are left, so it is the last.
         operands = operands[len(wanted) :]
+    # Too many or too few: the words about it are Typer's.
     if operands or any(parameter.required and parameter.name not in values for parameter in parameters):
         return None
     return {parameter.name: values.get(parameter.name, parameter.default) for parameter in parameters}

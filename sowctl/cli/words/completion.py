@@ -111,6 +111,7 @@ def _bash(specs: list[Spec]) -> str:
         f'        "{prefix}") options="" operands="{" ".join(c.words[1] for c in members(prefix))}" files="" ;;'
         for prefix in sorted(PREFIXES)
     )
+    # What follows such an option in front of the command is its value and no command.
     takes = "|".join(name for option in _GLOBAL if option.takes_value for name in option.names) + "|--format|-F"
     first = " ".join(word for word, _ in _first_words())
     globals_ = " ".join([*(name for option in _GLOBAL for name in option.names), "--help", "--version"])
@@ -215,6 +216,7 @@ def _zsh_seconds(prefix: str) -> str:
 
 
 def _zsh_option(option: Word, name: str) -> str:
+    # Brackets and colons separate the parts of a specification of zsh's.
     words = option.help.replace("[", "(").replace("]", ")").replace(":", ";")
     text = f"*{name}[{words}]"
     if not option.takes_value:
@@ -224,6 +226,7 @@ def _zsh_option(option: Word, name: str) -> str:
 
 
 def _quoted(text: str) -> str:
+    # A quotation mark ends the text, stands outside of it behind a backslash, and begins it again.
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -284,4 +287,5 @@ def _fish_option(option: Word) -> str:
 
 
 def _quoted_fish(text: str) -> str:
+    # Within quotation marks, too, fish takes a backslash for an escape, so it is doubled first.
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -92,6 +92,7 @@ def parameters(run: FunctionType, shared: Sequence[Parameter] = ()) -> tuple[Par
 
 def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
     base, declared = get_args(annotation)
+    # ``X | None`` says that the option may be left out; the value itself is an X.
     if get_origin(base) is UnionType:
         base = next(part for part in get_args(base) if part is not type(None))
     shape: Shape

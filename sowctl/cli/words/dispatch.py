@@ -44,6 +44,7 @@ def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     values = {parameter.name: _text(parameter, values[parameter.name]) for parameter in loaded.parameters}
     chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBALS}
     invocation.command = command.name
+    # Behind the reading, because only then it is known which words are options and which are values.
     invocation.settle(Settings(**chosen))
     return loaded.run(invocation, **values) or 0
 
@@ -66,7 +67,9 @@ def split(argv: Sequence[str]) -> Split:
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
         option = rest.pop(0)
         leading.append(option)
+        # A short option may have its value attached, and then takes no further word.
         name = option[:2] if option[1:2] != "-" and option[:2] in LEADING_VALUES and len(option) > 2 else option
+        # Without this the value of an option in front would be taken for the command's word.
         if option in LEADING_VALUES and name == option and rest:
             leading.append(rest.pop(0))
     if rest and rest[0] == "--":
@@ -79,6 +82,7 @@ def _read(loaded: Loaded, words: list[str], invocation: Invocation) -> dict[str,
     if any(name in invocation.environ for name in VARIABLES.values()):
         # what the environment says stands in the place of the defaults, so both readers know nothing of it
         parameters = (*parameters[: -len(GLOBALS)], *from_environment(invocation.environ))
+    # Tried first, because it is cheap; Typer is imported where this reader is not certain.
     values = arguments.read(parameters, words)
     if values is not None:
         return values
@@ -126,6 +130,7 @@ def _overview(invocation: Invocation, leading: list[str], rest: list[str], *, as
     from sowctl.cli.words import helptext, overview
 
     streams = invocation.streams
+    # ``sowctl help query`` asks for what ``sowctl query --help`` prints.
     if rest:
         return dispatch(invocation, [*rest, "--help"])
     if "--version" in leading or "-V" in leading:

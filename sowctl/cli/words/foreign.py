@@ -85,5 +85,6 @@ def near(word: str, known: Collection[str], table: Mapping[str, str]) -> list[st
         return [told]
     from difflib import get_close_matches
 
+    # Three letters at least: a beginning of one or two says nothing about what was meant.
     begun = [name for name in known if len(word.lstrip("-")) > 2 and name.startswith(word)]
     return begun[:3] or get_close_matches(word, known, n=2, cutoff=0.75)

@@ -19,6 +19,7 @@ HELP = ("-h, --help", "show this text")
 
 def columns_of(streams: Streams) -> int:
     """The width of help: that of the terminal it goes to, within what is read well; 80 columns elsewhere."""
+    # Into pipes always the same width, so that what is stored does not depend on a terminal.
     return max(_LEAST, min(streams.columns(), _MOST)) if is_terminal(streams.stdout) else COLUMNS
 
 

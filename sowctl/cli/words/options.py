@@ -188,6 +188,8 @@ def from_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
+# ``--format`` is no global option, and often written in front of the command: its value must not be taken for a
+# command.
 LEADING_VALUES = frozenset(
     name
     for parameter in GLOBALS

@@ -51,6 +51,7 @@ def position(invocation: Invocation, text: str | None) -> LogPosition:
     """A txid (a bare number), a bookmark or an instant. Raises UsageError."""
     if text is None:
         return LogPosition()
+    # Only bookmarks have a bar, and only txids are bare numbers: no text can be taken for two kinds.
     if "|" in text:
         from sowctl.identity.bookmarks import parse_bookmark
 

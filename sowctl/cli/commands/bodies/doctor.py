@@ -141,6 +141,7 @@ def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: S
     Of ``stores`` and ``journals``, which exist, also whether they can be read; of stores, with which locks.
     """
     there = directory
+    # A directory that is made when it is needed is judged by the one that it would be made in.
     while not there.exists() and there != there.parent:
         there = there.parent
     missing = "" if there == directory else ", will be made"
@@ -154,6 +155,7 @@ def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: S
         hint = "reading commands work; writing needs permission"
         return Check(name, "problem", f"{directory}: {there} may not be written", hint)
     facts = os.statvfs(there)
+    # What this user may take: file systems keep a share back.
     free = facts.f_bavail * facts.f_frsize
     detail = f"{directory}: usable{missing}, {free / (1 << 30):.1f} GiB free"
     if free < _SCARCE:

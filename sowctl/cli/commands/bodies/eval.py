@@ -70,6 +70,7 @@ def _type(invocation: Invocation, name: str) -> MessageType:
 
     Raises UsageError ``SOW-CLI-026`` where nothing knows it.
     """
+    # A built-in type needs no configuration, unless one that is named gives it other settings.
     if invocation.settings.config is None and name in type_names():
         return get_type(name)
     if invocation.has_config():
@@ -106,8 +107,10 @@ def _descriptor(stream: BinaryIO) -> int | None:
 def _span(descriptor: int) -> tuple[int, int] | None:
     """Where reading begins and ends in a regular file; None for anything else."""
     status = os.fstat(descriptor)
+    # Only a regular file has a size by which it can be cut.
     if not stat.S_ISREG(status.st_mode):
         return None
+    # From where it stands: a shell may hand over a file of which something was read already.
     return os.lseek(descriptor, 0, os.SEEK_CUR), status.st_size
 
 

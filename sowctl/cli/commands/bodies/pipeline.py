@@ -89,7 +89,7 @@ def session(invocation: Invocation, master: str | None, conf: Sequence[str] | No
 
 @contextmanager
 def _silent(verbose: bool) -> Iterator[None]:
-    """Python's side of Spark logs what happens to calls that an interrupt breaks off; nobody asked for that."""
+    """Python's side of Spark logs calls that an interrupt breaks off, which a user who interrupts need not see."""
     import logging
 
     root, nobody = logging.getLogger(), logging.NullHandler()
@@ -190,6 +190,7 @@ def _progress(invocation: Invocation, spark: Any) -> Iterator[None]:
     stream = invocation.streams.stderr
 
     def tell(done: int, tasks: int) -> None:
+        # The line is written over itself, and what was longer before is erased.
         stream.write(f"\r\x1b[K{invocation.command}: {done} of {tasks} tasks".encode())
         stream.flush()
 

@@ -107,6 +107,7 @@ class Publishing:
         self._last = refused
         if self._file is not None:
             self._file.write(reject_line(refused))
+            # One by one, so that the file is complete wherever the run ends.
             self._file.flush()
         elif self._options.on_error == "skip":
             self._warnings.tell(refused, foreign(refused, self.kind, self.invocation.command))
