@@ -255,7 +255,7 @@ def input_error(problem: PayloadRefused, part: str | None = None) -> InputError:
     """The error of a payload that cannot be read; ``part`` says which, where a merge has two."""
     if part is None:
         return InputError(problem.code, problem.message, offset=problem.offset)
-    # The delta is what the publisher sent; of the stored message the words must say that it is another one.
+    # The delta is the message that was published; a fault of the stored one must be named as such.
     words = f"the stored message cannot be read: {problem.message}" if part == "base" else problem.message
     return InputError(problem.code, words, part=part, offset=problem.offset)
 

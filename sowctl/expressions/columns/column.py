@@ -211,7 +211,7 @@ def _of_scalars(values: Sequence[Scalar], kinds: set[type], source: Sequence[Slo
     size = len(values)
     # NULL goes with every kind.
     kinds = kinds - {_NONE}
-    # NULL alone: such a column fits with every kind and needs no array.
+    # NULL alone: there is nothing to make an array of.
     if not kinds:
         return Column(Kind.NULL, size, constant=constant)
     column: Column | None = None

@@ -140,8 +140,7 @@ class Code:
 
     def source(self, final: str, arguments: str = "rows, env, headers, previous") -> str:
         """The main function: the row loop around the lines; ``final`` is what it does at the end of a row."""
-        # The for statement unpacks the slots itself where nothing else needs the row; that is the cheapest way in
-        # CPython.
+        # The for statement unpacks the slots itself where nothing else needs the row.
         targets, sources, unpack = ["row"], ["rows"], []
         if self.uses_header:
             targets.append("header")

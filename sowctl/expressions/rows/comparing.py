@@ -68,8 +68,8 @@ class InMembers:
         self.raw: set[bytes] = set()
         self.numbers: set[int | float] = set()
         self.readings: set[int | float] = set()
-        # NULL, the empty string among it, and NaN equal nothing, so they are no members. TRUE and 1, which
-        # are equal, become one member.
+        # NULL, the empty string among it, and NaN equal nothing, so they are no members. TRUE and 1, which are equal,
+        # become one member.
         for value in values:
             if isinstance(value, bytes) and value:
                 self._add_text(value)

@@ -57,8 +57,7 @@ class Compiled:
         if self._run is None:
             assert self._parts is not None, "the empty filter has no loop"
             parts, names = self._parts
-            # Each function is compiled by itself: for a long chain that takes much less memory than one text (LONG in
-            # emit.py).
+            # Each function is compiled by itself; LONG in emit.py says why.
             for part in parts:
                 exec(compile(part, "<expression>", "exec"), names)
             self._run = names["run"]

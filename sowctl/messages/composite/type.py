@@ -100,7 +100,7 @@ class CompositeType(ABC):
         """One part as JSON."""
         from sowctl.messages.nested.view import base64_line
 
-        # An empty part is one that is not there.
+        # Empty, or left out by a message that ends before it.
         if not part:
             return b"null"
         # A part that its type cannot read is shown as bytes, and the others as what they are.

@@ -291,7 +291,7 @@ class _Reader:
         return ascii(character) if character.isprintable() else f"U+{ord(character):04X}"
 
     def fail(self, offset: int, message: str, code: str = MALFORMED) -> NoReturn:
-        # The offset counts bytes, line and column count characters.
+        # The offset counts bytes, the column characters.
         before = self.payload[:offset]
         line = before.count(b"\n") + 1
         column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1

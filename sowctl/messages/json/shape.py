@@ -44,7 +44,7 @@ def members_named(nodes: Sequence[object], name: str) -> tuple[list[object], int
 
 def drop_objects(nodes: list[object]) -> tuple[list[object], bool]:
     """``nodes`` without its objects, and whether one of those had members."""
-    # An object has no value of its own; that one with members was there is what IS NULL asks for.
+    # An object has no value of its own, but IS NULL must know that one with members was there.
     items = [node for node in nodes if type(node) is not dict]
     dropped = len(items) != len(nodes) and any(type(node) is dict and node for node in nodes)
     return items, dropped

@@ -19,9 +19,10 @@ SPACE = " \t\r\n"
 
 
 def new_parser() -> expat.XMLParserType:
-    """A parser that hands over whole texts and refuses document types."""
+    """A parser that hands texts over in few pieces and refuses document types."""
     parser = expat.ParserCreate()
-    # expat hands a text over in pieces, at line breaks and entities among others; buffered they are one piece.
+    # expat hands a text over in pieces, at line breaks and entities among others. Buffered these are few, and each
+    # handler joins what it gets.
     parser.buffer_text = True
     # Refused when it begins, before any entity could be declared or expanded.
     parser.StartDoctypeDeclHandler = _doctype
