@@ -49,7 +49,7 @@ class Filter(Compiled):
         super().__init__(text, node, emitter, "append(i)")
         self._extra = extra
         self._conjuncts: Sequence[Node] | None = None
-        # Conditions are compiled by themselves only where an index answers others of the same filter.
+        # A condition is compiled by itself when an index may answer it.
         self._single: dict[int, Filter] = {}
 
     @property

@@ -93,7 +93,7 @@ def _evaluated(value: Any, columns: dict[Slot, Column], size: int, env: Environm
 
 
 def _like(slot: Slot, columns: dict[Slot, Column]) -> Slot:
-    """The slot of the whole projection that covers one of a part of it."""
+    """The slot of the whole projection that has the path of a part's ``slot``."""
     return next(known for known in columns if known.path == slot.path)
 
 

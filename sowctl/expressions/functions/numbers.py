@@ -118,12 +118,12 @@ def _numbers(values: tuple[int | float | None, ...]) -> list[int | float]:
 
 
 def greatest(*values: int | float | None) -> int | float:
-    """The largest number; what is none is skipped."""
+    """The largest number; NULL and NaN are skipped."""
     return max(_numbers(values), default=NAN)
 
 
 def least(*values: int | float | None) -> int | float:
-    """The smallest number; what is none is skipped."""
+    """The smallest number; NULL and NaN are skipped."""
     return min(_numbers(values), default=NAN)
 
 

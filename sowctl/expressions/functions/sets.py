@@ -56,7 +56,7 @@ def _double_sum(values: Sequence[int | float], kinds: set[type]) -> float:
 
 
 def _exact_sum(values: Sequence[int | float]) -> Fraction | float:
-    """The sum without any rounding; the infinity or NaN that such values make of it."""
+    """The sum without any rounding; an infinity or NaN where such values are among them."""
     doubles = [value for value in values if type(value) is float]
     whole = Fraction(sum(value for value in values if type(value) is int) if len(doubles) < len(values) else 0)
     taken: list[float] = []

@@ -24,7 +24,7 @@ _put = object.__setattr__
 
 
 class Node:
-    """Base of all nodes. ``FIELDS`` are the parts that make a node what it is; ``span`` is its place."""
+    """Base of all nodes. ``FIELDS`` name its parts; ``span`` is its place in the text."""
 
     __slots__ = ("span",)
     FIELDS: ClassVar[tuple[str, ...]] = ()

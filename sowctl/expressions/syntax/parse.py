@@ -26,7 +26,7 @@ __all__ = [
 
 def parse_filter(text: str) -> Node | None:
     """The tree of a filter; None for the empty filter, which matches everything."""
-    # Only a filter may be empty; everywhere else the parser reports a text that ends too early.
+    # Only a filter may be empty; for everything else the parser refuses an empty text.
     if not text.strip(" \t\r\n"):
         return None
     return parse_expression(text)

@@ -24,7 +24,7 @@ _NEVER_UCP = 0x0800
 _NEVER_UTF = 0x1000
 _NOTEMPTY_ATSTART = 0x08
 _ALL_REPLACEMENTS = 0x0100 | 0x0002_0000
-"""To substitute globally, and give nothing but what is put in."""
+"""Substitute every match, and give the replacements alone."""
 _JIT_STACK_LIMIT = -46
 _LIMITS = frozenset((-47, -52, -53, -63))
 """Match, recursion, depth and heap limits of PCRE2."""

@@ -180,7 +180,7 @@ class CompositeGlobalType(CompositeType):
 
 
 def _one(values: Sequence[bytes]) -> bytes:
-    """One JSON value of those of several parts: an array of all, elements of arrays standing by themselves."""
+    """One JSON value for the values of several parts: one array of them all, in which arrays are opened."""
     if len(values) == 1:
         return values[0]
     # Arrays of several parts become one, as paths see them; an empty one adds nothing.

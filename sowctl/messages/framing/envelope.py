@@ -60,7 +60,7 @@ _metadata = attrgetter(*_METADATA)
 _MEMBER = re.compile(rb'"([^"]*+)"\s*+:')
 """Finds every member name where quotes alternate between opening and closing ones and no name starts with a colon."""
 _CONTAINERS = (b"{", b"[")
-"""How data must start to be told from a member name when it is taken out of its line."""
+"""First bytes of data that cannot be taken for a member name when the data is cut out of its line."""
 _COUNTS = ("sequence", "txid")
 _DECODE = msgspec.json.Decoder(_Line).decode
 

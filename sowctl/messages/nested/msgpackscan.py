@@ -56,7 +56,7 @@ def _is_name(head: int) -> bool:
 
 
 def _step(payload: bytes, at: int, head: int) -> tuple[int, int, int]:
-    """Where the value at ``at`` ends, or its items start, what is to come inside it, and where its text starts or 0."""
+    """Where the value at ``at`` ends (of a container: its head), the values inside it, where its text starts or 0."""
     # Small integers of either sign are their own head.
     if head < 0x80 or head >= 0xE0:
         return at + 1, 0, 0

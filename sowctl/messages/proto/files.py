@@ -226,7 +226,7 @@ class _Schema:
 
 
 def _shipped(name: str) -> FileDescriptorProto | None:
-    """A file that the library brings along, for sets without what they import of it."""
+    """A file that the library brings along, for descriptor sets that import it and do not hold it."""
     # Only modules of google.protobuf can be imported by such a name, whatever a file says.
     stem = name.removeprefix("google/protobuf/").removesuffix(".proto").replace("/", ".")
     if stem == name or not all(part.isidentifier() for part in stem.split(".")):

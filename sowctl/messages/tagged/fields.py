@@ -54,7 +54,7 @@ def _replaced(base: Sequence[TaggedField], news: dict[bytes, list[TaggedField]])
 
 
 def assigned(fields: Sequence[TaggedField], writes: Sequence[tuple[bytes, TaggedField | None]]) -> list[TaggedField]:
-    """``fields`` with one field per tag written, or none (None) left of it."""
+    """``fields`` after writes in order: the one field that a tag has then, or None where it goes."""
     result = list(fields)
     for tag, new in writes:
         result = _replaced(result, {tag: [] if new is None else [new]})

@@ -154,7 +154,7 @@ class _Taker:
 
 
 def _as_utf8(payload: bytes) -> bytes:
-    """``payload`` in UTF-8 without byte order mark. Raises PayloadRefused where it is not what it says."""
+    """``payload`` in UTF-8 without byte order mark. Raises PayloadRefused where it is not in its encoding."""
     # XML without a mark and without a declaration is UTF-8.
     encoding = "utf-8"
     for mark, name in _BOMS:
