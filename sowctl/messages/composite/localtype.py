@@ -139,6 +139,7 @@ class CompositeLocalType(CompositeType):
         """A message of these fields; parts that none is in are empty. Raises as :meth:`assign`."""
         below: list[list[tuple[tuple[str, ...], SlotValue]]] = [[] for _ in self.parts]
         for names, value in fields:
+            # The part does not know its number: its fields begin behind the first step.
             below[self._written(names)].append((names[1:], value))
         return joined([kind.build(own) if own else b"" for kind, own in zip(self.parts, below, strict=True)], b"")
 

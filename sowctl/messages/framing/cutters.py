@@ -45,6 +45,7 @@ class SeparatedCutter:
             return self._skip(data)
         # Everything up to the last separator is complete; the rest waits for more data.
         cut = data.rfind(self.separator) + 1
+        # The end of the input: what is held is the last message, which needs no separator.
         if not data:
             block = b"".join(self._parts)
             self._hold(b"")
@@ -78,6 +79,7 @@ class SeparatedCutter:
         if data and not cut:
             self._start += len(data)
             return None
+        # The separator has come, or the input has ended, which ends the message as well.
         refused, self._skipping = self._skipping, None
         assert refused is not None
         self._start += cut
@@ -239,6 +241,7 @@ class LengthCutter:
 
     def _too_long(self, size: int, offset: int, prefix: bytes) -> LimitError:
         hint = "no message may be longer; if this one is not, the input is framed in another way: see --framing"
+        # Four printable characters are a length of more than 500 MB, and nearly always text.
         if prefix.isascii() and prefix.decode().isprintable():
             hint = f"the input looks like text ({prefix.decode()!r}), not like lengths; is --framing lines meant?"
         words = f"a frame of {size:,} bytes, more than {self.max_message:,}"
@@ -301,6 +304,7 @@ def offsets(start: int, payloads: Sequence[bytes], extra: int = 1) -> list[int]:
 
 def line_offsets(block: bytes, start: int, count: int) -> list[int]:
     """Where the first ``count`` lines of ``block`` start in the input; behind the BOM where it has one."""
+    # Split once more: the payloads have lost their CRs, and with them their true lengths.
     starts = offsets(start, block.split(b"\n")[:count])
     if start == 0 and block.startswith(BOM):
         starts[0] = len(BOM)

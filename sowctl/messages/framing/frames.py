@@ -83,6 +83,7 @@ class FrameReader:
             return None
         result = self._cutter.feed(data)
         if self._cutter.error is None:
+            # Empty data is the end; an error of the cutter ends the input by itself, one call later.
             self.ended = not data
         # Nothing stood in front of the error, so it is raised now.
         elif result is None:

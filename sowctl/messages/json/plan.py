@@ -98,6 +98,7 @@ def _struct(members: dict[str, PlannedField], order: list[PlannedField]) -> Any:
         attribute = f"f{number}"
         field.get = attrgetter(attribute)
         order.append(field)
+        # Without a declared type msgspec makes whatever stands there, and asks the hook for its numbers.
         kind: Any = object
         if field.below and not field.terminal:
             field.kind = _struct(field.below, order)

@@ -133,6 +133,7 @@ class TreeType(ABC):
 
     def native(self, value: SlotValue) -> object:
         """What is written for the first value: numbers by their value, bytes as text where they are UTF-8."""
+        # The formats have numbers of their own, so a number's text is not needed.
         scalar = plain(value)
         if isinstance(scalar, bytes):
             try:

@@ -194,6 +194,7 @@ def encoded(tag: bytes, value: bool | int | float | str | bytes | None) -> bytes
         try:
             raw.decode()
         except UnicodeDecodeError:
+            # Everything that is UTF-8 is written as a string, whichever way it came.
             kind = BINARY
     return _head(kind, tag) + _uleb128(len(raw)) + raw
 

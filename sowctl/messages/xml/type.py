@@ -81,6 +81,7 @@ class XmlType:
         from sowctl.messages.xml.write import merge
 
         old, new = self._document(base, "base"), self._document(delta, "delta")
+        # Another root element is another kind of document, with no field in common: it replaces.
         if old.root.name != new.root.name:
             return delta
         return old.text() if merge(old.root, new.root, set_nulls) else base

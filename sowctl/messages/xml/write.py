@@ -48,6 +48,7 @@ def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
         old = present.get(name, [])
         # Several elements of one name are an array, and arrays are replaced as a whole.
         if len(parts) == 1 and len(old) == 1:
+            # Every pair is merged, also after one has counted: no short cut by ``or``.
             changed |= merge(old[0], parts[0], set_nulls)
         elif set_nulls or any(_counts(part, set_nulls) for part in parts):
             news[name] = parts if len(parts) > 1 or set_nulls else [_without_nulls(parts[0])]
@@ -170,6 +171,7 @@ def _write(root: XmlPart, names: Sequence[str], value: SlotValue) -> None:
 def _remove(root: XmlPart, names: Sequence[str]) -> None:
     parts = [root] if names[0] == root.name else []
     for name in names[1:-1]:
+        # A removal concerns every element of an array on the way.
         parts = [below for part in parts for below in part.elements().get(name, [])]
     for part in parts:
         if names[-1].startswith("@"):
@@ -194,6 +196,7 @@ def _text(value: SlotValue) -> str:
 
 
 def _checked(name: str) -> str:
+    # A path in brackets may hold any character; what is written must be a name of XML.
     if _NAME.fullmatch(name) is None:
         raise UsageError(NO_SUCH_FIELD, f"{name!r} cannot be the name of an XML element or attribute")
     return name
@@ -219,6 +222,7 @@ def _replace(part: XmlPart, news: dict[str, list[XmlPart]]) -> None:
     for item in part.items:
         if not isinstance(item, XmlPart) or item.name not in news:
             items.append(item)
+        # The first old element marks the place; the other old ones of its name are gone.
         elif item.name not in written:
             written.add(item.name)
             items.extend(news[item.name])
