@@ -9,6 +9,7 @@ import numpy as np
 
 from sowctl.expressions.columns.column import FLOATS, NUMERIC, WHOLE, Array, Column, Kind, Unsuited, constant_of
 from sowctl.expressions.rows.comparing import COMPARISONS
+from sowctl.expressions.syntax.nodes import TURNED
 from sowctl.values.compare import numeric_reading
 
 _UFUNCS: dict[str, Any] = {
@@ -19,7 +20,6 @@ _UFUNCS: dict[str, Any] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NOTHING = np.zeros(1, np.bool_)
 
 
@@ -34,7 +34,7 @@ def compare(operator: str, a: Column, b: Column) -> Array:
         return _texts(operator, a, b)
     if a.kind is Kind.STRING:
         # Numbers on the left, so that one function serves both orders.
-        a, b, operator = b, a, _TURNED[operator]
+        a, b, operator = b, a, TURNED[operator]
     if b.kind is Kind.STRING:
         return _against_text(operator, a, b)
     return _numbers(operator, a, b)
@@ -69,7 +69,7 @@ def _comparable(a: Column, b: Column) -> tuple[Array, Array]:
 
 def _texts(operator: str, a: Column, b: Column) -> Array:
     if a.constant and not b.constant:
-        return _texts(_TURNED[operator], b, a)
+        return _texts(TURNED[operator], b, a)
     if b.constant and operator in ("=", "<>"):
         # Equality with one text compares codes; the text of the literal is looked up once.
         code = a.words.index(b.words[0]) if b.words[0] in a.words else -1

@@ -9,8 +9,6 @@ from __future__ import annotations
 from sowctl.expressions.rewrites.truths import constant_truth, constant_value, is_constant, is_truth
 from sowctl.expressions.syntax import nodes as n
 
-_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
 
 def fold_negation(node: n.Node) -> n.Node | None:
     """``NOT NOT p``: ``p`` where p is a truth already; ``NOT (/a IN (1))``: ``/a NOT IN (1)``, and the like."""
@@ -89,7 +87,7 @@ def field_first(node: n.Node) -> n.Node | None:
     # A comparison of two constants is left to the folding.
     if not isinstance(node, n.Compare) or not is_constant(node.left) or is_constant(node.right):
         return None
-    return n.Compare(_TURNED[node.operator], node.right, node.left, span=node.span)
+    return n.Compare(n.TURNED[node.operator], node.right, node.left, span=node.span)
 
 
 def prune_members(node: n.Node) -> n.Node | None:

@@ -18,8 +18,6 @@ from sowctl.values.compare import numeric_reading, text_of
 
 TRUTH_KINDS = ("bool", "truth")
 _PYTHON = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-# The same comparison with its operands exchanged. It is not the negation, which NULL and NaN forbid.
-_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class Writer(Protocol):
@@ -61,7 +59,7 @@ def comparison(emitter: Writer, operator: str, left: Operand, right: Operand) ->
         return emitter.code.const(NAMES[COMPARE_NAMES[operator]](left.value, right.value)).code
     # The literal goes to the right, with the operator turned, so that one set of fast paths serves both orders.
     if left.kind == "const":
-        left, right, operator = right, left, _TURNED[operator]
+        left, right, operator = right, left, n.TURNED[operator]
     general = f"{COMPARE_NAMES[operator]}({left.code}, {right.code})"
     if right.kind == "const":
         return _against_literal(emitter, operator, left, right, general)

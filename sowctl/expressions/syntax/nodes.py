@@ -185,6 +185,10 @@ class Compare(Node):
         return (self.left, self.right)
 
 
+TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""The operator of a comparison whose operands are exchanged. It is not the negation, which NULL and NaN forbid."""
+
+
 class Is(Node):
     """``IS [NOT] NULL`` and ``IS [NOT] NAN``; ``what`` is ``NULL`` or ``NAN``."""
 

@@ -8,18 +8,9 @@ empties goes as well; the outermost object never goes. A payload whose root is n
 from __future__ import annotations
 
 from sowctl.messages.base import SelectList
+from sowctl.messages.directives import PathDirective, directives
 from sowctl.messages.json.exact import Spanned
 from sowctl.messages.json.text import quoted
-
-
-class _Directive:
-    """What the list says about one path: a decision or none, and the paths below it."""
-
-    __slots__ = ("below", "include")
-
-    def __init__(self) -> None:
-        self.include: bool | None = None
-        self.below: dict[str, _Directive] = {}
 
 
 def select(payload: bytes, root: Spanned, select_list: SelectList) -> bytes:
@@ -27,22 +18,10 @@ def select(payload: bytes, root: Spanned, select_list: SelectList) -> bytes:
     # A list that only includes leaves nothing out.
     if not isinstance(root.value, dict) or all(include for include, _ in select_list):
         return payload
-    return _object(payload, root, _tree(select_list), True) or b"{}"
+    return _object(payload, root, directives(select_list), True) or b"{}"
 
 
-def _tree(select_list: SelectList) -> _Directive:
-    root = _Directive()
-    for include, names in select_list:
-        node = root
-        for name in names:
-            node = node.below.setdefault(name, _Directive())
-        # Of several directives for one path the first counts.
-        if node.include is None:
-            node.include = include
-    return root
-
-
-def _kept(payload: bytes, node: Spanned, directive: _Directive | None, include: bool) -> bytes | None:
+def _kept(payload: bytes, node: Spanned, directive: PathDirective | None, include: bool) -> bytes | None:
     """What stays of one value, or None. Without a directive at or below it a value stays or goes whole."""
     # No directive speaks of anything below, so the decision made above holds for all of it, and the bytes stay
     # together.
@@ -56,7 +35,7 @@ def _kept(payload: bytes, node: Spanned, directive: _Directive | None, include: 
     return payload[node.start : node.end] if include else None
 
 
-def _object(payload: bytes, node: Spanned, directive: _Directive, include: bool) -> bytes | None:
+def _object(payload: bytes, node: Spanned, directive: PathDirective, include: bool) -> bytes | None:
     include = include if directive.include is None else directive.include
     members: dict[str, Spanned] = node.value  # type: ignore[assignment]  # of spans, as the caller saw
     parts = []
@@ -68,7 +47,7 @@ def _object(payload: bytes, node: Spanned, directive: _Directive, include: bool)
     return b"{" + b",".join(parts) + b"}" if parts else None
 
 
-def _array(payload: bytes, node: Spanned, directive: _Directive, include: bool) -> bytes | None:
+def _array(payload: bytes, node: Spanned, directive: PathDirective, include: bool) -> bytes | None:
     # The same directives hold for every element, because a path leads through arrays.
     elements: list[Spanned] = node.value  # type: ignore[assignment]  # of spans, as the caller saw
     kept = [part for part in (_kept(payload, element, directive, include) for element in elements) if part is not None]

@@ -36,9 +36,9 @@ class BsonType(TreeType):
     def decode(self, payload: bytes) -> object:
         """The document of one payload."""
         tree = self._library.decode(payload)
-        # The cheap tests come first: a document inside another takes about eight bytes, and its kind is one of a few
-        # bytes. Only what passes both is measured.
-        if len(payload) > 8 * MAX_DEPTH and _openers(payload) >= MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
+        # The cheap tests come first: a document inside another takes seven bytes at least (its kind, an empty name, its
+        # size, its end), and its kind is one of a few bytes. Only what passes both is measured.
+        if len(payload) > 7 * MAX_DEPTH and _openers(payload) >= MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
             raise too_deep()
         return tree
 

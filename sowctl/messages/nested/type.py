@@ -27,8 +27,9 @@ from sowctl.messages.base import (
     sized,
 )
 from sowctl.messages.definition import TypeDefinition
+from sowctl.messages.directives import directives
 from sowctl.messages.nested.paths import key_reader, reader
-from sowctl.messages.nested.write import Tree, directives, is_null, made, overlay, selected, write
+from sowctl.messages.nested.write import Tree, is_null, made, overlay, selected, write
 from sowctl.values.compare import plain
 from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Write
 from sowctl.values.paths import Path

@@ -9,34 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from sowctl.messages.base import Members, SelectList
+from sowctl.messages.base import Members
+from sowctl.messages.directives import PathDirective
 from sowctl.values.fields import SlotValue, Write
 
 Tree: TypeAlias = dict[Any, Any]
 Native: TypeAlias = Callable[[SlotValue], object]
 """Makes a value of the format's library of a slot value."""
-
-
-class PathDirective:
-    """What a select list says about one path: a decision or none, and the paths below it."""
-
-    __slots__ = ("below", "include")
-
-    def __init__(self) -> None:
-        self.include: bool | None = None
-        self.below: dict[str, PathDirective] = {}
-
-
-def directives(select_list: SelectList) -> PathDirective:
-    """The tree of a select list; of directives for one path the first counts."""
-    root = PathDirective()
-    for include, names in select_list:
-        node = root
-        for name in names:
-            node = node.below.setdefault(name, PathDirective())
-        if node.include is None:
-            node.include = include
-    return root
 
 
 def selected(tree: Tree, directive: PathDirective) -> Tree:

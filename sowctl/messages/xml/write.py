@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.base import NO_SUCH_FIELD, UNWRITABLE, Members, SelectList
-from sowctl.messages.nested.write import PathDirective, directives
+from sowctl.messages.directives import PathDirective, directives
 from sowctl.messages.xml.parse import SPACE
 from sowctl.messages.xml.tree import XmlPart, escaped
 from sowctl.values.compare import text_of

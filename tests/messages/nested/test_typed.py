@@ -272,10 +272,11 @@ def test_nesting_has_a_limit(kind: str) -> None:
     for depth in (257, 400, 500):
         assert [refusal.code for refusal in get_type(kind).check([nested(depth)])] == ["SOW-MSG-003"]
     assert get_type("msgpack").check([b"\x91" * 5000 + b"\x01"])[0].code == "SOW-MSG-003"
-    payload = b"\x05\0\0\0\0"
-    for _ in range(3000):
-        payload = (len(payload) + 8).to_bytes(4, "little") + b"\x03a\0" + payload + b"\0"
-    assert get_type("bson").check([payload])[0].code == "SOW-MSG-003"
+    for name, depth in ((b"a", 3000), (b"", 257)):  # an empty name makes the shortest level that there is
+        payload = b"\x05\0\0\0\0"
+        for _ in range(depth - 1):
+            payload = (len(payload) + 7 + len(name)).to_bytes(4, "little") + b"\x03" + name + b"\0" + payload + b"\0"
+        assert get_type("bson").check([payload])[0].code == "SOW-MSG-003", depth
 
 
 @pytest.mark.parametrize("kind", KINDS)

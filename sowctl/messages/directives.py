@@ -1,0 +1,28 @@
+"""A select list as a tree of paths: what types whose messages are trees (json, xml, nested) walk beside a message."""
+
+from __future__ import annotations
+
+from sowctl.messages.base import SelectList
+
+
+class PathDirective:
+    """What a select list says about one path: a decision or none, and the paths below it."""
+
+    __slots__ = ("below", "include")
+
+    def __init__(self) -> None:
+        self.include: bool | None = None
+        self.below: dict[str, PathDirective] = {}
+
+
+def directives(select_list: SelectList) -> PathDirective:
+    """The tree of a select list, from the root of the message on."""
+    root = PathDirective()
+    for include, names in select_list:
+        node = root
+        for name in names:
+            node = node.below.setdefault(name, PathDirective())
+        # Of several directives for one path the first counts.
+        if node.include is None:
+            node.include = include
+    return root
