@@ -60,6 +60,7 @@ class Inference:
 
     def ddl(self) -> str:
         """The DDL of the struct that holds all of it; members in the order in which they were first seen."""
+        # A message is an object, also where none was seen.
         self._seen.objects = True
         return self._seen.ddl()
 

@@ -169,6 +169,7 @@ def _lines(spark: SparkSession, origin: Origin, entries: ExportedEntries) -> Dat
     """Entries as envelopes, one a line."""
     from sowctl.engine.topics.positions import open_log
 
+    # The end is fixed here, so that entries that are written meanwhile belong to no task.
     with open_log(origin.instance(), whole=True) as log:
         stretches = list(log.stretches(entries.from_txid - 1, entries.to_txid, STRETCH_BYTES))
     return frame_of(spark, stretches, _Lines(origin, entries), LINE)
@@ -221,6 +222,7 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, outp
     # Fields are read by the message type of one topic.
     if paths and kind is None:
         raise UsageError("SOW-SPK-065", "fields partition the entries of one topic only", hint="name one topic")
+    # All columns, those that are left out by default among them: an export is to lose nothing.
     columns = ddl(JOURNAL_COLUMNS, tuple(JOURNAL_COLUMNS), None)
     txids, times = NumberRange(entries.from_txid, entries.to_txid), NumberRange(entries.from_time, entries.to_time)
     query = JournalQuery(origin, name, kind, txids=txids, times=times, partition_bytes=STRETCH_BYTES)

@@ -67,6 +67,7 @@ def entries_of(
     import numpy as np
     import pyarrow as pa
 
+    # The block's list of topics says so; its columns are then never unpacked.
     if not block.map.has(ref):
         return None
     columns = block.numpy_columns()

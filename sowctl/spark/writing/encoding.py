@@ -159,6 +159,7 @@ class MessageMaker:
         self._kind = kind
         self._tree = kind if isinstance(kind, TreeType) else None
         self._root = _wrapping([field.name for field in fields], root) if kind.rooted else None
+        # JSON has numbers of any length and no bytes; the tree formats have bytes of their own; the others have texts.
         if kind.json_text:
             form = _Form(_base64, _digits)
         elif self._tree is not None:
