@@ -14,7 +14,7 @@ from sowctl.output.records import Batch
 
 
 class Rendered(Struct, frozen=True):
-    """What was written: how many records, and what somebody should know about it."""
+    """What was written: how many records, and what the user should know about it."""
 
     records: int
     notes: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ _COUNTS = (
     "entries", "applied", "records", "versions",
 )  # fmt: skip
 _OF_A_QUERY = ("examined", "matched", "returned")
-"""Of a query all three are said: that nothing matched is what somebody wants to know."""
+"""Of a query all three are said: that nothing matched is an answer, too."""
 _TIMES = ("now", "ahead")
 """Fields that are times in microseconds, and are written as ISO-8601; None where there is none."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
