@@ -58,6 +58,7 @@ def load_instance(
     """
     document = load(path, environment=environment, defines=defines, root=root)
     # Only what stops an instance stops a command; everything else is for ``config validate`` and ``config lint``.
+    # Generated one by one, so that the first error ends the checking.
     for finding in _broken(document.top):
         if finding.level >= Level.ERROR:
             raise as_error(finding)
@@ -239,6 +240,7 @@ def _definitions(types: Sequence[MessageTypeConfig], root: Path) -> Mapping[str,
     """
     found: dict[str, TypeDefinition] = {}
     for given in types:
+        # In the order of the file: a part may be an earlier type of it, which then wins over a built-in one.
         found[given.name] = _definition(given, found, root)
     return found
 
@@ -252,6 +254,7 @@ def _definition(given: MessageTypeConfig, earlier: Mapping[str, TypeDefinition],
         name=given.name,
         kind=given.module,
         field_separator=bytes([int(_first(settings, "FieldSeparator", "1"))]),
+        # Of members given twice the first counts unless this says otherwise (behaviour C136).
         first_wins=_first(settings, "EarlyTerminationOptimization", "true").lower() not in ("false", "disabled"),
         parts=tuple(earlier.get(part) or TypeDefinition(part, part) for part in parts),
         fields=settings.get("Field", ()),

@@ -69,6 +69,7 @@ def checked(document: Document) -> Document:
     from sowctl.config.structure import check
 
     for finding in check(document.top, INSTANCE):
+        # A fragment need not have a Name (S004): the file that includes it has one.
         if finding.level >= Level.ERROR and not (document.fragment and finding.id == "S004"):
             raise as_error(finding)
     return document
@@ -85,7 +86,7 @@ def _item(node: Node, row: Element) -> Item:
         value, text = read(row, node.text)
         return Item(tag, row, node, value, text, ())
     children = [_item(child, _below(row, node, child)) for child in node.children]
-    if row.tag == "Options":  # somebody else's texts: they keep their spelling
+    if row.tag == "Options":  # a module's texts: they keep their spelling
         children = [replace(child, text=below.text) for child, below in zip(children, node.children, strict=True)]
     values = [position for position, child in enumerate(children, start=1) if child.leaf]
     last = values[-1] if values else 0

@@ -93,6 +93,7 @@ def _recovery(words: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _address(text: str) -> int:
+    # The last colon divides host and port, which is why an address of version 6 needs brackets.
     match = re.fullmatch(_ADDRESS, text)
     port = int(match["port"]) if match is not None else 0
     if not 1 <= port <= 65535:

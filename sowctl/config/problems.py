@@ -39,10 +39,11 @@ def at_node(
 ) -> Finding:
     """A finding at a node, or at a ``place`` inside its text, with the source line as its excerpt.
 
-    The middle of a message is left out where a value of the file makes it longer than anybody reads.
+    The middle of a message is left out where a value of the file makes it too long to be read.
     """
     where = node.place if place is None else place
     excerpt = None
+    # The excerpt is cut out of this node's file; a place in another one has none here.
     if where.line is not None and where.column is not None and where.file == node.source.file:
         excerpt = node.source.excerpt(where.line, where.column)
     return Finding(rule, level, where, clipped(message), None if hint is None else clipped(hint), excerpt)
@@ -55,6 +56,7 @@ def clipped(text: str) -> str:
 
 def as_error(finding: Finding) -> ConfigError:
     """The error with which a command stops at this finding."""
+    # A reason without a rule has a code of its own, and no page of rules to look it up in.
     facts = {} if finding.id.startswith("SOW-") else {"rule": finding.id}
     if finding.place.element is not None:
         facts["element"] = finding.place.element

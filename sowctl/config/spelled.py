@@ -18,12 +18,14 @@ _LISTS = {"level": ",", "exclude": ",", "tls": " "}
 def read(row: Element, text: str) -> tuple[Any, str]:
     """The value of a text by its row, and its one spelling. A text that cannot be read is its own value."""
     spell = _SPELLINGS.get(row.kind)
+    # Lists are kept as texts: they have one spelling when blanks and empty words are gone.
     if row.kind in _LISTS:
         words = [word.strip() for word in text.split(_LISTS[row.kind])]
         joined = _LISTS[row.kind].join(word for word in words if word)
         return (joined.lower() if row.kind == "level" else joined,) * 2
     try:
         value = read_value(row, text)
+    # A text that breaks its rule is shown as it stands; validate says what is wrong with it.
     except ValueError:
         return text, text
     if spell is not None:
@@ -44,6 +46,7 @@ def _count(value: int, row: Element, text: str) -> tuple[Any, str]:
 
 
 def _switch(value: bool, row: Element, text: str) -> tuple[Any, str]:
+    # The dialect writes some switches as true and false and others as enabled and disabled; its default says which.
     words = ("disabled", "enabled") if row.default in ("disabled", "enabled") or row.tag == "Enabled" else None
     return value, (words or ("false", "true"))[value]
 

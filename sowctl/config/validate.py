@@ -72,6 +72,7 @@ def inspect(
 
     Raises as :func:`validate` does.
     """
+    # Decided by the gravest level that a rule can reach: a rule that is mild at one place may be an error at another.
     wanted = frozenset(rule.id for rule in RULES if rule.worst >= least)
     findings, document = examine(path, wanted, environment=environment, defines=defines, fragment=fragment, given=given)
     return ordered(findings, () if document is None else document.sources, str(path))
@@ -108,6 +109,7 @@ def _without_echoes(findings: list[Finding]) -> list[Finding]:
 
 def ordered(findings: Iterable[Finding], sources: Iterable[SourceFile], main: str) -> list[Finding]:
     """Each finding once, with a hint: those of the main file by line and column, then those of each include."""
+    # Several checks of one rule may come to the same finding.
     unique = {(finding.id, finding.place, finding.message): finding for finding in findings}
     order = {file: number for number, file in enumerate(dict.fromkeys((main, *(source.file for source in sources))))}
     for finding in unique.values():
@@ -153,6 +155,7 @@ def unknowable(document: Document, unset: Iterable[str] = ()) -> frozenset[str]:
     fragment, made up around its loose entries, misspelled, or with a hole where an include could not be read or a
     variable is not set. Ruled by ``sow-config(5)``, fragments.
     """
+    # The section is the second step of a path, /AMPSConfig/SOW/..., its number aside.
     holes = {element.split("/")[2].partition("[")[0] for element in unset if element.count("/") > 1}
     whole = document.top.complete and not document.fragment
     silent: set[str] = set()

@@ -15,7 +15,7 @@ class Element(Struct, frozen=True):
     """A row. ``times`` is ``1``, ``0..1``, ``1..n`` or ``0..n``; ``kind`` names a row of :mod:`sowctl.config.kinds`.
 
     Kinds without a value: ``section`` (only the listed children), ``open`` (listed children are checked, others may
-    occur), ``opaque`` (anything below is somebody else's).
+    occur), ``opaque`` (anything below belongs to a module).
     """
 
     tag: str

@@ -36,6 +36,7 @@ def unknown_module(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: the module that removes journals is amps-action-do-remove-journal.
     """
     for step, module, known in steps(node):
+        # A module that the file loads may be an action that only its author knows.
         if known is None and module.text not in survey.modules and module.text not in MISSPELLED:
             names = ACTION_MODULES[step.tag]
             other = [tag for tag, table in ACTION_MODULES.items() if module.text in table]

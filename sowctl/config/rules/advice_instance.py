@@ -128,7 +128,7 @@ def clear_secret(node: Node, survey: Survey) -> Iterator[Problem]:
 def unverified_peer(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: an option of a module switches the verification of certificates off.
 
-    Why: the other side may be anybody, so the encryption protects nothing.
+    Why: any program can pose as the other side, so the encryption protects nothing.
     Example: ``<AllowSelfSigned>true</AllowSelfSigned>``.
     Instead: remove it, and tell the module the authority that signed the certificate.
     """

@@ -86,6 +86,7 @@ def unanchored_name(node: Node, survey: Survey) -> Iterator[Problem]:
     names = [name for name, _ in survey.journal if is_pattern(name)]
     hard = sum(not _is_dotted(name) for name in names)
     known: dict[str, str] = {}
+    # A topic that is recorded by its own name is meant to be recorded, whatever else matches it.
     recorded = set(survey.journal)
     own = [entry for entry in survey.entries if entry.kind not in ("View", "ConflatedTopic")]
     for topic in node.all("Topic"):
@@ -110,6 +111,7 @@ def _surprises(pattern: str, names: str) -> list[str]:
     """Names that a pattern matches and its text does not suggest: of the file's lines, else an invented one."""
     if _is_dotted(pattern):
         return _dotted(pattern, names)
+    # Alternatives, and a name with an anchor at either end, were written by someone who knows what a pattern is.
     if "|" in pattern or pattern.startswith("^") or pattern.endswith("$") or not any(_open(pattern)):
         return []
     try:
@@ -117,6 +119,7 @@ def _surprises(pattern: str, names: str) -> list[str]:
         real = islice((name for name in names.split("\n") if name and loose(name) and not strict(name)), EXAMPLES)
         if found := list(real):
             return found
+        # Where the file has no example, a name is made up that the pattern matches and its text does not suggest.
         plain = pattern.removeprefix(".*").removesuffix(".*")
         invented = f"OLD_{plain}" if _open(pattern)[0] else f"{plain}_OLD"
         return [invented] if not is_pattern(plain) and loose(invented) and not strict(invented) else []

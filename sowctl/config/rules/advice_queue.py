@@ -32,7 +32,7 @@ def one_at_a_time(node: Node, survey: Survey) -> Iterator[Problem]:
 def without_lease(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: an at-least-once queue without LeasePeriod.
 
-    Why: a consumer that hangs keeps its messages until it disconnects; nobody else gets them.
+    Why: a consumer that hangs keeps its messages until it disconnects; no other consumer gets them.
     Example: a Queue with Name and MessageType alone.
     Instead: add ``<LeasePeriod>30s</LeasePeriod>``, or as long as a message takes at worst.
     """

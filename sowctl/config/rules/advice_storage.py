@@ -104,6 +104,7 @@ def slabs_below_cores(node: Node, survey: Survey) -> Iterator[Problem]:
     if slab is None or not number or facts.cores is None:
         return
     expected = count(node.find("ExpectedKeyCountHint"))
+    # Slabs are at most as many as memory or the expected records fill; without either nothing can be said.
     limits = [] if facts.memory is None else [facts.memory]
     if expected is not None and facts.largest_message is not None:
         limits.append(expected * facts.largest_message)
@@ -172,6 +173,7 @@ def hint_above_memory(node: Node, survey: Survey) -> Iterator[Problem]:
     if hint is None or not number:
         return
     memory = survey.facts.memory
+    # The number of keys is rounded up to a power of two.
     needed = BYTES_PER_KEY << (number - 1).bit_length()
     if needed > (memory or NO_MACHINE):
         there = f"({size_text(memory)}) allows" if memory else f"allows ({size_text(NO_MACHINE)} assumed)"
@@ -192,6 +194,7 @@ def index_repeats_key(node: Node, survey: Survey) -> Iterator[Problem]:
     view = survey.entry(node).kind == "View"
     known = _grouped(node) if view else {key.text for key in node.all("Key")}
     for index in indexes:
+        # Equal sets, whatever their order: the values of the same fields find the same records.
         if known and {key.text for key in index.all("Key")} == known:
             what = "Grouping" if view else "Key"
             yield Problem(

@@ -55,6 +55,7 @@ def _unqualified(node: Node, wanted: int, own: str) -> Iterator[Problem]:
     for field, tree in _fields(node):
         for name in texts.fields(tree):
             topic = name.qualifier[-1] if name.qualifier else None
+            # A name alone is enough where the view has said of which type that topic is, and it is the view's own.
             if len(name.qualifier) >= wanted or (topic in known and known[topic] in (None, own)):
                 continue
             place = texts.at(field, name.span[0])

@@ -127,6 +127,7 @@ def _identifiers(entry: Node) -> Iterator[tuple[Node, object]]:
     """The fields that an entry names in messages of its own type, each with the element that names it."""
     for key in (*entry.all("Key", "Index"), *(key for index in entry.all("HashIndex") for key in index.all("Key"))):
         yield key, key.text
+    # The fields of a view's expressions are those of its sources, which have types of their own.
     if entry.tag in ("View", "ViewDefinition"):
         return
     for text in entry.all("Filter", "Priority", "BarrierExpression"):

@@ -72,6 +72,7 @@ def publish_target_missing(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: add ``<DefaultPublishTarget>ORDERS_DIRECT</DefaultPublishTarget>``.
     """
     where, name = _underlying(node)
+    # A queue without UnderlyingTopic has its own name for its topic, which is never a pattern.
     pattern = where is not node and _regex(name, survey) and survey.readable(name)
     if pattern and node.find("DefaultPublishTarget") is None and not meant(node, "DefaultPublishTarget"):
         message = "DefaultPublishTarget is required when UnderlyingTopic is a regular expression"

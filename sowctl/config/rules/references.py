@@ -130,6 +130,7 @@ def generator_not_registered(node: Node, survey: Survey) -> Iterator[Problem]:
     for generator in node.all("KeyGenerator"):
         for module in generator.all("Module"):
             name = module.text
+            # The chaining generator is built in, and known by the name of its Library.
             built_in = CHAINING in libraries.get(name, "")
             if name in libraries and not built_in and not entry_points(group=KEY_GENERATORS, name=name):
                 message = f"nothing here stands in for the key generator '{name}': its Library is never loaded"

@@ -29,6 +29,7 @@ def archive_is_journal(node: Node, survey: Survey) -> Iterator[Problem]:
     hint = "name a directory on another device"
     if old == new:
         yield Problem(archive, "JournalArchiveDirectory equals JournalDirectory", hint, level=Level.ERROR)
+    # Below the journal means on its device, as far as a path can tell.
     elif new.startswith(old + os.sep):
         yield Problem(archive, "JournalArchiveDirectory shares a device with JournalDirectory", hint)
 

@@ -48,6 +48,7 @@ class Survey:
             return (entry.node for entry in self.entries if entry.kind in QUEUES)
         if subject in MEMBERS:
             return self.children(*MEMBERS[subject])
+        # Under the present name of a kind, so that a rule need not know the older spellings.
         if subject in KINDS:
             return (entry.node for entry in self.entries if entry.kind == subject)
         return self.top.all(subject)
@@ -65,6 +66,7 @@ class Survey:
         seen: set[str] = set()
         found: list[Node] = []
         for section in self.top.children:
+            # Both names of the section are one section.
             tag = "SOW" if section.tag == "TopicMetaData" else section.tag
             found.extend((section, *section.children) if tag in seen else ())
             seen.add(tag)
@@ -153,6 +155,7 @@ class Survey:
     def whole(self) -> bool:
         """Whether what is absent is absent: no include missing, no section misspelled, and this is no lone section."""
         lone = self.top.inner < 0 and len(self.top.children) < 2
+        # What a misspelt section holds is there for its author, so its absence proves nothing.
         misspelled = any(meant(self.top, section) for section in ("TransactionLog", "Actions", "Logging", "SOW"))
         return not lone and not misspelled and all(node.complete for node in self.tree)
 
