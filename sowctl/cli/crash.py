@@ -2,8 +2,9 @@
 
 A signal handler of Python would never run (the faulting instruction would be tried again for ever), so a handler of C
 is set, which says what happened and ends the process with the status for damage. A store that is read without locks
-and was written meanwhile shows such pages, too, and is none: that is asked first. Only ``main.run`` asks for this: in a
-program of somebody else these signals are not ours. ``check`` needs none of it; it reads in a process of its own.
+and was written meanwhile shows such pages, too, and is none: that is asked first. Only ``main.run`` asks for this: in
+another program, which calls this package, the signals belong to that program. ``check`` needs none of it; it reads in
+a process of its own.
 """
 
 from __future__ import annotations

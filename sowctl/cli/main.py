@@ -117,6 +117,7 @@ def main(
 
     ``own_process``: the process runs no program but this one, so that signal handlers may be set.
     """
+    # The colour is looked up before anything is parsed, because what is wrong with the options is shown in it, too.
     streams = Streams(stdin, stdout, stderr, environ, color=_early(argv, environ, "--color", "auto"))
     invocation = Invocation(streams, environ, seam, clock)
     invocation.own_process = own_process

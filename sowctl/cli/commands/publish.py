@@ -110,6 +110,7 @@ def run(
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.verbs.publish import publish
 
+    # An envelope says for itself whether it is a delta.
     deltas = delta or framing == "envelope"
     if not deltas and (update_only or delta_null != "ignore"):
         raise UsageError("SOW-CLI-040", "--update-only and --delta-null need --delta", hint="or envelopes of deltas")

@@ -113,6 +113,7 @@ def run(
         select=select,
         batch_size=batch_size,
         sort_memory=size("--sort-memory", sort_memory) or 0,
+        # With metadata records come in the order of their updates, unless pages are read by key (behaviour 3.1).
         by_time=meta and after_key is None,
         projection=projection,
         grouping=grouping,

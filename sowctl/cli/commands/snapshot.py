@@ -48,6 +48,7 @@ def run(
     from sowctl.engine.verbs.snapshot import snapshot_file
 
     when = moment(invocation, at)
+    # Only a file that ends in .sow becomes a store; anything else is records in a format.
     if output is None or not output.endswith(".sow"):
         sink = Sink(invocation, Choice(format, meta, columns, output=output, force=force))
         with (

@@ -1,4 +1,4 @@
-"""``sowctl store reindex``: memo indexes, built before somebody waits for them."""
+"""``sowctl store reindex``: memo indexes, built before a query waits for them."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _named(path: Path, temporary: Path) -> Iterator[None]:
 
 
 def _publish(temporary: Path, path: Path, *, force: bool, seam: Seam) -> None:
-    # Without --force a link, because it fails where somebody made the file meanwhile; a rename would replace it.
+    # Without --force a link, because it fails where another process made the file meanwhile; a rename would replace it.
     if not force:
         try:
             os.link(temporary, path)

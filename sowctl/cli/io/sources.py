@@ -57,7 +57,7 @@ def refuse_unreadable(names: Sequence[str]) -> None:
 
 
 def kind_of(instance: Instance, topic: str | None, message_type: str | None) -> str | None:
-    """The kind of the message type of a topic that somebody publishes to; None where that cannot be told yet."""
+    """The kind of the message type of a topic that is published to; None where that cannot be told yet."""
     from sowctl.engine.topics.targets import find_publishable
 
     if topic is None:

@@ -73,6 +73,7 @@ class _Page:
     def lines(self, source: str) -> Iterator[str]:
         rows = iter(source.splitlines())
         for row in rows:
+            # ``\\&`` in front says that the dot is text.
             if row.startswith((".", "'")) and not row.startswith("\\&"):
                 yield from self.request(row[1:], rows)
             elif self.verbatim:
@@ -135,6 +136,7 @@ class _Page:
             head = f"{words[0].upper()}({words[1]})"
             yield f"{head}{'sowctl manual':^{max(0, self.columns - 2 * len(head))}}{head}"
         elif name in ("SH", "SS"):
+            # A heading ends whatever stood in before it.
             self.nested = self.hanging = 0
             yield from ("", (" " * 3 if name == "SS" else "") + " ".join(words))
         elif name in ("PP", "P", "LP", "SY"):
@@ -173,6 +175,7 @@ class _Page:
             bare = (cell.strip().removeprefix("T{").removesuffix("T}").strip() for cell in row.split("\t"))
             cells.append([characters(cell) for cell in bare])
         count = max(map(len, cells), default=0)
+        # The last column is not counted: its text is wrapped into the room that is left.
         widths = [max(len(row[at]) for row in cells if at < len(row)) for at in range(count)]
         yield ""
         for texts in cells:

@@ -90,6 +90,7 @@ def _convert(parameter: Parameter, text: str) -> str | int | None:
         return None
     if parameter.shape != "number":
         return text
+    # At most 18 digits, so that the number fits into 64 bits; what is longer is for Typer to refuse.
     if not _WHOLE.fullmatch(text):
         return None
     number = int(text)

@@ -121,7 +121,7 @@ def _unknown(word: str, known: Sequence[str], front: str = "") -> UsageError:
     elif front:
         hint = f"sowctl {front}--help lists its commands"
     else:
-        # Topics are operands, not commands: somebody who types a topic's name alone wants to see its records.
+        # Topics are operands, not commands: a user who types a topic's name alone wants to see its records.
         hint = f"sowctl --help lists the commands; the records of a topic of this name: sowctl query {word}"
     return UsageError("SOW-CLI-001", f"there is no command '{front}{word}'", hint=hint)
 

@@ -184,6 +184,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
         if value is not None and choices and value not in choices:
             words = f"{VARIABLES[parameter.name]} is '{value}'; it takes {', '.join(choices)}"
             raise UsageError("SOW-CLI-091", words, hint=f"unset {VARIABLES[parameter.name]}, or give it one of these")
+        # The default is exchanged, so that an option on the command line still wins.
         found.append(parameter if value is None else replace(parameter, default=value))
     return tuple(found)
 

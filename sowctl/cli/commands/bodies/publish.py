@@ -144,6 +144,7 @@ class Publishing:
                 # what came through a pipe is not there a second time for tail(1) to read
                 words += f" of {names[0]}{later}"
             else:
+                # tail(1) counts lines and bytes from 1.
                 tail = f"tail -n +{rest.line}" if by_lines else f"tail -c +{rest.offset + 1}"
                 words += f": {tail} {'-- ' if names[0].startswith('-') else ''}{names[0]}{later}"
         if self._options.sequence is not None:
