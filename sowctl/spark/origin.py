@@ -74,6 +74,7 @@ def find_origin(options: Options) -> Origin:
     if name is None:
         raise UsageError("SOW-SPK-013", "option topic is missing", hint="name a topic of the configuration")
     topic = find_topic(instance, name, options.text("messageType"))
+    # The clock is read once and its instant sent along: no task looks at a clock of its own.
     return Origin(instance.config, topic, None, None, instance.now)
 
 
@@ -112,6 +113,7 @@ def _nowhere(options: Options, hint: str) -> UsageError:
 def _only_instance(directory: Path) -> str:
     if not directory.is_dir():
         raise MissingError("SOW-ENG-013", "there is no such directory", place=str(directory))
+    # Files of several instances are several journals, and to take one of them would be a guess.
     names = sorted({found[1] for file in directory.iterdir() if (found := _JOURNAL.fullmatch(file.name))})
     if len(names) == 1:
         return names[0]

@@ -57,6 +57,7 @@ def in_plain_words() -> Iterator[None]:
 def watched(spark: SparkSession, tell: Callable[[int, int], None]) -> Iterator[None]:
     """Call ``tell(done, all)`` now and then with the tasks of the stages under way, from Spark's status tracker."""
     done = threading.Event()
+    # A thread of its own, because the main one waits for Spark until the work is done.
     watcher = threading.Thread(target=_watch, args=(spark, tell, done), name="sowctl-progress", daemon=True)
     watcher.start()
     try:

@@ -35,7 +35,7 @@ class EntryColumns:
     def texts(self, name: str) -> list[bytes | None] | None:
         """One of the columns that are texts; None where no entry has one."""
         columns = [getattr(one, name) for one in self._numbers]
-        # Clients seldom send these texts; a column of Nones would cost a step for every entry.
+        # Where no client has sent such a text, a column of Nones would cost a step for every entry.
         if not any(column is not None for column in columns):
             return None
         found: list[bytes | None] = []

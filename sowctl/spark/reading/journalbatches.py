@@ -209,8 +209,7 @@ class Batches:
     def _payload(self, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
         published = entries.operations == PUBLISH
         if self._decoder is None:
-            # A deletion has no message, which is another thing than a message of no bytes: NULL tells them
-            # apart.
+            # A deletion has no message, which is not the same as a message without bytes: NULL tells them apart.
             return arrays.packed(entries.payloads(), entries.lengths, published)
         if self._strict and mask is not None:
             # inferred types were made for what is asked for; other messages in the blocks need not fit them
