@@ -156,7 +156,7 @@ def _queue(node: Node, row: Element) -> Queue:
         expiration_model=get(node, row, "ExpirationModel"),
         filter=node.value("Filter") or None,
         recovery_point=get(node, row, "RecoveryPoint"),
-        # What is absent depends on Semantics, which a default in the table cannot say.
+        # The default depends on Semantics, so the table of elements has none.
         fairness=get(node, row, "FairnessModel") or ("proportional" if semantics == "at-least-once" else "round-robin"),
         leasing=get(node, row, "Leasing"),
         max_deliveries=get(node, row, "MaxDeliveries"),

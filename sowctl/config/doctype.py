@@ -67,7 +67,7 @@ def _expansion(text: str, start: int, end: int, entities: dict[str, tuple[str, i
     def size(name: str, depth: int) -> int:
         if name not in entities:
             return 0
-        # An entity that contains itself, or is nested so deep that it may: larger than any size that is allowed.
+        # An entity that is nested this deep may contain itself, so it counts as larger than the limit.
         if depth > _MAX_NESTING:
             return MAX_EXPANSION + 1
         if name not in sizes:

@@ -155,7 +155,7 @@ def _struct(text: str) -> None:
     match = re.fullmatch(_STRUCT, text)
     if match is None:
         raise ValueError(f"{text!r} is not /name = [order][count]code with a code of xcbB?hHiIlLqQnNfdsSp")
-    # Padding and texts have no length of their own.
+    # Nothing else says how long padding and texts are.
     if match["code"] in "xsSp" and not match["count"]:
         raise ValueError(f"{text!r}: the code {match['code']} needs a count")
 

@@ -126,8 +126,7 @@ def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: 
 def _library_elements(source: SourceFile, found: ConfigScan, encoded: bytes) -> list[Any]:
     from lxml import etree
 
-    # A second barrier: document types were refused before, and a library that is asked to expand nothing cannot be made
-    # to.
+    # A second barrier: document types were refused before, and the library is told to expand and fetch nothing.
     parser = etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,

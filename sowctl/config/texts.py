@@ -112,6 +112,7 @@ def _finding(node: Node, rule: str, error: ExpressionError) -> Finding:
     return at_node(rule, node, f"{node.tag}: {message}", error.hint, place=place)
 
 
+# Several rules look at one text, which is parsed once for all of them.
 @lru_cache(maxsize=1024)
 def _attempt(text: str, shape: str) -> tuple[Any, ExpressionError | None]:
     from sowctl.expressions.syntax import parse

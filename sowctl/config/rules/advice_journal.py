@@ -111,7 +111,7 @@ def _surprises(pattern: str, names: str) -> list[str]:
     """Names that a pattern matches and its text does not suggest: of the file's lines, else an invented one."""
     if _is_dotted(pattern):
         return _dotted(pattern, names)
-    # Alternatives, and a name with an anchor at either end, were written by someone who knows what a pattern is.
+    # A pattern with alternatives, or with an anchor at either end, is taken to be meant as it is.
     if "|" in pattern or pattern.startswith("^") or pattern.endswith("$") or not any(_open(pattern)):
         return []
     try:

@@ -26,7 +26,7 @@ LARGE_START_PER_CORE = 128 << 20
 
 def _slab(node: Node) -> int | None:
     """The slab size of a topic, the default included; None where it cannot be told."""
-    # The retired sizes make the slab (behaviour 11.31), and lint judges only what is written.
+    # The retired sizes make the slab then (behaviour 11.31); these rules judge SlabSize alone.
     if node.find("RecordSize", "IncrementSize") is not None and node.find("SlabSize") is None:
         return None
     slab = node.find("SlabSize")

@@ -85,8 +85,8 @@ def _determine(grouped: set[tuple[str, str]], view: Node, survey: Survey, joined
         found = set(equal.pop(name, ()))
         missing.get(topic, set()).discard(path)
         if topic not in whole and topic in missing and not missing[topic] and topic not in without_key:
-            # All fields of its Key are determined, and so is every field of its one record, also those that other joins
-            # begin at.
+            # All fields of its Key are determined: a group has one record of this topic, and with it all of its fields,
+            # also those that other joins use.
             whole.add(topic)
             found |= fields.get(topic, set())
         waiting.extend(found - grouped)

@@ -198,7 +198,7 @@ def circles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
                 waiting.pop()
                 if waiting:
                     low[waiting[-1][0]] = min(low[waiting[-1][0]], low[number])
-                # It was the first of its part to be met: what was kept since derives from each other.
+                # This entry was met first of its part: all that was kept since belongs to that part.
                 if low[number] == order[number]:
                     while number not in part:
                         part[kept.pop()] = number

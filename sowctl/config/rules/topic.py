@@ -188,7 +188,7 @@ def file_of_the_instance(node: Node, survey: Survey) -> Iterator[Problem]:
     file, entry = node.find("FileName"), survey.entry(node)
     if file is None or not file.text or _durability(node) != "persistent":
         return
-    # Links are followed here, because a link to the journal destroys it as well.
+    # Links are followed here, because a store that is a link to the journal would destroy it as well.
     path = (survey.root / file_of(file.text, entry.name, entry.type)).resolve()
     places = ("JournalDirectory", "JournalArchiveDirectory")
     logs = [where.text for log in survey.nodes("TransactionLog") for where in log.all(*places)]
