@@ -179,6 +179,7 @@ class Invocation:
         self._say("warning", text, shown, **{name: value for name, value in known.items() if value is not None})
 
     def _say(self, level: str, text: str, shown: str, **facts: object) -> None:
+        # All that is said is an object then, so that a program can read every line of standard error.
         if self.settings.error_format == "json":
             import json
 

@@ -129,6 +129,7 @@ def metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:
     row: dict[str, Any] = {
         "topic": extra.get("topic") or batch.topic,
         "message_type": batch.message_type,
+        # As text: a key has up to 20 digits, and many readers of JSON make doubles of numbers, which keep 15.
         "sow_key": None if extra.get("unkeyed") else extra.get("user_key") or str(record.sow_key),
         "timestamp": format_time(record.timestamp),
         "expiration": format_end(record.expiration),

@@ -41,6 +41,7 @@ def write_findings(invocation: Invocation, findings: Iterable[Finding], format: 
 
     streams = invocation.streams
     tally = rendering.Tally()
+    # A SARIF log is one object, written when all findings are known; the other formats write each as it comes.
     if format == "sarif":
         from sowctl.output.sarif import as_sarif
 
@@ -49,6 +50,7 @@ def write_findings(invocation: Invocation, findings: Iterable[Finding], format: 
         show = _renderer(invocation, format)
         for finding in tally.through(findings):
             streams.stdout.write(show(finding).encode("utf-8", "backslashreplace") + b"\n")
+    # In front of the count on standard error, so that a terminal shows the two in order.
     streams.stdout.flush()
     return tally
 
@@ -81,6 +83,7 @@ class RefusedWarnings:
     def tell(self, refused: Rejected, hint: str | None = None) -> None:
         """Count it, and say it where it is among the first."""
         self.count += 1
+        # An input of the wrong kind has all of its messages refused, and the first ten say as much as all.
         if self.count <= WARNINGS or self._invocation.settings.verbose:
             place = {"file": refused.source, "line": refused.line, "column": refused.column, "byte": refused.offset}
             self._invocation.warn(refused.message, code=refused.code, place=refused.place, hint=hint, **place)
@@ -101,6 +104,7 @@ def show_report(invocation: Invocation, report: object, summary: str | None) -> 
 
     if summary == "json":
         invocation.streams.stdout.write(reports.as_json(report).encode() + b"\n")
+    # Asked for, and therefore said with --quiet, too.
     elif summary == "text":
         invocation.streams.talk(reports.as_text(report))
     else:

@@ -73,7 +73,7 @@ class _Page:
     def lines(self, source: str) -> Iterator[str]:
         rows = iter(source.splitlines())
         for row in rows:
-            # ``\\&`` in front says that the dot is text.
+            # ``\&`` in front says that the dot is text.
             if row.startswith((".", "'")) and not row.startswith("\\&"):
                 yield from self.request(row[1:], rows)
             elif self.verbatim:

@@ -94,6 +94,7 @@ def _silent(verbose: bool) -> Iterator[None]:
 
     root, nobody = logging.getLogger(), logging.NullHandler()
     if not verbose:
+        # Without any handler Python's logging writes warnings to standard error by itself.
         root.addHandler(nobody)
     try:
         yield
