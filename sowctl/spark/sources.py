@@ -75,6 +75,7 @@ class SowSource(DataSource):
         with carried():
             options = self._read_options()
             payload, inferred = declared_payload(options), False
+            # A struct that is not declared: its fields are inferred from the messages.
             if payload == "":
                 from sowctl.spark.reading.storereader import sample
 

@@ -285,6 +285,7 @@ def _decimal(kind: pyarrow.DataType) -> Coerce:
             exact = number.quantize(quantum, context=context)
         except InvalidOperation:
             return None
+        # With more digits before the point than the type has room for, null rather than another number.
         return exact if len(exact.as_tuple().digits) <= kind.precision else None
 
     return decimal
@@ -306,6 +307,7 @@ def _moment(kind: pyarrow.DataType) -> Coerce:
             found = datetime.fromisoformat(value)
         except ValueError:
             return None
+        # Such a column has no zone, so it takes the time as it is written.
         if kind.tz is None:
             return found.replace(tzinfo=None)
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

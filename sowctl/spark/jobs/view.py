@@ -119,6 +119,7 @@ def _meant(instance: Instance, message_type: str, name: str) -> tuple[str, str]:
     """
     assert instance.config is not None
     found = instance.config.find(name)
+    # A topic that alone has this name is meant, although its type is another one (behaviour 11.52).
     alone = len(found) == 1 and not instance.config.find(name, message_type)
     return (found[0].message_type, name) if alone else (message_type, name)
 

@@ -87,6 +87,7 @@ def end_machine(gateway: Any) -> None:
     with suppress(Exception):
         gateway.shutdown()
     process: subprocess.Popen[bytes] | None = gateway.proc
+    # A machine that this process did not start is ended by the process that did.
     if process is None:
         return
     if process.stdin is not None:
