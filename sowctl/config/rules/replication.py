@@ -38,6 +38,7 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
             # The messages of a queue are those of the topic below it: R008 judges where they are kept.
             continue
         if (
+            # Whether two patterns have a name in common is not decided: the log is taken to record what may be meant.
             survey.regex_topics
             and is_pattern(name.text)
             and any(
@@ -46,6 +47,8 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
             )
         ):
             continue
+        # Where a pattern or a type of the log cannot be used, another rule tells of it, and nothing follows for this
+        # topic.
         if not survey.readable(name.text) or not survey.typed(kind, *(recorded for _, recorded in survey.journal)):
             continue
         message = f"replicated topic '{name.text}' is not in the transaction log"
