@@ -42,6 +42,7 @@ class RawRenderer:
 
     def _bytes(self, payloads: Sequence[bytes]) -> bytes:
         if self.terminal:
+            # The delimiter is shown as well: a zero byte would be as invisible as in a payload.
             end = display_lines(self.delimiter)
             return "".join(display_lines(payload) + end for payload in payloads).encode()
         if self.lengths:

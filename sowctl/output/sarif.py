@@ -60,6 +60,7 @@ def _result(finding: Finding, numbers: dict[str, int]) -> dict[str, Any]:
         "message": {"text": message},
         "locations": [location],
     }
+    # A reason that has no rule is in no list of rules.
     return result if finding.id not in numbers else {**result, "ruleIndex": numbers[finding.id]}
 
 

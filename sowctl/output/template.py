@@ -41,6 +41,7 @@ class TemplateRenderer:
             texts = [cell_text(value) or "" for value in columns.cells(row)[: self.holes]]
             if self.terminal:
                 texts = [display(text) for text in texts]
+            # There is one literal more than there are holes: the last one has no value behind it.
             filled = "".join(literal + text for literal, text in zip(self.literals, [*texts, ""], strict=True))
             out.write(filled.encode("utf-8", "surrogateescape") + self.options.delimiter)
             count += 1

@@ -31,6 +31,7 @@ def run(
     It does not depend on order or on how the store was made: a replay, a copy and the original have the same digest
     under the same configuration at the same clock.
     """
+    # Judged before the digest is computed, which may take long.
     wanted = _expected(expect) if expect is not None else None
     from sowctl.cli.lookup import one
     from sowctl.cli.words.when import moment

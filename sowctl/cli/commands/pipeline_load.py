@@ -108,9 +108,11 @@ def run(
     )
     with invocation.open_instance() as instance:
         wanted = topic_of(instance, topic, message_type)
+        # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once.
         refuse_pattern(wanted)
         with session(invocation, master, conf) as spark:
             report = load(spark, instance, wanted, files, options, staging_directory=directory(staging))
+    # With --rejects they are in that file, all of them and not only the first.
     if rejects is None:
         for one in report.details["commit"]["samples"]:
             place = f"{one['source']}:byte {one['offset']}"

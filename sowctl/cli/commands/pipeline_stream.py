@@ -63,10 +63,12 @@ def run(
     out = invocation.streams.stdout
 
     def printed(rows: list[tuple[str, bytes | None, int]]) -> None:
+        # A deletion has no message; its line keeps the place that it has in the journal.
         out.write(b"".join((b"null" if payload is None else payload) + b"\n" for _, payload, _ in rows))
         out.flush()
 
     with invocation.open_instance() as instance:
+        # A topic that only the TransactionLog names has entries to follow, though no records.
         wanted = pipeline.topic_of(instance, topic, message_type, logged=True) if topic is not None else None
         options = StreamOptions(
             checkpoint=None if checkpoint is None else str(pipeline.directory(checkpoint)),

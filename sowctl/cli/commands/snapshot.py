@@ -59,6 +59,7 @@ def run(
         ):
             sink.write(result)
         return 0
+    # Before the instance is opened: a file that exists is refused at once.
     refuse_existing(Path(output), force=force)
     with invocation.open_instance(target) as instance:
         where = one(instance, target, message_type)
