@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -76,6 +77,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def deep(request: pytest.FixtureRequest) -> bool:
     """Whether the long form was asked for (``--deep``)."""
     return bool(request.config.getoption("--deep"))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A seed, from SOWCTL_SEED or new; printed when the test fails (pytest shows what a failing test printed)."""
+    chosen = int(os.environ.get("SOWCTL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
+    print(f"SOWCTL_SEED={chosen} pytest '{request.node.nodeid}'")
+    yield chosen
 
 
 @pytest.fixture(autouse=True, scope="session")

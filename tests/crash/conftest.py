@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,11 +20,3 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         place.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(place))
         yield Path(name)
-
-
-@pytest.fixture
-def seed(request: pytest.FixtureRequest) -> Iterator[int]:
-    """A seed, from SOWCTL_SEED or new; printed when the test fails (pytest shows what a failing test printed)."""
-    chosen = int(os.environ.get("SOWCTL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
-    print(f"SOWCTL_SEED={chosen} pytest '{request.node.nodeid}'")
-    yield chosen
