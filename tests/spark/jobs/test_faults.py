@@ -117,6 +117,7 @@ from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.session import open_session
 from tests.support.instances import Lab
 from tests.spark.jobs.test_faults import XML
+from tests.support.processes import QUICK
 
 append = JournalWriter.append
 
@@ -126,17 +127,17 @@ def dying(self, *args, **kwargs):
 
 lab = Lab(Path(sys.argv[1]), XML)
 instance = lab.open()
-with open_session("local[1]", environment=os.environ) as spark:
+with open_session("local[1]", environment=os.environ, conf={"spark.driver.extraJavaOptions": QUICK}) as spark:
     JournalWriter.append = dying
     load(spark, instance, instance.topic("log").config, [sys.argv[2]], LoadOptions(split_bytes=300))
 """
 
 
-def test_a_driver_killed_during_commit(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_driver_killed_during_commit(spark: SparkSession, home: dict[str, str], tmp_path: Path) -> None:
     source = lines(tmp_path / "in.ndjson")
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         lab.publish("log", message(id=-1))
-        marked = {**os.environ, "PYTHONPATH": str(ROOT), MARK: "faults"}
+        marked = {**os.environ, **home, "PYTHONPATH": str(ROOT), MARK: "faults"}
         command = [sys.executable, "-c", KILLED, str(lab.directory), source]
         ended = subprocess.run(command, cwd=ROOT, env=marked, capture_output=True, timeout=120)
         assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
