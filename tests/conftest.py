@@ -24,6 +24,8 @@ settings.load_profile(SHORT)
 
 ALONE = ("tests/crash/", "tests/property/")
 """Where every test makes all that it needs."""
+APART = "tests/spark/apart/"
+"""Where no test needs the session of Spark that others share."""
 MEMORY = Path("/dev/shm")
 ROOM = 2 << 30
 """Bytes that have to be free for temporary files in memory; all tests together leave less there than a tenth."""
@@ -53,15 +55,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """How the suite is shared out with ``-n``: a file stays together, and all that runs on Spark is one part.
 
     A file's tests share what its fixtures made; the tests on Spark share one session, which takes longer to start than
-    most files. They are the longest part and begin first. Tests that take long and share nothing are parts of their
-    own: single tests come last, so that no processor waits long for another at the end.
+    most files; those in ``tests/spark/apart`` do without it. The part on Spark is the longest and begins first. Tests
+    that take long and share nothing are parts of their own: single tests come last, so that no processor waits long for
+    another at the end.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Parts(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            if "/spark/" in file:
+            if "/spark/" in file and not file.startswith(APART):
                 return "spark"
             return nodeid if file.startswith(ALONE) else file
 

@@ -1,4 +1,4 @@
-"""The commands: every example in one session, then a few in processes of their own: statuses, streams, no Java left."""
+"""The commands, in one session: every example, statuses, moments; and the line of submit-args."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +18,11 @@ from sowctl.cli.main import main
 from sowctl.cli.words.loaded import load
 from sowctl.cli.words.table import COMMANDS, PIPELINE
 from sowctl.spark.jvm.java import find_java
-from tests.support.processes import MARK, QUICK, machines
+from tests.support.demo import NOW, make_demo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[3]
-NOW = "2026-01-05T11:40:00Z"
 EXAMPLES = [
     line
     for command in COMMANDS
@@ -37,10 +33,7 @@ EXAMPLES = [
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("pipeline") / "demo"
-    command = [sys.executable, "-m", "sowctl", "demo", str(place)]
-    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=120)
-    (place / "fills.ndjson").write_text('{"orderId":10001,"status":"filled"}\n')
+    place = make_demo(tmp_path_factory.mktemp("pipeline"))
     (place / "day.csv").write_text("orderId,qty,status\n1,10,new\n2,,new\n")
     (place / "bad.ndjson.in").write_text('{"orderId":1}\nnonsense\n')
     return place
@@ -113,75 +106,6 @@ def test_a_snapshot_is_of_the_same_moment_as_a_query(
     assert status == 0, said
     found = [line for file in sorted((place / "then").glob("part-*")) for line in file.read_bytes().splitlines()]
     assert sorted(found) == sorted(wanted.splitlines())
-
-
-def environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SOWCTL")}
-    return kept | {"PYTHONPATH": str(ROOT), "SOWCTL_NOW": NOW, "SOWCTL_CONFIG": "sowctl.xml"}
-
-
-def test_a_process_is_quiet_and_leaves_no_java(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = here(demo, tmp_path, monkeypatch)
-    command = [sys.executable, "-m", "sowctl", "pipeline", "export", "orders", "--output", "o", "--master", "local[1]"]
-    command += ["--conf", f"spark.driver.extraJavaOptions={QUICK}"]
-    marked = environment() | {MARK: "commands"}
-    done = subprocess.run(command, cwd=place, env=marked, capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout == b""
-    (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("export orders: ")
-    assert not machines("commands")
-
-
-def test_an_interrupt_ends_java_and_leaves_nothing(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = here(demo, tmp_path, monkeypatch)
-    command = [sys.executable, "-m", "sowctl", "pipeline", "stream", "orders", "--console", "--master", "local[1]"]
-    command += ["--conf", f"spark.driver.extraJavaOptions={QUICK}"]
-    marked = environment() | {MARK: "commands"}
-    running = subprocess.Popen(command, cwd=place, env=marked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        assert running.stdout is not None
-        assert running.stdout.readline().startswith(b"{")
-        running.send_signal(signal.SIGINT)
-        running.stdout.close()
-        _, said = running.communicate(timeout=60)
-    finally:
-        running.kill()
-    assert running.returncode == 130, said.decode()
-    assert b"Traceback" not in said
-    assert said.strip() == b"interrupted"
-    for _ in range(50):
-        if not machines("commands"):
-            break
-        time.sleep(0.1)
-    assert not machines("commands")
-
-
-def test_without_pyspark(demo: Path) -> None:
-    hidden = "import sys; sys.modules['pyspark'] = None\nfrom sowctl.cli.main import run\nrun()"
-    for job in ("load orders fills.ndjson", "export orders --output x"):
-        command = [sys.executable, "-c", hidden, "pipeline", *job.split()]
-        done = subprocess.run(command, cwd=demo, env=environment(), capture_output=True, timeout=60)
-        assert done.returncode == 2, done.stderr.decode()
-        assert b"error[SOW-SPK-001]" in done.stderr
-        assert b"pip install 'sowctl[spark]'" in done.stderr
-
-
-def test_the_line_of_submit_args_runs_as_it_is_printed(demo: Path, tmp_path: Path) -> None:
-    """In a shell that knows nothing: another directory, no Java, no Python environment, no variable."""
-    place = shutil.copytree(demo, tmp_path / "here")
-    job = ["submit-args", "--master", "local[1]", "--conf", "spark.driver.memory=512m", "--", "rebuild", "orders"]
-    job += ["--summary", "json"]
-    bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "sowctl", "pipeline", *job]
-    asking = {**bare, "PATH": "", "PYTHONPATH": str(ROOT)}
-    told = subprocess.run(command, cwd=place, env=asking, capture_output=True, timeout=60)
-    assert told.returncode == 0, told.stderr.decode()
-    assert told.stdout.startswith(b"JAVA_HOME=")
-    assert b" --config " + bytes(place / "sowctl.xml") in told.stdout
-    done = subprocess.run(["/bin/sh", "-c", told.stdout], cwd="/", env=bare, capture_output=True, timeout=180)
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1])["records"] > 0
 
 
 def test_submit_args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

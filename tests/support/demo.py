@@ -1,0 +1,20 @@
+"""The instance that ``sowctl demo`` makes, for tests of commands on it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NOW = "2026-01-05T11:40:00Z"
+"""A time at which the demo's records are there."""
+
+
+def make_demo(parent: Path) -> Path:
+    """The directory of a new demo in ``parent``, with a file of one message beside it, ``fills.ndjson``."""
+    place = parent / "demo"
+    command = [sys.executable, "-m", "sowctl", "demo", str(place)]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=120)
+    (place / "fills.ndjson").write_text('{"orderId":10001,"status":"filled"}\n')
+    return place
