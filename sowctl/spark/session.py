@@ -28,6 +28,7 @@ from sowctl.spark.jvm.machine import (
     words_of,
 )
 from sowctl.spark.jvm.masters import is_local, require_master
+from sowctl.spark.jvm.sparkhome import quick_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,7 +164,11 @@ def _start(
         # The user's variable says where Spark keeps its scratch files, and wins over a setting anyway.
         made.pop("spark.local.dir", None)
     ends.enter_context(interrupt_as_before())
-    with process_environment(_variables(java, master, environment)):
+    variables = _variables(java, master, environment)
+    # A cluster's workers have homes of their own; and one that the user names is meant.
+    if is_local(master) and "SPARK_HOME" not in environment:
+        variables |= quick_home(work / "home")
+    with process_environment(variables):
         gateway = start_machine(made, work, verbose)
         ends.callback(end_machine, gateway)
         try:

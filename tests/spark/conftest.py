@@ -6,17 +6,14 @@ import os
 import random
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sowctl.spark.jvm.machine import process_environment
 from tests.support.instances import Lab, config_xml, message, topic_xml
 from tests.support.processes import QUICK
-from tests.support.sparkhome import quick_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,13 +41,7 @@ def missing() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What a Spark needs in its environment for Python processes that begin quickly."""
-    return quick_home(tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture(scope="session")
-def spark(home: dict[str, str]) -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkSession]:
     """A session on two cores (a failed task may be tried again once more); no virtual machine outlives it."""
     if reason := missing():
         pytest.skip(reason)
@@ -58,10 +49,7 @@ def spark(home: dict[str, str]) -> Iterator[SparkSession]:
 
     # local[N, F]: F attempts per task, so that a task that fails once is tried again
     interrupt = signal.getsignal(signal.SIGINT)
-    with ExitStack() as ends:
-        with process_environment(home):
-            begun = open_session("local[2, 2]", environment=os.environ, conf=SETTINGS, app="sowctl tests")
-            session = ends.enter_context(begun)
+    with open_session("local[2, 2]", environment=os.environ, conf=SETTINGS, app="sowctl tests") as session:
         signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would meet the tests of other rooms
         yield session
 

@@ -33,10 +33,10 @@ def environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT), "SOWCTL_NOW": NOW, "SOWCTL_CONFIG": "sowctl.xml"}
 
 
-def test_a_process_is_quiet_and_leaves_no_java(place: Path, home: dict[str, str]) -> None:
+def test_a_process_is_quiet_and_leaves_no_java(place: Path) -> None:
     command = [sys.executable, "-m", "sowctl", "pipeline", "export", "orders", "--output", "o", "--master", "local[1]"]
     command += ["--conf", f"spark.driver.extraJavaOptions={QUICK}"]
-    marked = environment() | home | {MARK: "commands"}
+    marked = environment() | {MARK: "commands"}
     done = subprocess.run(command, cwd=place, env=marked, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout == b""
@@ -45,10 +45,10 @@ def test_a_process_is_quiet_and_leaves_no_java(place: Path, home: dict[str, str]
     assert not machines("commands")
 
 
-def test_an_interrupt_ends_java_and_leaves_nothing(place: Path, home: dict[str, str]) -> None:
+def test_an_interrupt_ends_java_and_leaves_nothing(place: Path) -> None:
     command = [sys.executable, "-m", "sowctl", "pipeline", "stream", "orders", "--console", "--master", "local[1]"]
     command += ["--conf", f"spark.driver.extraJavaOptions={QUICK}"]
-    marked = environment() | home | {MARK: "commands"}
+    marked = environment() | {MARK: "commands"}
     running = subprocess.Popen(command, cwd=place, env=marked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert running.stdout is not None

@@ -133,11 +133,11 @@ with open_session("local[1]", environment=os.environ, conf={"spark.driver.extraJ
 """
 
 
-def test_a_driver_killed_during_commit(spark: SparkSession, home: dict[str, str], tmp_path: Path) -> None:
+def test_a_driver_killed_during_commit(spark: SparkSession, tmp_path: Path) -> None:
     source = lines(tmp_path / "in.ndjson")
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         lab.publish("log", message(id=-1))
-        marked = {**os.environ, **home, "PYTHONPATH": str(ROOT), MARK: "faults"}
+        marked = {**os.environ, "PYTHONPATH": str(ROOT), MARK: "faults"}
         command = [sys.executable, "-c", KILLED, str(lab.directory), source]
         ended = subprocess.run(command, cwd=ROOT, env=marked, capture_output=True, timeout=120)
         assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
