@@ -1,7 +1,8 @@
 """The filter over all records of a target: by indexes, or in this process, or in several with a part of the keys each.
 
 :func:`scanning` opens a target and a :class:`Scan` of it; :func:`filtered` is what each process does with its part of
-the keys. A further process (:class:`Second`) is a fork. LMDB must not be used across one, so the first process closes
+the keys, the parts being those of :func:`~sowctl.identity.keyspace.bounds`. A further process (:class:`Second`) is a
+fork. LMDB must not be used across one, so the first process closes
 the store before it, and both open it then; what the second found counts only if both see the same state. What matches
 in its part goes through a temporary file, so that neither waits for the other. Whatever goes wrong there, the first
 process reads that part, and so raises the first error in key order, as it would alone.
@@ -16,7 +17,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from sowctl.engine.sources.opening import open_source
 from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import SowError
+from sowctl.identity.keyspace import bounds
 from sowctl.store.integrity import refuse_short
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def scanning(
         if plan.processes > 1:
             # LMDB must not be used across a fork: the source is opened again behind it, here and there.
             opened.close()
-            for start, stop in _parts(plan.processes)[1:]:
+            for start, stop in bounds(plan.processes)[1:]:
                 # Begun before this process opens the store again, so that all of them start at once.
                 others.append(Second(instance, target, question.matcher, size, start, stop))
                 held.callback(others[-1].end)
@@ -249,13 +250,6 @@ def _processors() -> int:
     if (threads is not None and threads.active_count() > 1) or not hasattr(os, "sched_getaffinity"):
         return 0
     return len(os.sched_getaffinity(0))
-
-
-def _parts(count: int) -> list[tuple[bytes | None, bytes | None]]:
-    """Where the keys of each of ``count`` processes start and stop: equal parts, since keys are hashes."""
-    bounds = [None, *((number << 64) // count for number in range(1, count)), None]
-    keys = [None if bound is None else bound.to_bytes(8, "big") for bound in bounds]
-    return list(pairwise(keys))
 
 
 def _stays(target: Target) -> bool:

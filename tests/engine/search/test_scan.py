@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search import figures, scan
 from sowctl.engine.sources.current import open_current
-from sowctl.engine.sources.source import Source
+from sowctl.engine.sources.source import Pairs, Source, StoredSource
 from sowctl.errors import DamageError, InputError, RefusedError
+from sowctl.identity.keys import key_bytes
+from sowctl.identity.keyspace import bounds, part_of
 from sowctl.store import integrity
 from sowctl.store.integrity import Marks
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -62,6 +65,32 @@ def test_two_find_what_one_finds(
     assert in_two.statistics == alone.statistics
     assert in_two.statistics[0].examined == COUNT
     assert len(forks) == 1
+
+
+@pytest.mark.parametrize("jobs", [2, 3, 5, 7])
+def test_processes_read_the_parts_of_the_key_space(
+    lab: Lab, forks: list[int], jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lab)
+    parts: list[tuple[bytes | None, bytes | None]] = []
+    read: list[set[bytes]] = []
+    original = scan.Second.results
+
+    def results(self: scan.Second, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
+        parts.append((self.start, self.stop))
+        read.append(set())
+        for keys, values in original(self, source, counts):
+            read[-1].update(keys)
+            yield keys, values
+
+    monkeypatch.setattr(scan.Second, "results", results)
+    found = lab.open().topic("t").query("/v > 3", jobs=jobs)
+    numbers = [record.sow_key for record in found.records()]
+    assert len(numbers) == sum(n % 7 > 3 for n in range(COUNT)) and numbers == sorted(set(numbers))
+    assert found.statistics[0].examined == COUNT
+    assert parts == bounds(jobs)[1:]
+    owners = [[n for n in numbers if part_of(key_bytes(n), jobs) == part] for part in range(1, jobs)]
+    assert read == [set(map(key_bytes, own)) for own in owners]
 
 
 def test_what_is_not_applied_yet_is_seen_in_both_halves(lab: Lab, forks: list[int]) -> None:
