@@ -1,0 +1,107 @@
+"""A store with a tail of the journal behind it shows what the same store shows once the tail is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.sources.current import CurrentSource, open_current
+from sowctl.identity.keyspace import bounds
+from sowctl.store import read
+from tests.support.instances import Lab, keep_store, message, put_back
+
+LONG = 1000
+"""Seconds: a lifetime that lasts through the test."""
+Rows = list[tuple[bytes, bytes]]
+
+
+@contextmanager
+def _opened(lab: Lab, topic: str) -> Iterator[CurrentSource]:
+    instance = lab.open()
+    with open_current(instance, instance.topic(topic).config) as source:
+        yield source
+
+
+def _rows(source: CurrentSource, size: int, low: bytes | None = None, high: bytes | None = None) -> Rows:
+    return [row for batch in source.part(size, low, high) for row in zip(*batch, strict=True)]
+
+
+def _life(lab: Lab, topic: str, place: Path) -> Rows:
+    """A store, and behind it updates, deletions, new records; returns what is seen once all of it is applied.
+
+    In a topic with Expiration the first records' lifetime ends; an update gives some of them another one.
+    """
+    lab.publish(topic, *(message(id=n, v="first") for n in range(60)))
+    lab.publish(topic, *(message(id=n, v="stays") for n in range(60, 90)), expiration=LONG)
+    keep_store(lab, topic, place)
+    lab.publish(topic, *(message(id=n, v="again") for n in range(0, 120, 7)), expiration=LONG)
+    lab.publish(topic, *(message(id=n, v="brief") for n in range(0, 120, 8)))
+    lab.open().topic(topic).delete(filter="/id % 10 = 9")
+    lab.clock.tick(40)
+    with _opened(lab, topic) as source:
+        assert source.overlay is None
+        applied = _rows(source, 1000)
+        assert source.visible_records() == len(applied)
+    put_back(lab, topic, place)
+    return applied
+
+
+@pytest.mark.parametrize("topic", ["t", "quotes"])
+def test_a_tail_counts_as_if_it_were_applied(lab: Lab, tmp_path: Path, topic: str) -> None:
+    applied = _life(lab, topic, tmp_path / "kept")
+    stored = dict(applied)
+    with _opened(lab, topic) as source:
+        assert source.overlay is not None
+        changed = sorted(source.overlay.current)
+        known = sorted(set(changed) | {key for keys, _ in source.snapshot.scan() for key in keys})
+        assert not set(changed) <= set(stored) and not set(known) <= set(changed)
+        assert _rows(source, 7) == applied
+        assert source.visible_records() == len(applied)
+        fresh = {key: value for key, value in source.overlay.current.items() if value is not None}
+        everything = len(set(known) - set(changed)) + len(fresh)
+        assert source.records_by_lifetime() == (len(applied), everything - len(applied))
+        # every key there ever was: superseded, deleted and expired ones are not found
+        for keys in (known, known[::3], changed, [b"\0" * 8]):
+            wanted = [(key, stored[key]) for key in keys if key in stored]
+            assert list(zip(*source.lookup(keys[::-1] + keys), strict=True)) == wanted
+            batches = list(source.lookups(keys, 4))
+            assert [row for found in batches for row in zip(*found, strict=True)] == wanted
+    lab.open().topic(topic).replay()
+
+
+@pytest.mark.parametrize("topic", ["t", "quotes"])
+def test_many_keys_are_found_by_their_places_as_by_themselves(
+    lab: Lab, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a store that all entries are applied to; a place says nothing of a key that the tail has."""
+    import numpy  # noqa: F401 - places are looked up only where it is loaded
+
+    monkeypatch.setattr(read, "MANY", 1)
+    stored = dict(_life(lab, topic, tmp_path / "kept"))
+    for behind in (True, False):
+        if not behind:
+            lab.open().topic(topic).replay()
+        with _opened(lab, topic) as source:
+            assert (source.overlay is not None) is behind
+            known = sorted({*stored, *(key for keys, _ in source.snapshot.scan() for key in keys), b"\0" * 8})
+            batches = list(source.lookups(known, 4))
+            assert [row for found in batches for row in zip(*found, strict=True)] == sorted(stored.items())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_each_part_shows_its_own_share_of_the_tail(lab: Lab, tmp_path: Path, count: int) -> None:
+    applied = _life(lab, "t", tmp_path / "kept")
+    with _opened(lab, "t") as source:
+        assert source.overlay is not None
+        parts = [_rows(source, 5, low, high) for low, high in bounds(count)]
+        assert list(chain(*parts)) == applied
+        # A key at which a part begins is that part's alone, also one of the tail.
+        place = next(place for place, (key, _) in enumerate(applied) if place > 20 and key in source.overlay.current)
+        edge = applied[place][0]
+        assert _rows(source, 5, None, edge) == applied[:place]
+        assert _rows(source, 5, edge, None) == applied[place:]
+    lab.open().topic("t").replay()
