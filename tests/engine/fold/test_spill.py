@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.engine.fold import spill as module
-from sowctl.engine.fold.spill import Buckets
+from sowctl.engine.fold.spill import Buckets, packed, parts_in
 
 KEYS = st.integers(0, (1 << 64) - 1) | st.sampled_from((0, 1 << 63, (1 << 64) - 1))
 PAIRS = st.lists(st.tuples(KEYS.map(lambda number: number.to_bytes(8, "big")), st.binary(max_size=40)), max_size=60)
@@ -42,3 +44,25 @@ def test_buckets_are_written_to_files_and_leave_none(tmp_path: Path, monkeypatch
         found = [pair for part in buckets.sorted(10) for pair in zip(*part, strict=True)]
     assert found == sorted(pairs)
     assert list(tmp_path.iterdir()) == []
+
+
+PARTS = [
+    ([b"a" * 8, b"b" * 8], [b"one", b""]),
+    ([b"c" * 8], [b"two" * 100]),
+    ([b"d" * 8, b"e" * 8], [b"", b""]),
+]
+"""Parts of a file; the values of the last one are empty, so that its lengths are the last bytes of the file."""
+
+
+def test_a_file_that_is_cut_within_a_part_is_refused_behind_its_whole_parts() -> None:
+    texts = [packed(b"".join(keys), values) for keys, values in PARTS]
+    whole, ends = b"".join(texts), list(accumulate(map(len, texts), initial=0))
+    for size in range(len(whole) + 1):
+        found: list[tuple[bytes, list[bytes]]] = []
+        if size in ends:
+            found += parts_in(io.BytesIO(whole[:size]))
+        else:
+            with pytest.raises(EOFError):
+                found.extend(parts_in(io.BytesIO(whole[:size])))
+        complete = sum(end <= size for end in ends[1:])
+        assert found == [(b"".join(keys), values) for keys, values in PARTS[:complete]]

@@ -1,0 +1,30 @@
+"""Files of keys and values between tasks: read as written, and refused where they are cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sowctl.errors import DamageError
+from sowctl.spark.jobs import pairfiles
+from sowctl.spark.jobs.pairfiles import in_parts, read_pairs, write_pairs
+
+
+def test_a_staged_file_is_refused_wherever_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairfiles, "PART", 2)
+    pairs = [(bytes((number,)) * 8, b"x" * (number % 3)) for number in range(5)]
+    path = tmp_path / "pairs"
+    assert write_pairs(path, in_parts(pairs)) == (5, sum(len(value) for _, value in pairs))
+    found = list(read_pairs(path))
+    assert [len(keys) for keys, _ in found] == [2, 2, 1]
+    assert [row for part in found for row in zip(*part, strict=True)] == pairs
+    whole = path.read_bytes()
+    last = len(whole) - (16 + 8 + 4 + len(pairs[-1][1]))  # its head, key, length and value
+    for size in range(last + 1, len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DamageError) as caught:
+            list(read_pairs(path))
+        assert (caught.value.code, caught.value.place) == ("SOW-SPK-061", str(path))
+    path.write_bytes(whole[:last])
+    assert list(read_pairs(path)) == found[:2], "between two parts nothing is cut"
