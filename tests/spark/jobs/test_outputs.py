@@ -23,6 +23,7 @@ from sowctl.spark.jobs import folding, state
 from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.snapshot import snapshot
+from sowctl.store.codec import payloads
 from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 
@@ -113,6 +114,32 @@ def test_a_transient_topic_begins_at_its_recovery_point(spark: SparkSession, tmp
     told = snapshot(spark, instance, config, at, Output(str(tmp_path / "lines"), "ndjson"))
     assert sorted(read_lines(tmp_path / "lines")) == sorted(wanted)
     assert told.records == len(wanted)
+
+
+def test_what_had_expired_at_an_instant_is_no_part_of_its_state(spark: SparkSession, tmp_path: Path) -> None:
+    """At instants that only a fold of the journal answers: as it was to see then, while the clock stood there."""
+    lab = Lab(tmp_path / "lab", XML)
+    seen: dict[int, list[str]] = {}
+
+    def look(at: int) -> None:
+        lab.clock.at = at
+        seen[at] = lab.query("brief")
+
+    lab.publish("brief", *(message(id=n) for n in range(10)))
+    lab.clock.tick(20)
+    lab.publish("brief", *(message(id=n, v=2) for n in range(5, 15)))
+    ends = START + 30_000_000
+    look(ends - 1)
+    look(ends)
+    lab.clock.tick(30)
+    lab.publish("brief", message(id=99))
+    assert [len(texts) for texts in seen.values()] == [15, 10]
+    instance = lab.open()
+    for at, texts in seen.items():
+        found = state.parts_of(spark, instance, instance.topic("brief").config, at, tmp_path)
+        assert all(isinstance(part, state.FoldedPart) for part in found)
+        values = [value for part in found for _, some in part.pairs() for value in payloads(some)]
+        assert [value.decode() for value in values] == texts
 
 
 @pytest.mark.parametrize("topic", ["log", "past", "brief"])
