@@ -17,6 +17,8 @@ from sowctl.store.codec import TOMBSTONE, encode, encode_plain
 from tests.support.journals import INSTANCE, NO_SYNC, ORDERS, TRADES, group, open_writer, publish
 
 A, B = ORDERS, TRADES
+TIMES = [1000, 1500, *range(2000, 2009), 3000]
+"""The times of all entries below."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ def chosen(
 @given(
     st.integers(0, 40),
     st.none() | st.integers(0, 45),
-    st.none() | st.sampled_from([0, 1000, 1500, 2000, 2003, 2008, 3000]),
+    st.none() | st.sampled_from([0, *TIMES]),
     st.booleans(),
     st.sampled_from([A, B, ("other", "json")]),
 )
@@ -90,6 +92,20 @@ def test_one_choice_in_two_forms(
         assert taken(block, winners) == (keys, values)
 
 
+@pytest.mark.parametrize("at", [0, *TIMES])
+def test_an_entry_of_the_instant_itself_is_within_it(blocks: list[Block], at: int) -> None:
+    assert sorted({entry.time for block in blocks for entry in block.entries()}) == TIMES
+    for block in blocks:
+        for topic in (A, B):
+            places = [place for place, _ in chosen(block, topic, 0, None, at, True)]
+            assert list(places_of(block, topic, at=at, unkeyed=True)) == places
+            mask = mask_of(block, (topic,), at=at, unkeyed=True)
+            assert (np.arange(len(block)) if mask is None else mask.nonzero()[0]).tolist() == places
+        since = mask_of(block, (A, B), since=at, unkeyed=True)
+        later = [entry.time >= at for entry in block.entries()]
+        assert all(later) if since is None else since.tolist() == later
+
+
 def value(entry: Entry) -> bytes:
     if entry.operation == DELETE:
         return tombstone(entry.key, entry.check, entry.txid, entry.time)
@@ -97,13 +113,9 @@ def value(entry: Entry) -> bytes:
     return encode(entry.key, entry.check, entry.txid, entry.time, entry.expiration, 0, entry.payload, *texts)
 
 
-def test_of_several_topics_and_since_a_time(blocks: list[Block]) -> None:
+def test_all_topics_of_a_block_are_all_of_its_entries(blocks: list[Block]) -> None:
     for block in blocks:
         assert mask_of(block, (A, B), unkeyed=True) is None
-        since = block.header.latest
-        mask = mask_of(block, (A, B), since=since, unkeyed=True)
-        found = [entry.time >= since for entry in block.entries()]
-        assert (mask is None and all(found)) or mask.tolist() == found
 
 
 def test_values_of_columns() -> None:
