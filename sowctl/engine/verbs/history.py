@@ -19,7 +19,7 @@ from sowctl.engine.records import StoredRecord
 from sowctl.engine.search.keytext import keys_meant, not_a_key
 from sowctl.engine.sources.opening import open_now
 from sowctl.engine.sources.versions import VersionsSource
-from sowctl.engine.topics.expiration import expires
+from sowctl.engine.topics.expiration import is_expired
 from sowctl.engine.topics.positions import naming_replay, open_log
 from sowctl.engine.topics.retention import Version, prune, retention, value_of, version_of
 from sowctl.errors import MissingError, UsageError
@@ -29,7 +29,7 @@ from sowctl.store.codec import TOMBSTONE, expiration_of
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
-    from sowctl.config.model import TopicConfig
+    from sowctl.config.model import Expiration, TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.targets import Target
     from sowctl.journal.block import Entry
@@ -212,8 +212,7 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
             for key, value, entry in rows:
                 if key in wanted and not entry.flags & UNKEYED and _is_meant(topic, entry):
                     entries.setdefault(key, []).append((value, entry))
-    hides = expires(topic.expiration)
-    found = {key: list(_logged(key, rows, instance, hides=hides)) for key, rows in entries.items()}
+    found = {key: list(_logged(key, rows, instance, topic.expiration)) for key, rows in entries.items()}
     return topic.name, topic.message_type, found, named
 
 
@@ -224,7 +223,7 @@ def _is_meant(topic: TopicConfig, entry: Entry) -> bool:
 
 
 def _logged(
-    key: bytes, rows: Sequence[tuple[bytes, Entry]], instance: Instance, *, hides: bool
+    key: bytes, rows: Sequence[tuple[bytes, Entry]], instance: Instance, rule: Expiration
 ) -> Iterator[VersionRecord]:
     """The entries of a key as versions; one that expired was current until its stamp."""
     now, owner = instance.now, instance.publisher
@@ -232,6 +231,6 @@ def _logged(
         until = version_of(rows[place + 1][0]).time if place + 1 < len(rows) else None
         stamp = expiration_of(value)
         # An expired record was gone at its stamp, although no entry says so (behaviour 11.14).
-        if hides and 0 < stamp <= now and (until is None or stamp < until):
+        if is_expired(rule, stamp, now) and (until is None or stamp < until):
             until = stamp
         yield VersionRecord(key, value, until, False, entry, owner)

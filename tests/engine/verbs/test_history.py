@@ -146,6 +146,23 @@ def test_an_expired_record_was_current_until_its_stamp(lab: Lab) -> None:  # C34
     assert _rows(lab, "quotes", journal=True)[-1] == ("b", 2, 3, False)
 
 
+def test_an_expired_version_ends_from_the_instant_of_its_stamp_on(lab: Lab) -> None:
+    lab.publish("quotes", message(id=1), expiration=60)
+    lab.publish("quotes", message(id=2), message(id=2, v="instead"), expiration=60)
+    lab.publish("fading", message(id=1))
+    untils = []
+    for lab.clock.at in (START + MINUTE - 1, START + MINUTE):
+        (row,) = _versions(lab, "quotes", journal=True)[0]
+        (endless,) = _versions(lab, "fading", journal=True)[0]
+        untils.append((row.until, endless.until))
+    assert untils == [(None, None), (START + MINUTE, None)]
+    # What was replaced ended then, although its own stamp has passed, too.
+    replaced = _versions(lab, "quotes", "2", journal=True)[0]
+    assert [row.until for row in replaced] == [START, START + MINUTE]
+    lab.config.write_text(lab.config.read_text().replace("<Expiration>30s<", "<Expiration>disabled<"))
+    assert _versions(lab, "quotes", journal=True)[0][0].until is None
+
+
 def test_a_journalled_version_has_its_bookmark(lab: Lab) -> None:
     lab.open().topic("t").publish([b'{"id":1}', b'{"id":1,"v":2}'], PublishOptions(client="c", sequence=7))
     records, _ = _versions(lab, "t", journal=True)
