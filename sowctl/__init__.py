@@ -3,7 +3,7 @@
 ``sowctl.open("config.xml")`` gives the typed Python API that the command line itself calls. "Working on sowctl" in the
 README is the map of the rooms. Below them stand single modules: ``errors`` and ``findings`` (what is raised, and what
 checks report), ``seam`` (the way to the operating system), ``directories``, ``waiting`` and ``breaks`` (made durable,
-waited for, put off), ``checksum`` and ``version``.
+waited for, put off), ``checksum``, ``described`` (Structs that ``help()`` can show) and ``version``.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from msgspec import Struct
+from sowctl.described import DescribedStruct
 
 
-class Configured(Struct, frozen=True, eq=False):
+class Configured(DescribedStruct, frozen=True, eq=False):
     """A part of the model (``model.py``, ``actions.py``).
 
     Equality, hash and text leave the fields of ``WHERE`` out: two files that say the same give equal values, which

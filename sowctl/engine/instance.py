@@ -14,9 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import replace
 
+from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, Micros, system_clock
@@ -63,7 +64,7 @@ def _unopened(_: TopicConfig) -> OpenTopic | None:
     return None
 
 
-class Instance(Struct, frozen=True):
+class Instance(DescribedStruct, frozen=True):
     """One instance. ``lock_wait`` in seconds; ``random(n)`` gives n random bytes; ``notify`` takes remarks for people.
 
     ``config`` is None where a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened``

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from sowctl.described import DescribedStruct
 from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD, CORRELATION_IDS, LOGICAL_TOPICS, MAX_RAW, USER_KEYS
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
 
@@ -71,7 +72,7 @@ class Columns(Struct, frozen=True):
     logical_topics: list[bytes | None] | None
 
 
-class NumpyColumns(Struct, frozen=True):
+class NumpyColumns(DescribedStruct, frozen=True):
     """As :class:`Columns`, as numpy arrays on the same memory (read-only); ``keys`` and ``checks`` are ``>u8``."""
 
     keys: numpy.ndarray[Any, Any]

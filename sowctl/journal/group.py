@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from sowctl.checksum import crc32
+from sowctl.described import DescribedStruct
 from sowctl.errors import LimitError
 from sowctl.journal import columns as codec
 from sowctl.journal.blockcodec import (
@@ -40,7 +41,7 @@ PLAIN_BELOW = 1024
 """Blocks with fewer bytes are not compressed: it would save little and cost the import of the library."""
 
 
-class Group(Struct):
+class Group(DescribedStruct):
     """Entries to append, in order, by columns; n entries.
 
     ``operations`` n bytes (1 publish, 2 delete); ``topic`` and ``publisher`` indexes into ``topics`` and ``publishers``

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
 from sowctl.engine.topics.targets import Target, find_topic
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _JOURNAL = re.compile(r"(.+)\.\d{10}\.journal(?:\.gz|\.zst)?")
 
 
-class Origin(Struct, frozen=True):
+class Origin(DescribedStruct, frozen=True):
     """Where data comes from or goes to. ``now`` is one instant, microseconds UTC, for everything in one query;
     ``archive`` a second directory of the journal files in ``path``."""
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import field
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.bulk.segments import DELETE, HAS_TIME, OPERATION, SegmentColumns
 from sowctl.engine.writing import outcome
 from sowctl.engine.writing.outcome import Reason, collision, too_old
@@ -47,7 +48,7 @@ Blocks = Callable[[], Iterator[tuple[SegmentColumns, list[bytes]]]]
 """Gives columns and payloads of all segments in the order of the input, once more each time."""
 
 
-class Outcomes(Struct):
+class Outcomes(DescribedStruct):
     """One code per message in input order; for a deletion the check word of the record that it removes.
 
     ``reasons`` are code and words for the refused messages.
@@ -117,7 +118,7 @@ def _refuse_older(read: Columned, writer: TopicWriter, now: int, found: Outcomes
     return deletes
 
 
-class _Messages(Struct):
+class _Messages(DescribedStruct):
     """Messages by columns, sorted by key and within a key in the order of the input.
 
     ``contents`` stand for their payloads: equal payloads have equal ones. ``indexes`` are places in the input.

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from sowctl.checksum import crc32
+from sowctl.described import DescribedStruct
 from sowctl.errors import DamageError, StorageError
 from sowctl.journal import columns as codec
 from sowctl.journal.blockcodec import CODEC_ZSTD
@@ -69,7 +70,7 @@ class SegmentInfo(Struct, frozen=True):
     last: Order
 
 
-class SegmentColumns(Struct):
+class SegmentColumns(DescribedStruct):
     """The columns of a block as numpy arrays; texts None where no entry has one. ``hashes`` are xxh3-64 of payloads."""
 
     keys: numpy.ndarray[Any, Any]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from sowctl.described import DescribedStruct
 from sowctl.directories import make_directories
 from sowctl.engine.bulk.segments import DELETE, DELTA, PUBLISH, SegmentInfo
 from sowctl.engine.instance import Instance
@@ -34,7 +35,7 @@ OPERATIONS: dict[str, int] = {"publish": PUBLISH, "delete": DELETE, "delta": DEL
 _GATE, _LOCK, _RUN = "gate", "lock", "run-"
 
 
-class StagePlan(Struct, frozen=True):
+class StagePlan(DescribedStruct, frozen=True):
     """What a task needs to stage messages of one topic; travels to the executors.
 
     ``directory`` is the run's, which they share with the driver. ``now`` microseconds UTC: one clock for all tasks.
@@ -79,7 +80,7 @@ def refuse_pattern(topic: TopicConfig) -> None:
         )
 
 
-class Area(Struct):
+class Area(DescribedStruct):
     """A run's staging directory, held by the driver. Made by :func:`staging`."""
 
     directory: Path

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError, MissingError, SowError
 from sowctl.expressions.functions.signature import Function, function
 from sowctl.store.codec import payloads, stamps
@@ -27,7 +26,7 @@ _SCAN = 1000
 Texts = tuple[bytes | None, ...]
 
 
-class Declared(Struct, frozen=True):
+class Declared(DescribedStruct, frozen=True):
     """A table: the topic, the field that is given, the fields that are compared."""
 
     topic: TopicConfig

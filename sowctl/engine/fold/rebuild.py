@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.engine.fold.apply import into_store
 from sowctl.engine.fold.folding import EntrySpan, RecordCheck, fold
 from sowctl.engine.fold.overlay import Overlay
@@ -34,7 +33,7 @@ CheckOf = Callable[["TopicConfig"], RecordCheck]
 """Makes the check of one topic's records."""
 
 
-class Rebuilt(Struct, frozen=True):
+class Rebuilt(DescribedStruct, frozen=True):
     """What one topic's rebuild did: journal entries folded, records and versions made, position reached."""
 
     topic: TopicConfig

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.search import figures
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class PlanStep(Struct, frozen=True):
     records: int
 
 
-class Plan(Struct, frozen=True):
+class Plan(DescribedStruct, frozen=True):
     """How one topic is read. ``access``: ``key lookup``, ``hash index``, ``memo index`` or ``scan``; ``records`` that
     it has; ``estimated``: how many are read; ``steps`` conditions that indexes answer, ``residual`` those asked of
     records; ``behind``: records that are in the journal only; ``processes`` that read; ``order``: how the result is
@@ -77,7 +78,7 @@ class Plan(Struct, frozen=True):
         return {name: getattr(self, name) for name in printed} | {"steps": [asdict(step) for step in self.steps]}
 
 
-class Statistics(Struct, frozen=True):
+class Statistics(DescribedStruct, frozen=True):
     """What is known of a topic before any of its records is read.
 
     ``records`` to see, ``stored`` ones in the store, expired ones among them, ``behind`` it in the journal. ``whole``:
@@ -101,7 +102,7 @@ class Statistics(Struct, frozen=True):
     lasting: bool = False
 
 
-class IndexCounts(Struct, frozen=True):
+class IndexCounts(DescribedStruct, frozen=True):
     """What indexes say, opened: how many ``records`` they know, how many of them satisfy each condition that was asked
     (None: there is no index of its field), and of which fields there are indexes."""
 

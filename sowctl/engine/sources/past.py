@@ -13,8 +13,7 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
 from sowctl.engine.sources.merge import by_key
 from sowctl.engine.sources.recovery import reaches, recovery_start
@@ -75,7 +74,7 @@ class Means(Enum):
     """Records that what is left of the journal does not touch, from the store; the others by a fold of what is left."""
 
 
-class Way(Struct, frozen=True):
+class Way(DescribedStruct, frozen=True):
     """How the state of a topic at the instant ``at`` is found.
 
     ``current`` is its present state, opened for this. ``log`` is the journal, for :attr:`Means.FOLD` and

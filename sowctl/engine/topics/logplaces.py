@@ -10,8 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.errors import MissingError
 from sowctl.values.times import parse_time
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from sowctl.values.times import Clock, Micros
 
 
-class LogPlace(Struct, frozen=True):
+class LogPlace(DescribedStruct, frozen=True):
     """An entry of the log: its txid, and its time in microseconds UTC."""
 
     txid: int
@@ -33,7 +32,7 @@ BEGINNING = LogPlace(0, 0)
 """Before every entry: the bookmark EPOCH."""
 
 
-class Moment(Struct, frozen=True):
+class Moment(DescribedStruct, frozen=True):
     """What ``at`` says: an instant, or an entry of the log whose time is yet to be looked up, or neither: now."""
 
     time: Micros | None = None

@@ -12,8 +12,7 @@ from contextlib import closing
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.search.keytext import keys_meant, not_a_key
@@ -90,7 +89,7 @@ class VersionRecord(StoredRecord):
         return facts
 
 
-class VersionBatch(Struct, frozen=True):
+class VersionBatch(DescribedStruct, frozen=True):
     """Versions of one topic's records. ``shown``: the metadata that envelopes have, None for all."""
 
     topic: str

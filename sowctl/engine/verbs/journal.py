@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.topics.positions import open_log, tell_tail
 from sowctl.engine.topics.targets import find_publishable
 from sowctl.errors import ConfigError, DamageError, MissingError, UsageError
@@ -115,7 +116,7 @@ class EntryRecord:
         return row
 
 
-class EntryBatch(Struct, frozen=True):
+class EntryBatch(DescribedStruct, frozen=True):
     """Entries of one topic in a row."""
 
     topic: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct, field
+from msgspec import field
 
+from sowctl.described import DescribedStruct
 from sowctl.errors import SowError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 
@@ -58,7 +59,7 @@ class Listed:
         return Chunk(payloads, lambda: (numbers, range(start, self._count)), self._count)
 
 
-class PublishBatch(Struct):
+class PublishBatch(DescribedStruct):
     """Messages that are published together. ``refused`` are frames that the framing gave up on; ``last`` is the chunk
     that the batch ends in, and how many of its messages it has taken. ``inputs`` of a batch of several inputs: the
     index of the first message and of the first refused frame of each, and its name.

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.engine.writing.entries import TopicEntries
 from sowctl.journal.format import NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.session import WriteSession
 
 
-class Acknowledged(Struct):
+class Acknowledged(DescribedStruct):
     """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input.
 
     Not ``durable`` is one of a run that published to a topic which nothing keeps."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import replace
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.topics.expiration import count_expired
 from sowctl.engine.writing.outcome import (
     NO_RECORD,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class TopicEntries(Struct):
+class TopicEntries(DescribedStruct):
     """What is to be written of a batch to one topic, by columns; entry n is element n of each.
 
     ``places`` are indexes into the batch. ``statuses`` are outcomes of messages, or ``journalled`` in a topic that

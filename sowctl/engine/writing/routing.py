@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.targets import find_publishable
 from sowctl.engine.writing.prepare import Prepared, Preparer
@@ -24,7 +23,7 @@ Ref = tuple[str | None, str | None]
 """Topic and message type as a message names them."""
 
 
-class Share(Struct):
+class Share(DescribedStruct):
     """The part of a batch that goes to one topic; ``places`` are indexes into the batch."""
 
     writer: TopicWriter

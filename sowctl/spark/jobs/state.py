@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.sources.logical import chosen
 from sowctl.engine.sources.past import Means, way_at
 from sowctl.engine.sources.source import Pairs
@@ -49,7 +50,7 @@ class RangePart(Struct, frozen=True):
             yield from ranged(source, self.origin, READ, self.low, self.high)
 
 
-class FoldedPart(Struct, frozen=True):
+class FoldedPart(DescribedStruct, frozen=True):
     """The records of a key range in a file that a fold has left; without those that had expired by ``at``.
 
     ``logical`` says which logical topics of a Pattern topic are meant.

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError, UsageError
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.report import JobReport
@@ -39,7 +38,7 @@ SEEN = "sowctl"
 COLUMNS = "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_logical_topic,_user_key,_correlation_id"
 
 
-class StreamOptions(Struct, frozen=True):
+class StreamOptions(DescribedStruct, frozen=True):
     """What to follow and how. Exactly one of ``output`` (a directory of Parquet files), ``into`` and ``show``.
 
     ``checkpoint`` is where the stream remembers how far it has come; needed but for ``show``. ``client`` names the

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import field
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.blocks import mask_of, values_of
 from sowctl.engine.search.matcher import Matcher, environment_of
@@ -39,7 +40,7 @@ _TEXTS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correl
 _OPERATIONS = {"publish": PUBLISH, "delete": DELETE}
 
 
-class JournalQuery(Struct, frozen=True):
+class JournalQuery(DescribedStruct, frozen=True):
     """Which entries are to be read. ``topic`` and ``message_type`` None: any; ``operation`` may be ``all``."""
 
     origin: Origin

@@ -11,10 +11,10 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.sources.source import Source
@@ -41,7 +41,7 @@ BATCH = 4096
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 
 
-class StoreQuery(Struct, frozen=True):
+class StoreQuery(DescribedStruct, frozen=True):
     """What is to be read: the state ``at`` an instant (None: now), the filter's text, into how many partitions."""
 
     origin: Origin

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
-from msgspec import Struct
 from msgspec.structs import replace
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -19,6 +18,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.bulk.commit import RefusalWords, commit
 from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Staged, StagePlan
 from sowctl.engine.bulk.task import StageTask
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sowctl.spark.writing.attempts import Staging
 
 
-class WriteRequest(Struct, frozen=True):
+class WriteRequest(DescribedStruct, frozen=True):
     """What a write was asked for. ``operation`` None: rows say so in ``_operation``, else they are published.
 
     ``client`` is a stream's publisher. ``overwrite``: what has no row is deleted.
