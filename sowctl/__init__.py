@@ -24,7 +24,12 @@ __all__ = ["SowError", "__version__", "open"]
 
 
 def open(config: str | os.PathLike[str], **options: Any) -> InstanceHandle:  # noqa: A001 - the name users expect, as in dbm.open
-    """Open an instance by its configuration file; see :meth:`sowctl.engine.instance.Instance.open`.
+    """Open an instance by its configuration file.
+
+    Options, all by name: root, environment, defines, clock, seam, lock_wait, random, notify, holder. ``root`` is the
+    directory from which paths in the file count (default: the file's), ``environment`` and ``defines`` fill ``${VAR}``,
+    ``lock_wait`` is in seconds, ``notify`` takes remarks for people. The others are in
+    :meth:`sowctl.engine.instance.Instance.open`, to which all go.
 
     Whatever sowctl refuses is raised as a :class:`SowError` with code, exit status, place and hint.
     """

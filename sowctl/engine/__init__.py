@@ -2,7 +2,7 @@
 
 From what a program calls down to what all rooms share; each room imports only rooms below it:
 
-* ``api``: what ``sowctl.open`` gives: an instance whose topics have the verbs as methods.
+* ``api``: what ``sowctl.open`` gives: an instance whose topics have verbs as methods.
 * ``verbs``: one file per verb, where the rooms meet.
 * ``bulk``: writes of many tasks, published by one commit.
 * ``writing``: from an input to acknowledged entries, batch by batch.

@@ -1,12 +1,18 @@
-"""What ``sowctl.open`` gives a program: an instance whose topics have the verbs as methods.
+"""What ``sowctl.open`` gives a program: an instance whose topics have verbs as methods.
 
-Each method is the function of its verb; the command line calls the same functions. Nothing in the engine imports this
-module, because it imports every verb.
+A method calls the function of its verb, as the command line does. Most have the command's name; ``history`` is
+:meth:`TopicHandle.versions` here, ``hash`` is :meth:`TopicHandle.digest`, ``query --explain`` is
+:meth:`TopicHandle.explain`. Without a method are ``key``, ``eval`` and the ``journal`` commands, whose functions stand
+in ``engine/verbs``. Nothing in the engine imports this module, because it imports the verbs.
+
+Arguments are looked at before a store is opened: a text where a list of texts belongs would be taken for its letters,
+and would match nothing without a word. What is of a wrong type raises TypeError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
@@ -16,12 +22,17 @@ from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions
 from sowctl.engine.topics.targets import Target, find_topic
 
 if TYPE_CHECKING:
+    import os
+
     from sowctl.config.model import TopicConfig
     from sowctl.engine.records import StoredRecord
-    from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, ReplayReport, TopicInfo
+    from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, ReindexReport, ReplayReport, TopicInfo
+    from sowctl.engine.search.plan import Plan
     from sowctl.engine.sources.digest import Digest
+    from sowctl.engine.verbs.check import CheckRun
     from sowctl.engine.verbs.history import VersionRecord
     from sowctl.engine.verbs.query import QueryResult
+    from sowctl.engine.verbs.snapshot import SnapshotReport
 
 
 class InstanceHandle(Instance, frozen=True):
@@ -32,6 +43,36 @@ class InstanceHandle(Instance, frozen=True):
     def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
         """The verbs of one topic. Raises MissingError (exit 10) and UsageError (exit 2, ambiguous)."""
         return TopicHandle(self, find_topic(self, name, message_type))
+
+    def check(self) -> CheckRun:
+        """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""
+        from sowctl.engine.verbs.check import check
+
+        return check(self)
+
+
+def _keys(what: str, keys: Collection[str | int], call: str) -> tuple[str, ...]:
+    """The texts of ``keys``, which are texts or the ints that records have as ``sow_key``.
+
+    Raises TypeError that says how to ``call``.
+    """
+    if isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Collection):
+        raise TypeError(f"{what} are a list, not {type(keys).__name__}: {call}")
+    for key in keys:
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise TypeError(f"each of {what} is a text or the int of a SOW key, not {type(key).__name__}")
+    return tuple(map(str, keys))
+
+
+def _payloads(messages: Iterable[bytes]) -> tuple[bytes, ...]:
+    """The messages if they are a list of bytes. Raises TypeError as :meth:`TopicHandle.publish` does."""
+    from sowctl.engine.writing.batching import Listed
+
+    source = Listed(messages, call="delete(data=[message])")
+    taken: list[bytes] = []
+    while (chunk := source.poll()) is not None:
+        taken += chunk.payloads
+    return tuple(taken)
 
 
 class TopicHandle:
@@ -51,12 +92,28 @@ class TopicHandle:
         """The topic's name, or the logical topic's."""
         return self.config.label
 
+    def _at(self, at: int | str | None) -> int | None:
+        """An instant in microseconds UTC; of a text what ``--at`` makes of it. Raises TypeError and UsageError."""
+        if isinstance(at, str):
+            from sowctl.engine.topics.logplaces import read_moment
+
+            return read_moment(at, self.instance.clock).of(self.instance)
+        # True would be the first microsecond of 1970.
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
+            kind = type(at).__name__
+            raise TypeError(f"at is microseconds since 1970 (int) or a text such as '2026-01-05T10:00:00Z', not {kind}")
+        return at
+
     def publish(
         self, messages: Iterable[bytes], options: PublishOptions | None = None, **changes: Any
     ) -> PublishReport:
-        """Publish payloads; ``changes`` are fields of :class:`PublishOptions`. Durable when this returns.
+        """Publish payloads, a list of bytes or what yields them. Durable when this returns.
 
-        Raises InputError (exit 3) at a bad message unless ``on_error="skip"``.
+        ``changes`` are fields of :class:`~sowctl.engine.options.PublishOptions`, which says what they mean: batch,
+        batch_bytes, linger, on_error, max_errors, dry_run, expiration, sow_key, client, sequence, timestamp,
+        timestamp_field, allow_null_key, allow_volatile, delta, delta_null, update_only.
+
+        Raises InputError (exit 3) at a bad message unless ``on_error="skip"``, TypeError for what is no bytes.
         """
         from sowctl.engine.verbs.publish import publish
         from sowctl.engine.writing.batching import Listed
@@ -66,40 +123,69 @@ class TopicHandle:
         return publish(self.instance, self.name, [("messages", source)], chosen, message_type=self.config.message_type)
 
     def query(self, filter: str | None = None, **changes: Any) -> QueryResult:
-        """Start a query; ``changes`` are fields of :class:`QueryOptions`. Iterate for batches or ``.records()``."""
+        """Start a query. Iterate the result for batches, or its ``records()``, or ask for its ``count()``.
+
+        ``changes`` are fields of :class:`~sowctl.engine.options.QueryOptions`, which says what they mean: order_by,
+        top_n, skip_n, sow_keys (a list), at (as :meth:`get` takes it), select, batch_size, sort_memory,
+        by_time, index_from, projection, grouping, after_key, jobs, counted.
+        """
         from sowctl.engine.verbs.query import query
 
-        return query(self.instance, [self.target], QueryOptions(filter=filter, **changes))
+        return query(self.instance, [self.target], self._query_options(filter, changes))
 
-    def get(self, *keys: str, fields: bool = False, at: int | None = None) -> Iterator[StoredRecord]:
-        """The records of SOW keys, else of key field texts (with ``fields`` these alone), in the order asked for."""
+    def explain(self, filter: str | None = None, **changes: Any) -> Plan:
+        """How a query with these options would be read; indexes that it needs are built. Options as for `query`."""
+        from sowctl.engine.verbs.explain import explain
+        from sowctl.engine.verbs.query import query
+
+        options = self._query_options(filter, changes)
+        return explain(lambda: query(self.instance, [self.target], options))[0]
+
+    def _query_options(self, filter: str | None, changes: dict[str, Any]) -> QueryOptions:
+        options = QueryOptions(filter=filter, **changes)
+        keys = options.sow_keys
+        if keys is not None:
+            keys = _keys("sow_keys", keys, "query(sow_keys=[key])")
+        return replace(options, sow_keys=keys, at=self._at(options.at))
+
+    def get(self, *keys: str | int, fields: bool = False, at: int | str | None = None) -> Iterator[StoredRecord]:
+        """The records of SOW keys, else of key field texts (with ``fields`` these alone), in the order asked for.
+
+        ``at`` is an instant in microseconds since 1970 UTC, or a text as ``--at`` takes it: a time, a bookmark, or the
+        txid of an entry.
+        """
         from sowctl.engine.verbs.get import get
 
-        batch, _ = get(self.instance, self.target, keys, fields=fields, at=at)
+        texts = _keys("keys", keys, "get(key)")
+        batch, _ = get(self.instance, self.target, texts, fields=fields, at=self._at(at))
         return iter(batch.records)
 
-    def versions(self, *keys: str, fields: bool = False, journal: bool = False) -> Iterator[VersionRecord]:
+    def versions(self, *keys: str | int, fields: bool = False, journal: bool = False) -> Iterator[VersionRecord]:
         """The versions of the records of SOW keys or key field texts, each key's oldest first."""
         from sowctl.engine.verbs.history import versions
 
-        batch, _ = versions(self.instance, self.target, keys, fields=fields, journal=journal)
+        texts = _keys("keys", keys, "versions(key)")
+        batch, _ = versions(self.instance, self.target, texts, fields=fields, journal=journal)
         return iter(batch.records)
 
     def delete(
         self,
         *,
         filter: str | None = None,
-        sow_keys: Sequence[str] | None = None,
-        data: Sequence[bytes] | None = None,
+        sow_keys: Collection[str | int] | None = None,
+        data: Iterable[bytes] | None = None,
         dry_run: bool = False,
     ) -> DeleteReport:
-        """Delete records by exactly one selector. Durable when this returns."""
+        """Delete records by exactly one selector: a filter, a list of SOW keys, or a list of messages with their keys.
+
+        Durable when this returns. Raises TypeError for one text or message instead of a list.
+        """
         from sowctl.engine.verbs.delete import delete
 
         options = DeleteOptions(
             filter,
-            tuple(sow_keys) if sow_keys is not None else None,
-            tuple(data) if data is not None else None,
+            _keys("sow_keys", sow_keys, "delete(sow_keys=[key])") if sow_keys is not None else None,
+            _payloads(data) if data is not None else None,
             dry_run,
         )
         return delete(self.instance, [self.target], options)[0]
@@ -111,17 +197,44 @@ class TopicHandle:
         return expire(self.instance, [self.config], dry_run=dry_run)[0]
 
     def replay(self, **changes: Any) -> ReplayReport:
-        """Bring the store in line with the journals; ``changes`` are fields of ``ReplayOptions``."""
+        """Bring the store in line with the journals.
+
+        ``changes`` are fields of :class:`~sowctl.engine.options.ReplayOptions`, which says what they mean: until_txid,
+        until_time, into, journal, verify, rebuild, force, dry_run, rekey.
+        """
         from sowctl.engine.options import ReplayOptions
         from sowctl.engine.verbs.replay import replay
 
         return replay(self.instance, [self.config], ReplayOptions(**changes))[0]
 
-    def digest(self, at: int | None = None) -> Digest:
-        """The digest of the state."""
+    def snapshot(
+        self, path: str | os.PathLike[str], *, at: int | str | None = None, force: bool = False
+    ) -> SnapshotReport:
+        """Write the state, of now or as of ``at`` (as :meth:`get` takes it), into the new store file ``path``.
+
+        Raises RefusedError (exit 8) where there is a file, unless ``force``.
+        """
+        from sowctl.engine.verbs.snapshot import snapshot_file
+
+        return snapshot_file(self.instance, self.target, self._at(at), Path(path), force=force)
+
+    def check(self) -> CheckRun:
+        """Check the topic's store: iterate for findings, then ask for ``status``, ``report`` and ``coverage``."""
+        from sowctl.engine.verbs.check import check
+
+        return check(self.instance, [self.target])
+
+    def reindex(self, *, drop: bool = False) -> ReindexReport:
+        """Build the topic's memo indexes anew, or remove them."""
+        from sowctl.engine.verbs.reindex import reindex
+
+        return reindex(self.instance, [self.target], drop=drop)[0]
+
+    def digest(self, at: int | str | None = None) -> Digest:
+        """The digest of the state, of now or as of ``at`` (as :meth:`get` takes it)."""
         from sowctl.engine.sources.digest import digest
 
-        return digest(self.instance, self.target, at)
+        return digest(self.instance, self.target, self._at(at))
 
     def info(self) -> TopicInfo:
         """Sizes, counts and position."""

@@ -1,6 +1,6 @@
 """An instance opened for work: its configuration, and everything from outside that a verb may need, as arguments.
 
-The command line makes one, and so does ``sowctl.open``, whose kind of instance has the verbs as methods
+The command line makes one, and so does ``sowctl.open``, whose kind of instance has verbs as methods
 (``engine/api.py``). A process keeps some files open that queries have read until an instance is closed, and in a
 ``with`` statement the stores, too. Verbs are functions over an instance; this module knows none of them.
 """

@@ -31,12 +31,15 @@ _PAYLOADS = frozenset({bytes, bytearray, memoryview})
 
 
 class Listed:
-    """A source over messages in memory, or that a program yields. Raises TypeError for what is no bytes."""
+    """A source over messages in memory, or that a program yields.
 
-    def __init__(self, messages: Iterable[bytes], size: int = 1000) -> None:
+    Raises TypeError for what is no bytes; ``call`` tells how one message is given.
+    """
+
+    def __init__(self, messages: Iterable[bytes], size: int = 1000, call: str = "publish([message])") -> None:
         # One message instead of a list would be taken apart into its bytes.
         if isinstance(messages, bytes | bytearray | memoryview | str):
-            raise TypeError(f"messages are a list of bytes, not {type(messages).__name__}: publish([message])")
+            raise TypeError(f"messages are a list of bytes, not {type(messages).__name__}: {call}")
         self.ended = False
         self.blocking = True
         self._messages = iter(messages)
