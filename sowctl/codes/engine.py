@@ -56,8 +56,8 @@ CODES: dict[str, str] = {
 
         Why: The store file is gone, and the journals begin after the topic's first entry, so that a rebuild could
         lack records.
-        Do: Put the store or the older journals back. ``sowctl replay --force`` builds what is left, which may be less
-        than was published.
+        Do: Put the store or the older journals back. Where they are lost, ``sowctl replay TOPIC`` builds what the
+        journals that are left hold, which may be less than was published; a note says from which txid on.
         """,
     "SOW-ENG-012": """10 no such topic
 

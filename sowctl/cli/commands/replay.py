@@ -37,7 +37,8 @@ def run(
         bool, option("--rekey", help="after Key was changed: give the records the keys that their topic makes now")
     ] = False,
     force: Annotated[
-        bool, option("--force", help="rebuild although records would be lost that the journals no longer hold")
+        bool,
+        option("--force", help="replace a store although records in it would be lost that the journals no longer hold"),
     ] = False,
     dry_run: DryRun = False,
     summary: Summary = None,
@@ -49,6 +50,9 @@ def run(
     by itself. A file that is plainly no store is refused; --force keeps it aside as well. With --until, which would
     leave a store behind its journal, --into or --verify is needed. Topics that are transient, or that no journal
     records, are skipped.
+
+    Where older journal files are gone, a store that is missing is built of those that are left, and a note says where
+    they begin; one that is there, and would lose records, is replaced with --force only.
 
     Where records stand under keys of another definition than the configured one, a replay is refused. --rekey deletes
     the former keys and publishes the records under theirs, in one group of the journal, then makes the store anew and

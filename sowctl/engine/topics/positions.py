@@ -326,7 +326,8 @@ def not_covered(topic: TopicConfig, log: Journal) -> MissingError:
         f"the store of topic {topic.name!r} is missing, and the journals (from txid {log.first_txid} on, looked for in "
         f"{log.searched}) do not reach back to the topic's first entry",
         place=str(topic.file),
-        hint="put the store or the older journals back; sowctl replay rebuilds from what is left",
+        hint="put the store or the older journals back; without them, "
+        f"sowctl replay {topic.name} builds what the journals that are left hold",
         topic=topic.name,
     )
 

@@ -171,11 +171,16 @@ def _in_place(
         if moved is not None and topic.file.exists():
             moved.unlink()
         raise
-    note = None if covered else f"the journals begin at txid {log.first_txid}: older records could not be rebuilt"
+    note = None if covered else _older_are_gone(log)
     if needed == "other history":
         _put_chains_aside(instance, topic)
         note = "; ".join(filter(None, ("the former store followed another copy of this journal", note)))
     return built.report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
+
+
+def _older_are_gone(log: Journal) -> str:
+    """What is said of a store built although older files are gone; where no file was, nothing more is lost (C48)."""
+    return f"the journals begin at txid {log.first_txid}: older records cannot be rebuilt"
 
 
 def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
@@ -307,8 +312,10 @@ def _plan(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayO
     refuse_other_file(instance, topic, force=options.force)
     needed = "rebuild" if options.rebuild else need(instance, log, topic)
     actions = {"current": "current", "behind": "caught up"}
-    state = log.topic_state((topic.name, topic.message_type))
-    return ReplayReport.of(topic, actions.get(needed, "rebuilt"), applied=state.last_txid, note=needed, dry_run=True)
+    ref = topic.name, topic.message_type
+    note = needed if needed in actions or log.covers(ref) else f"{needed}; {_older_are_gone(log)}"
+    applied = log.topic_state(ref).last_txid
+    return ReplayReport.of(topic, actions.get(needed, "rebuilt"), applied=applied, note=note, dry_run=True)
 
 
 def _aside(
@@ -326,7 +333,8 @@ def _aside(
     built = fold(
         instance, log, [moved], until=options.until_txid, at=options.until_time, check_of=partial(KeyCheck, instance)
     )[0]
-    return built.report("rebuilt")
+    note = None if log.covers((topic.name, topic.message_type)) else _older_are_gone(log)
+    return built.report("rebuilt", note=note)
 
 
 def _kept_aside(instance: Instance, path: Path) -> Path | None:

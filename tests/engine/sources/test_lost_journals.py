@@ -65,9 +65,15 @@ def test_a_missing_store_that_the_journals_do_not_cover(small: Lab) -> None:
         with pytest.raises(MissingError) as caught:
             act()
         assert caught.value.code == "SOW-ENG-011"
+        assert "sowctl replay t builds what the journals that are left hold" in str(caught.value.hint)
     assert not small.store("t").exists()
+    gone = f"the journals begin at txid {first}: older records cannot be rebuilt"
+    planned = small.open().topic("t").replay(dry_run=True)
+    assert (planned.action, planned.note) == ("rebuilt", f"missing; {gone}")
+    aside = small.open().topic("t").replay(into=str(small.directory / "aside"))
     report = small.open().topic("t").replay()
-    assert (report.action, report.entries) == ("rebuilt", 60 - first + 1)
+    assert (report.action, report.entries, report.note) == ("rebuilt", 60 - first + 1, gone)
+    assert (aside.entries, aside.note) == (report.entries, gone)
 
 
 def test_a_topic_whose_first_entry_is_left_is_covered(small: Lab) -> None:
