@@ -4,6 +4,10 @@ A code stands for one reason and never changes its meaning. Each has its text in
 of the pages of lint's rules: exit status and title in the first line, then why it happens, what to do, and the manual
 page where that is not the area's. Rules of lint have pages of their own (:mod:`sowctl.config.rules.pages`), and so no
 text here. Nothing that reads or writes data imports this room; tests compare it with what the source raises.
+
+The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``cli``, ``configuration``, ``engine``
+(instances, topics, findings of ``check``), ``expressions``, ``journal``, ``messages`` (types, framings, keys, paths and
+times), ``publishing`` (deleting too), ``queries`` (replay and snapshot too), ``spark``, ``store``.
 """
 
 from __future__ import annotations

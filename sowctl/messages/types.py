@@ -1,4 +1,14 @@
-"""The table of message types, behind :func:`get_type`. A type's module loads when the type is first asked for."""
+"""The table of message types, behind :func:`get_type`. A type's module loads when the type is first asked for.
+
+A new type is a class (:mod:`sowctl.messages.base` says what it has) and a row here: enough for publish, query and eval
+(``tests/messages/test_new_type.py``). To be complete it also needs
+
+* its name in ``WITHOUT_FIELDS`` or ``NOT_CONSTRUCTIBLE`` where it has no fields, or makes no messages of them;
+* a sample in ``tests/support/messagetypes.py``, with which every law of message types is tried;
+* its name in ``test_text_types_are_lines_where_no_framing_is_given`` where its messages are lines;
+* a line in the table and a section in ``man/sowctl-messages.7``;
+* where it is made of tags and an equals sign: its name in ``equals_sign`` of ``config/rules/messagetypes.py``.
+"""
 
 from __future__ import annotations
 

@@ -43,6 +43,23 @@ def test_every_file_is_in_the_table() -> None:
 
 
 @every
+def test_every_command_has_examples(command: Command) -> None:
+    module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
+    examples = getattr(module, "EXAMPLES", ())
+    assert isinstance(examples, tuple)
+    assert examples, f"{module.__file__} needs EXAMPLES = (...): command lines for its help and its page"
+
+
+def test_a_command_without_examples_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sowctl.cli.commands.functions as module
+
+    monkeypatch.delattr(module, "EXAMPLES")
+    command = find(("functions",))
+    assert command is not None
+    assert load(command).examples == ()
+
+
+@every
 def test_help(command: Command, cli: Cli) -> None:
     text = cli(*command.words, "--help").out
     lines = text.splitlines()

@@ -3,8 +3,7 @@
 A command is a function ``run(invocation, ...)`` whose parameters are annotated ``Annotated[type, Option(...)]`` or
 ``Annotated[type, Argument(...)]``. From the one declaration come the Typer application (``application.py``), the quick
 reader (``arguments.py``), the man pages and the completion scripts, so none of them can disagree with another about
-what a command takes. Declarations are plain tuples: Typer is not
-imported here, because most commands start without it, and a dataclass costs ten times as much to define.
+what a command takes. Declarations are Structs and not Typer's own: most commands start without importing it.
 
 The type says the shape: ``bool`` is a flag, ``int`` a whole number (or a counted flag), ``str`` a text, ``list[str]``
 an option that may be repeated or the last operands.

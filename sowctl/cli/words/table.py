@@ -2,6 +2,10 @@
 
 ``sowctl --help``, the man pages, the completion scripts and the dispatcher all read this table; none of them imports
 a command's module to learn its name. Importing this module costs next to nothing.
+
+A new command is a file in ``sowctl/cli/commands`` and a line here. The file has one public function ``run``, whose
+parameters are its options (:mod:`sowctl.cli.words.declare`) and whose docstring is the text of its page, and a tuple
+``EXAMPLES`` of command lines, which stand in help and page. Then ``python -m sowctl.cli.manual man/`` makes the page.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from msgspec import Struct
 
 
 class Command(Struct, frozen=True):
-    """One line: ``name`` is one or two words, ``module`` lies in ``sowctl.cli.commands`` and defines ``run``."""
+    """One line: ``name`` is one or two words, ``module`` in ``sowctl.cli.commands`` has ``run`` and ``EXAMPLES``."""
 
     name: str
     module: str

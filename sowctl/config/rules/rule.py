@@ -29,6 +29,10 @@ one whose function covers a part of it only, has its page in :mod:`sowctl.config
 
 **A rule is tested by files**: ``tests/config/rules/cases/ID-bad.xml`` breaks it and ``ID-good.xml`` does not; the
 module docstring of ``tests/config/rules/test_cases.py`` says how they are marked.
+
+**Where it goes**: the function into the module of its element (the map of this room lists them); the row of advice, an
+id that begins with B, into :mod:`sowctl.config.rules.table_advice`, any other into :mod:`sowctl.config.rules.table`.
+Then ``python -m sowctl.cli.manual man/`` makes sowctl-lint(7) anew, and README says how many rules there are.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 * ``batching``: messages of the inputs, gathered into batches.
 * ``routing``: which topic each message of a batch goes to, and who publishes it.
 * ``publishers``: a publisher's identity and sequence numbers, which tell duplicates.
-* ``prepare``: messages to keys, times and lifetimes, before any lock is taken.
+* ``prepare``: keys, lifetimes and the times that messages bring, before any lock is taken.
 * ``enrichment``: fields that the configuration constructs, before and after a message has its key.
 * ``refusals``, ``rejects``: where refused messages end a run; where in the input each stands.
 * ``session``: journal and stores of the topics in use, locked for each batch.

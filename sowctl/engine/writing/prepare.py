@@ -1,8 +1,8 @@
-"""Messages to entries, before any lock is taken: keys, times, expirations, and what is wrong with a message.
+"""Messages to :class:`Prepared`, before any lock is taken: keys, lifetimes, times that messages bring, what is wrong.
 
 A batch stays in columns all the way. Only what a message brings itself (an envelope, a time field) makes a column of
 Python values; otherwise a column is one value for all. Nothing here asks where messages come from or what the topic
-holds; what depends on that (keys of chains, enrichment, delta merge) follows under the locks, in
+holds; what depends on that (the clock's time, keys of chains, enrichment, delta merge) follows under the locks, in
 :func:`sowctl.engine.writing.entries.entries_of`.
 """
 

@@ -3,6 +3,9 @@
 A rule whose function says it all has its page as the docstring of that function; the others have theirs in the modules
 of this package, one dictionary ``PAGES`` each, by id. ``lint --explain`` and sowctl-lint(7) show them. The convention
 is in :mod:`sowctl.config.rules.rule`.
+
+``loading``: XML, encoding, Include, variables; ``structure``: which elements, where, how often; ``values``: type, words
+and range of one value; ``expressions``: filters, fields, joins; ``spellings``: other and retired names.
 """
 
 from __future__ import annotations
