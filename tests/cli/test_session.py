@@ -296,9 +296,19 @@ def test_journal(shop: Cli) -> None:
     assert row["first_txid"] == 1
     entries = [json.loads(line) for line in shop("journal", "dump").out.splitlines()]
     assert [(entry["txid"], entry["operation"]) for entry in entries] == [(n, "publish") for n in (1, 2, 3)]
-    for arguments in (["--txid", "2"], ["-l", "2:2"], ["--from", "2", "--to", "2"], ["--key", entries[1]["sow_key"]]):
+    key = entries[1]["sow_key"]
+    for arguments in (
+        ["--txid", "2"],
+        ["-l", "2:2"],
+        ["--from", "2", "--to", "2"],
+        ["--key", key],
+        ["--key", "0" + key],
+    ):
         (entry,) = shop("journal", "dump", *arguments).out.splitlines()
         assert json.loads(entry)["data"] == {"id": 2, "symbol": "SAP", "price": 241.90}
+    for text in ("\u0661", "\u00b2", "x", str(1 << 64)):
+        refused = shop("journal", "dump", "--key", text)
+        assert (refused.status, refused.out) == (2, "") and "SOW-CLI-025" in refused.err
     assert "SAP" not in shop("journal", "dump", "--no-data").out
     assert shop("journal", "dump", "--topic", "quotes").out == ""
     assert shop("journal", "dump", "--to", "2026-01-05T11:00:00Z").out == ""

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
 from sowctl.identity.hashes import client_hash, crc32c, crc64, topic_hash
-from sowctl.identity.keys import batch_digester, is_user_key, key_bytes, key_digest, key_number, prefix, user_key_digest
+from sowctl.identity.keys import (
+    batch_digester,
+    is_user_key,
+    key_bytes,
+    key_digest,
+    key_number,
+    named_key,
+    prefix,
+    user_key_digest,
+)
 
 
 def test_published_check_values() -> None:  # C115, C116
@@ -51,6 +60,18 @@ def test_a_batch_with_a_null_text_says_so() -> None:
 @given(st.integers(0, 2**64 - 1))
 def test_keys_are_unsigned_decimals(number: int) -> None:  # C07
     assert key_number(key_bytes(number)) == number
+    assert named_key(str(number)) == named_key("0" * 30 + str(number)) == key_bytes(number)
+
+
+NUMBERS = [str(1 << 64), "0" + str(1 << 64), "9" * 20, "1" + "0" * 20, "9" * 5000]
+TEXTS = ["", " 1", "1 ", "1\n", "+1", "-1", "1.0", "1e3", "0x1", "1_0", "x", "\u0661", "\uff11", "\u00b2", "0\u0661"]
+
+
+@pytest.mark.parametrize("text", [*NUMBERS, *TEXTS])
+def test_other_texts_name_no_sow_key(text: str) -> None:
+    """Digits of other scripts neither, and a number that is too large for Python to read is refused like others."""
+    assert named_key(text) is None
+    assert named_key("0" * 5000) == bytes(8)
 
 
 @pytest.mark.parametrize(

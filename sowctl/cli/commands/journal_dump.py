@@ -79,11 +79,14 @@ def run(
 
 
 def _key(text: str) -> int:
-    if not (text.isdecimal() and int(text) < 1 << 64):
+    from sowctl.identity.keys import key_number, named_key
+
+    key = named_key(text)
+    if key is None:
         raise UsageError(
             "SOW-CLI-025", f"--key {text!r} is not a SOW key", hint="sowctl query TOPIC --meta shows SOW keys"
         )
-    return int(text)
+    return key_number(key)
 
 
 def _range(name: str, text: str | None, only: str = "both") -> tuple[int, int] | None:

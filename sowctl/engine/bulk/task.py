@@ -34,7 +34,7 @@ from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.outcome import Until
 from sowctl.engine.writing.prepare import Prepared, Preparer
 from sowctl.engine.writing.rejects import reject_line
-from sowctl.identity.keys import key_bytes
+from sowctl.identity.keys import named_key
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -126,11 +126,12 @@ class StageTask:
         places, digests, refused = [], [], []
         for place, envelope in enumerate(envelopes):
             text = envelope.sow_key or ""
-            if text.isascii() and text.isdigit() and int(text) < 1 << 64:
+            key = named_key(text)
+            if key is not None:
                 places.append(place)
                 # A deletion by SOW key does not know key values, so its check word is zeros; the commit puts the
                 # record's in.
-                digests.append(key_bytes(int(text)) + bytes(8))
+                digests.append(key + bytes(8))
             else:
                 refused.append(Refusal(place, "SOW-PUB-003", f"{text!r} is not a SOW key"))
         return Prepared(places, [b""] * len(places), digests), refused

@@ -7,7 +7,6 @@ Ruled by ``sow-store(5)``, SOW key.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,11 @@ from msgspec import Struct
 from sowctl.engine.sources.logical import domain_of, user_key_of
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import UsageError
-from sowctl.identity.keys import given_text, key_bytes, key_digest, prefix, user_key_digest
+from sowctl.identity.keys import given_text, key_digest, named_key, prefix, user_key_digest
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.store.meta import Definition
-
-_NUMBER = re.compile(r"\d{1,20}")
-_U64 = 1 << 64
 
 
 def key_of(text: str, key_mode: str) -> bytes:
@@ -33,7 +29,7 @@ def key_of(text: str, key_mode: str) -> bytes:
     """
     if key_mode == "user":
         return user_key_digest(given_text(text))[:8]
-    key = _sow_key(text)
+    key = named_key(text)
     if key is None:
         raise not_a_key(text)
     return key
@@ -116,7 +112,7 @@ def _naming(target: Target, definition: Definition | None) -> _Naming:
 
 
 def _meant(text: str, naming: _Naming, fields: bool) -> list[bytes]:
-    number = None if fields else _sow_key(text)
+    number = None if fields else named_key(text)
     # A SOW key first: that a key text is by chance another record's SOW key is one case in 2**64.
     found = [] if number is None else [number]
     if naming.mode != "fields" or naming.domain is None:
@@ -134,7 +130,3 @@ def _user_key(text: str, target: Target) -> bytes:
     if target.topic is not None:
         return keys_of((text,), target.topic)[0]
     return key_of(text, "user")
-
-
-def _sow_key(text: str) -> bytes | None:
-    return key_bytes(int(text)) if _NUMBER.fullmatch(text) and int(text) < _U64 else None

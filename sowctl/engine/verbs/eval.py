@@ -235,6 +235,7 @@ def _runaway(error: LimitError, name: str, chunk: Chunk, index: int) -> LimitErr
 
 def _headers(payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) -> list[Header]:
     from sowctl.expressions.environment import Header
+    from sowctl.identity.keys import named_key
 
     if envelopes is None:
         return [Header(payload_size=len(payload)) for payload in payloads]
@@ -242,7 +243,7 @@ def _headers(payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) ->
         Header(
             topic=envelope.topic,
             sow_key=envelope.sow_key,
-            sow_key_hash=envelope.sow_key if (envelope.sow_key or "").isdecimal() else None,
+            sow_key_hash=envelope.sow_key if named_key(envelope.sow_key or "") is not None else None,
             bookmark=envelope.bookmark,
             correlation_id=envelope.correlation_id,
             last_updated=_instant(envelope.timestamp),

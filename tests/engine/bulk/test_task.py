@@ -22,9 +22,9 @@ def test_delete_by_sow_key(tmp_path: Path) -> None:
         instance = lab.open()
         with staging(instance, instance.topic("log").config) as area:
             plan = area.plan(SKIP, operation="delete")
-            envelopes = [Envelope(sow_key=text) for text in (key, "7", "x")]
-            report = commit(area, plan, [stage(plan, "t", 0, ["", "", ""], envelopes=envelopes)])
-        assert (report.deleted, report.missing, report.rejected) == (1, 1, 1)
+            envelopes = [Envelope(sow_key=text) for text in (f"{key:0>30}", "7", "x", "\u0667", "9" * 5000)]
+            report = commit(area, plan, [stage(plan, "t", 0, [""] * 5, envelopes=envelopes)])
+        assert (report.deleted, report.missing, report.rejected) == (1, 1, 3)
         assert len(lab.query("log")) == 1
         with pytest.raises(UsageError):
             area.plan(SKIP, operation="upsert")  # type: ignore[arg-type]

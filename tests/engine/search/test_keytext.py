@@ -90,6 +90,20 @@ def test_a_sow_key_goes_before_the_text_of_another_record(lab: Lab) -> None:
     assert record.payload.decode() == message(id=number)
 
 
+def test_a_sow_key_is_written_in_ascii_digits_with_any_zeros_before_it(lab: Lab) -> None:
+    topic = lab.open().topic("one")
+    wanted = lab.records("one", "/id = '7'")[0]
+    number = str(wanted.sow_key)
+    for text in (number, number.zfill(25)):
+        assert [record.payload for record in topic.get(text)] == [wanted.payload]
+        assert [record.payload for record in topic.query(sow_keys=(text,)).records()] == [wanted.payload]
+    arabic = number.translate({ord("0") + digit: 0x660 + digit for digit in range(10)})
+    assert list(topic.get(arabic)) == []
+    with pytest.raises(UsageError) as caught:
+        list(topic.query(sow_keys=(arabic,)).records())
+    assert caught.value.code == "SOW-QRY-001"
+
+
 def test_a_bare_file_is_asked_for_key_fields_too(lab: Lab) -> None:
     target = Target(path=lab.store("two"))
     batch, missing = get(Instance(), target, ["a b,x", "a b"])

@@ -92,6 +92,13 @@ def test_message_functions_see_the_envelope() -> None:
     assert _output(_parts(_evaluator("MESSAGE_SIZE()"), LINES)) == b"15\n10\n10\n"
 
 
+def test_only_a_number_that_is_a_sow_key_is_the_hash_of_one() -> None:
+    texts = [b"7", b"007", "\u0667".encode(), b"18446744073709551616", b"k"]
+    lines = b"".join(b'{"sow_key":"%s","data":{}}\n' % text for text in texts)
+    evaluator = _evaluator("SOW_KEY_HASH()")
+    assert _output(_parts(evaluator, lines, "envelope")) == b'"7"\n"007"\nnull\nnull\nnull\n'
+
+
 def test_a_type_without_fields_takes_only_expressions_without_fields() -> None:
     assert _output(_parts(_evaluator("MESSAGE_SIZE()", message_type="binary"), b"abc\n")) == b"3\n"
     with pytest.raises(UsageError) as caught:
