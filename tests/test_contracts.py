@@ -33,6 +33,8 @@ IMPORTS = [
     ("sowctl.store.env", "import sowctl", "sowctl"),
     ("sowctl.cli.commands.get", "from sowctl.cli.commands import query", "sowctl.cli.commands.query"),
     ("sowctl.engine.verbs.get", "from sowctl.engine.verbs import query", "sowctl.engine.verbs.query"),
+    ("sowctl.messages.composite.type", "from sowctl.messages.types import get_type", "sowctl.messages.types"),
+    ("sowctl.messages.xml.read", "from sowctl.messages.tagged import fix", "sowctl.messages.tagged.fix"),
     ("sowctl.engine.fold.apply", "from sowctl.engine.api import InstanceHandle", "sowctl.engine.api"),
     ("sowctl.engine.sources.past", "from sowctl.store.raw import tree", "sowctl.store.raw.tree"),
 ]

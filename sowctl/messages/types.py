@@ -15,13 +15,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from sowctl.errors import ConfigError
 from sowctl.messages.base import MAX_MESSAGE, UNKNOWN_TYPE, MessageType
-
-if TYPE_CHECKING:
-    from sowctl.messages.definition import TypeDefinition
+from sowctl.messages.definition import TypeDefinition
 
 MESSAGE_TYPES: dict[str, tuple[str, str]] = {
     "fix": ("sowctl.messages.tagged.fix", "FixType"),
@@ -43,7 +41,9 @@ DEFINED_TYPES: dict[str, tuple[str, str]] = {
     "struct": ("sowctl.messages.fixed.struct", "StructType"),
 }
 """Name, module and class of types that exist only with a definition: as a Module of MessageTypes/MessageType."""
-
+COMPOSED = frozenset({"composite-local", "composite-global"})
+"""Types whose messages consist of messages of other types: their classes are called with ``parts`` as well, the types
+of the parts, so that no type has to know this table."""
 
 WITHOUT_FIELDS = frozenset({"binary"})
 """Types that are not ``filterable``: written down here because a configuration is checked before any class loads."""
@@ -80,7 +80,26 @@ def _made(name: str | TypeDefinition, max_message: int) -> MessageType:
     if row is None:
         raise _unknown(name)
     made = _class(row)
-    return cast(MessageType, made(max_message, definition=None if isinstance(name, str) else name))
+    if isinstance(name, str):
+        return cast(MessageType, made(max_message, definition=None))
+    if kind in COMPOSED:
+        parts = [_part(part, name, max_message) for part in name.parts]
+        return cast(MessageType, made(max_message, definition=name, parts=parts))
+    return cast(MessageType, made(max_message, definition=name))
+
+
+def _part(part: TypeDefinition, whole: TypeDefinition, max_message: int) -> MessageType:
+    """The type of one part of a composite type's messages. Raises ConfigError at the place of the composite type."""
+    # A part with settings of its own needs its definition; the others are the built-in type of that name.
+    plain = part == TypeDefinition(part.kind, part.kind)
+    try:
+        return get_type(part.kind if plain else part, max_message=max_message)
+    except ConfigError as problem:
+        # An error that already has a place keeps it; any other gets that of the composite type.
+        if problem.place is not None:
+            raise
+        words = f"message type {whole.name!r}: {problem.message}"
+        raise ConfigError(problem.code, words, place=whole.place or None, hint=problem.hint) from None
 
 
 def _class(row: tuple[str, str]) -> Any:

@@ -15,7 +15,6 @@ from sowctl.errors import ConfigError
 from sowctl.messages.base import (
     BAD_DEFINITION,
     MALFORMED,
-    MAX_MESSAGE,
     Extractor,
     KeyExtractor,
     MessageType,
@@ -25,7 +24,6 @@ from sowctl.messages.base import (
     sized,
 )
 from sowctl.messages.definition import TypeDefinition
-from sowctl.messages.types import get_type
 from sowctl.values.fields import Refusal, Slot
 from sowctl.values.paths import Path
 
@@ -34,32 +32,23 @@ _PREFIX = 4
 
 
 class CompositeType(ABC):
-    """A message of several parts, each with a type of its own. Raises ConfigError ``SOW-MSG-007`` without parts."""
+    """A message of several parts, each with a type of its own: ``parts``, which the table of types makes and hands in.
+
+    Raises ConfigError ``SOW-MSG-007`` without parts.
+    """
 
     kind: str
     filterable = True
     line_framed = json_text = rooted = False
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
-        self.name = self.kind if definition is None else definition.name
+    def __init__(self, max_message: int, *, definition: TypeDefinition, parts: Sequence[MessageType]) -> None:
+        self.name = definition.name
         self.max_message = max_message
-        given = () if definition is None else definition.parts
-        if not given:
-            place = None if definition is None else definition.place or None
+        if not parts:
             words = f"message type {self.name!r} of module {self.kind} names no types of parts"
-            raise ConfigError(BAD_DEFINITION, words, place=place, hint="add a MessageType for each part")
-        self.parts: tuple[MessageType, ...] = tuple([self._part_type(part, definition) for part in given])
-
-    def _part_type(self, part: TypeDefinition, definition: TypeDefinition | None) -> MessageType:
-        try:
-            # A part with settings of its own needs its definition; the others are the built-in type of that name.
-            return get_type(part if _is_defined(part) else part.kind, max_message=self.max_message)
-        except ConfigError as problem:
-            # An error that already has a place keeps it; any other gets that of the composite type.
-            if problem.place is not None or definition is None:
-                raise
-            words = f"message type {self.name!r}: {problem.message}"
-            raise ConfigError(problem.code, words, place=definition.place or None, hint=problem.hint) from None
+            hint = "add a MessageType for each part"
+            raise ConfigError(BAD_DEFINITION, words, place=definition.place or None, hint=hint)
+        self.parts = tuple(parts)
 
     @abstractmethod
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
@@ -152,8 +141,3 @@ def with_refused(rows: list[T], refusals: Sequence[Refusal], refused: T) -> tupl
     for refusal in refusals:
         rows[refusal.index] = refused
     return rows, list(refusals)
-
-
-def _is_defined(part: TypeDefinition) -> bool:
-    """Whether a part has settings of its own, so that its name alone would not say what it is."""
-    return part != TypeDefinition(part.kind, part.kind)
