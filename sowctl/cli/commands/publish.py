@@ -31,9 +31,15 @@ def run(
     framing: Framing = None,
     null: NullFraming = False,
     batch: Annotated[
-        int,
-        option("--batch", help="messages in one batch, at most", metavar="COUNT", minimum=1, maximum=1_000_000),
-    ] = 1_000,
+        int | None,
+        option(
+            "--batch",
+            help="messages in one batch, at most; else 1000, or as many as the input has ready, up to 1 MiB",
+            metavar="COUNT",
+            minimum=1,
+            maximum=1_000_000,
+        ),
+    ] = None,
     linger: Annotated[
         str | None,
         option("--linger", help="time after which a batch is closed though it is not full", metavar="TIME"),

@@ -97,7 +97,7 @@ class _Run:
     ) -> None:
         if options.sequence is not None and options.client is None:
             raise UsageError("SOW-PUB-013", "--sequence needs --client: numbers belong to a named publisher")
-        if not 1 <= options.batch <= 1_000_000:
+        if options.batch is not None and not 1 <= options.batch <= 1_000_000:
             raise UsageError("SOW-PUB-014", f"a batch of {options.batch} messages is not possible")
         self.instance = instance
         self.options = options

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import field
@@ -13,6 +16,9 @@ from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
+
+USUAL = 1000
+"""Messages in a batch where the caller fixes no number, unless the input has more ready."""
 
 
 class MessageSource(Protocol):
@@ -36,14 +42,15 @@ class Listed:
     Raises TypeError for what is no bytes; ``call`` tells how one message is given.
     """
 
-    def __init__(self, messages: Iterable[bytes], size: int = 1000, call: str = "publish([message])") -> None:
+    def __init__(self, messages: Iterable[bytes], size: int | None = None, call: str = "publish([message])") -> None:
         # One message instead of a list would be taken apart into its bytes.
         if isinstance(messages, bytes | bytearray | memoryview | str):
             raise TypeError(f"messages are a list of bytes, not {type(messages).__name__}: {call}")
         self.ended = False
-        self.blocking = True
+        # A program may take its time to yield the next message; those of a list are there.
+        self.blocking = not isinstance(messages, list | tuple)
         self._messages = iter(messages)
-        self._size = size
+        self._size = size or USUAL
         self._count = 0
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
@@ -119,7 +126,7 @@ def batches(
     name: str,
     source: MessageSource,
     *,
-    count: int,
+    count: int | None,
     size: int,
     linger: float,
     monotonic: Callable[[], float],
@@ -127,8 +134,13 @@ def batches(
 ) -> Iterator[PublishBatch]:
     """Batches of at most ``count`` messages, about ``size`` bytes, and at most ``linger`` seconds old.
 
+    Without a ``count``, a batch of :data:`USUAL` messages waits for no more, but takes what the input has ready.
     ``before_waiting`` is called whenever the input has nothing to give at once.
     """
+    # Where nothing tells whether the next message is there, each message beyond the usual ones could make them wait.
+    grows = count is None and not source.blocking
+    usual = count or USUAL
+    most = sys.maxsize if grows else usual
     # A batch ends at one of three limits: messages, bytes, or the age of its first message.
     batch, deadline = PublishBatch(name), 0.0
     while True:
@@ -136,7 +148,7 @@ def batches(
         try:
             # The input is asked without waiting first: before a wait for more, what is under way is to be acknowledged.
             chunk = None if source.blocking else source.poll(0)
-            if chunk is None and not source.ended:
+            if chunk is None and not source.ended and len(batch.payloads) < usual:
                 before_waiting()
                 # With messages waiting, the wait ends when the oldest of them has waited long enough; an empty batch
                 # waits for ever.
@@ -150,7 +162,7 @@ def batches(
         if chunk is None:
             # Silence makes a batch full as well: a lone message is published after ``linger`` seconds, not when more
             # arrive.
-            if waiting and (source.ended or monotonic() >= deadline):
+            if waiting and (source.ended or len(batch.payloads) >= usual or monotonic() >= deadline):
                 yield batch
                 batch = PublishBatch(name)
             if source.ended:
@@ -161,19 +173,20 @@ def batches(
         batch.blank += chunk.blank
         start = told = 0
         while start < len(chunk.payloads):
-            start = _take(batch, chunk, start, count, size)
+            start = _take(batch, chunk, start, most, size)
             if chunk.refused:
                 # A run that stops at a refused frame takes what stands before it for done: a frame must not come
                 # into an earlier batch than its neighbours.
                 told = _take_refused(batch, chunk, told, start)
             # A chunk may fill several batches: each is handed out as soon as it is full, and the rest of the chunk goes
             # on.
-            if len(batch.payloads) >= count or batch.size >= size:
+            if len(batch.payloads) >= most or batch.size >= size:
                 yield batch
                 batch, deadline = PublishBatch(name), monotonic() + linger
         batch.refused.extend(chunk.refused[told:])
         batch.last = chunk, len(chunk.payloads)
-        if (batch.payloads or batch.refused) and monotonic() >= deadline:
+        # A batch that grows ends with a chunk where it can: another one would be cut somewhere within.
+        if (grows and 2 * batch.size > size) or ((batch.payloads or batch.refused) and monotonic() >= deadline):
             yield batch
             batch = PublishBatch(name)
 
@@ -212,9 +225,11 @@ def _take(batch: PublishBatch, chunk: Chunk, start: int, count: int, size: int) 
     stop = min(len(chunk.payloads), start + count - len(batch.payloads))
     taken = chunk.payloads[start:stop]
     total = sum(map(len, taken))
-    # One message goes into a batch however large it is, or it would never be taken.
-    while len(taken) > 1 and batch.size + total > size:
-        total -= len(taken.pop())
+    if batch.size + total > size:
+        ends = list(accumulate(map(len, taken)))
+        # One message goes into a batch however large it is, or it would never be taken.
+        del taken[max(1, bisect_right(ends, size - batch.size)) :]
+        total = ends[len(taken) - 1]
     batch.parts.append((len(batch.payloads), chunk, start))
     batch.payloads.extend(taken)
     batch.size += total

@@ -1,0 +1,136 @@
+"""Batches of an input: where they end, that they wait no longer than they must, and that no message is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.engine.writing.batching import USUAL, Listed, PublishBatch, batches
+from sowctl.messages.framing.chunks import Chunk
+
+SIZE = 1 << 20
+
+
+class Script:
+    """A source that gives chunks as a script says: a number of messages, or seconds in which nothing comes.
+
+    ``waits`` are the timeouts with which it was asked while it had nothing.
+    """
+
+    blocking = False
+
+    def __init__(self, *steps: int | float, size: int = 10) -> None:
+        self.ended = False
+        self.now = 0.0
+        self.waits: list[float | None] = []
+        self._size = size
+        self._steps = list(steps)
+        self._count = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def poll(self, timeout: float | None = None) -> Chunk | None:
+        if not self._steps:
+            self.ended = True
+            return None
+        step = self._steps[0]
+        if isinstance(step, float):
+            waited = step if timeout is None else min(step, timeout)
+            if timeout != 0:
+                self.waits.append(timeout)
+            self.now += waited
+            self._steps[0] = step - waited
+            if waited < step:
+                return None
+            del self._steps[0]
+            return self.poll(0) if self._steps else None
+        del self._steps[0]
+        first = self._count
+        self._count += int(step)
+        payloads = [b"%d" % number + bytes(self._size) for number in range(first, self._count)]
+        lines = range(first + 1, self._count + 1)
+        return Chunk(payloads, lambda: (lines, range(first, self._count)), self._count)
+
+
+def _batches(source: Script, count: int | None = None, size: int = SIZE) -> Iterator[PublishBatch]:
+    return batches(
+        "in", source, count=count, size=size, linger=0.1, monotonic=source.monotonic, before_waiting=lambda: None
+    )
+
+
+def _sizes(source: Script, count: int | None = None, size: int = SIZE) -> list[int]:
+    return [len(batch.payloads) for batch in _batches(source, count, size)]
+
+
+def test_a_batch_takes_what_is_ready_beyond_the_usual_number() -> None:
+    assert _sizes(Script(USUAL, USUAL, 700)) == [2 * USUAL + 700]
+
+
+def test_a_batch_of_the_usual_number_does_not_wait_for_more() -> None:
+    source = Script(USUAL, 50.0, 1)
+    found = _batches(source)
+    assert len(next(found).payloads) == USUAL
+    assert source.now == 0.0
+    assert source.waits == []
+    assert [len(batch.payloads) for batch in found] == [1]
+
+
+def test_a_smaller_batch_waits_until_its_first_message_is_old() -> None:
+    source = Script(USUAL - 1, 0.06, 1, 0.06, 5, 1.0)
+    found = _batches(source)
+    assert len(next(found).payloads) == USUAL
+    assert source.now == 0.06
+    assert len(next(found).payloads) == 5
+    assert 0.21 < source.now < 0.23
+
+
+def test_a_fixed_number_is_kept_whatever_is_ready() -> None:
+    assert _sizes(Script(10, 3 * USUAL), 4)[:3] == [4, 4, 4]
+    assert set(_sizes(Script(10, 3 * USUAL - 10), 30)) == {30}
+
+
+def test_a_batch_that_has_no_room_for_another_chunk_ends_with_its_chunk() -> None:
+    # Three chunks of a third each fit, and the batch ends behind the second, beyond which it would be cut anywhere.
+    assert _sizes(Script(*[340] * 4, size=1000), size=3 * 340 * 1000) == [680, 680]
+
+
+def test_a_message_larger_than_a_batch_is_a_batch_of_its_own() -> None:
+    assert _sizes(Script(3, size=5000), size=100) == [1, 1, 1]
+
+
+def test_a_list_is_taken_as_it_is_ready_and_a_generator_by_the_usual_number() -> None:
+    messages = [b"{}"] * (3 * USUAL)
+    whole = batches(
+        "in", Listed(messages), count=None, size=SIZE, linger=9, monotonic=lambda: 0.0, before_waiting=lambda: None
+    )
+    assert [len(batch.payloads) for batch in whole] == [3 * USUAL]
+    parts = batches(
+        "in", Listed(iter(messages)), count=None, size=SIZE, linger=9, monotonic=lambda: 0.0,
+        before_waiting=lambda: None,
+    )  # fmt: skip
+    assert [len(batch.payloads) for batch in parts] == [USUAL] * 3
+
+
+@given(
+    st.lists(st.one_of(st.integers(1, 2500), st.floats(0.001, 0.3)), max_size=8),
+    st.one_of(st.none(), st.integers(1, 3000)),
+    st.integers(1, 60_000),
+)
+def test_every_message_is_in_one_batch_in_order_and_at_its_place(
+    steps: list[int | float], count: int | None, size: int
+) -> None:
+    at = 0
+    for batch in _batches(Script(*steps), count, size):
+        assert batch.payloads
+        assert batch.size == sum(map(len, batch.payloads))
+        assert batch.size - len(batch.payloads[-1]) < size
+        assert count is None or len(batch.payloads) <= count
+        for index in (0, len(batch.payloads) - 1):
+            assert batch.payloads[index].rstrip(b"\0") == b"%d" % (at + index)
+            assert batch.place(index) == (at + index + 1, at + index)
+        at += len(batch.payloads)
+        assert batch.end == at
+    assert at == sum(step for step in steps if isinstance(step, int))
