@@ -7,7 +7,8 @@ yet: the header's CRC is computed when :mod:`sowctl.journal.logend` knows where 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from sowctl.journal import columns as codec
 from sowctl.journal.blockcodec import (
     ABORT,
     CODEC_NONE,
+    CODEC_ZSTD,
     CORRELATION_IDS,
     LAST,
     LOGICAL_TOPICS,
@@ -31,6 +33,9 @@ from sowctl.journal.blockcodec import (
     pack_map,
 )
 from sowctl.journal.format import NO_PUBLISHER, Topic
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 # Small enough that a reader of one topic passes over most blocks by their maps, large enough that header and map are a
 # small part of the bytes and that zstd finds repetition.
@@ -80,16 +85,58 @@ class EncodedBlock(Struct, frozen=True):
     body: tuple[bytes, bytes, bytes]
 
 
+class _Draft(Struct, frozen=True):
+    """One block that is packed, and not compressed yet; ``flags`` are the block's, ``times`` its column of times."""
+
+    names: BlockMap
+    packed_map: bytes
+    columns: bytes
+    payloads: bytes
+    codec: int
+    flags: int
+    first_txid: int
+    group_txid: int
+    times: array[int]
+
+
 def encode(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[EncodedBlock]:
     """Cut a group into blocks. ``group_txid`` is ``first_txid`` unless the group was begun before; ``last`` ends it.
 
     Raises LimitError ``SOW-JRN-016`` for a payload above 256 MiB; ValueError where the columns do not fit each other.
     """
+    for draft in _drafts(group, codec_id, first_txid, group_txid, last):
+        yield _sealed(draft, codec.compress(draft.codec, draft.columns), codec.compress(draft.codec, draft.payloads))
+
+
+def encode_beside(
+    group: Group,
+    codec_id: int,
+    first_txid: int,
+    group_txid: int,
+    last: bool,
+    pool: Executor,
+    meanwhile: Callable[[], None],
+) -> list[EncodedBlock]:
+    """As :func:`encode`, compressed by ``pool`` while ``meanwhile`` runs here; holds the group uncompressed, too."""
+    drafts = list(_drafts(group, codec_id, first_txid, group_txid, last))
+    packed = [draft for draft in drafts if draft.codec == CODEC_ZSTD]
+    compressed = pool.submit(codec.compress_all, [part for draft in packed for part in (draft.columns, draft.payloads)])
+    meanwhile()
+    parts = iter(compressed.result())
+    return [
+        _sealed(draft, next(parts), next(parts))
+        if draft.codec == CODEC_ZSTD
+        else _sealed(draft, draft.columns, draft.payloads)
+        for draft in drafts
+    ]
+
+
+def _drafts(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[_Draft]:
     _check_lengths(group)
     count = len(group)
     # LAST goes into the last block alone: a reader counts the group only when it has come to that one.
     for start, stop in _bounds(group.payloads):
-        yield _encode_block(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count)
+        yield _draft(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count)
 
 
 def abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
@@ -200,9 +247,7 @@ def _raw_columns(group: Group, start: int, stop: int, parts: list[bytes]) -> tup
     return b"".join(parts), flags
 
 
-def _encode_block(
-    group: Group, start: int, stop: int, codec_id: int, first_txid: int, group_txid: int, last: bool
-) -> EncodedBlock:
+def _draft(group: Group, start: int, stop: int, codec_id: int, first_txid: int, group_txid: int, last: bool) -> _Draft:
     times = _spread(group.times, "q", start, stop)
     # Without sequences: zeros, which mean that the publisher gave none.
     sequences = array("Q", bytes(8 * len(times))) if group.sequences is None else group.sequences[start:stop]
@@ -228,51 +273,42 @@ def _encode_block(
     ]
     columns, flags = _raw_columns(group, start, stop, fixed)
     names = BlockMap(tuple(topics), tuple(publishers))
-    flags |= LAST if last else 0
-    return _pack(names, columns, b"".join(payloads), codec_id, flags, first_txid, group_txid, times)
-
-
-def _pack(
-    names: BlockMap,
-    columns: bytes,
-    payloads: bytes,
-    codec_id: int,
-    flags: int,
-    first_txid: int,
-    group_txid: int,
-    times: array[int],
-) -> EncodedBlock:
-    packed_map = pack_map(names)
+    packed_map, texts = pack_map(names), b"".join(payloads)
     # A reader refuses larger blocks, so none is written.
-    if max(len(columns), len(payloads)) > MAX_RAW or len(packed_map) > MAX_MAP:
+    if max(len(columns), len(texts)) > MAX_RAW or len(packed_map) > MAX_MAP:
         raise _too_large()
     # The codec is stated per block, so that a single small message costs no import of zstandard.
-    if len(columns) + len(payloads) < PLAIN_BELOW:
+    if len(columns) + len(texts) < PLAIN_BELOW:
         codec_id = CODEC_NONE
-    stored_columns = codec.compress(codec_id, columns)
-    stored_payloads = codec.compress(codec_id, payloads)
+    flags |= LAST if last else 0
+    return _Draft(names, packed_map, columns, texts, codec_id, flags, first_txid, group_txid, times)
+
+
+def _sealed(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) -> EncodedBlock:
+    """The block of a draft whose parts are compressed."""
+    times, packed_map = draft.times, draft.packed_map
     header = BlockHeader(
-        codec=codec_id,
-        flags=flags,
+        codec=draft.codec,
+        flags=draft.flags,
         count=len(times),
-        group=group_txid,
-        first_txid=first_txid,
-        last_txid=first_txid + len(times) - 1,
+        group=draft.group_txid,
+        first_txid=draft.first_txid,
+        last_txid=draft.first_txid + len(times) - 1,
         # Filled in with the CRC when the block gets its place: only then is known what has been synced.
         synced_txid=0,
         earliest=min(times),
         latest=max(times),
         map_size=len(packed_map),
         columns_stored=len(stored_columns),
-        columns_raw=len(columns),
+        columns_raw=len(draft.columns),
         payloads_stored=len(stored_payloads),
-        payloads_raw=len(payloads),
+        payloads_raw=len(draft.payloads),
         map_crc=crc32(packed_map),
         columns_crc=crc32(stored_columns),
         payloads_crc=crc32(stored_payloads),
         crc=0,
     )
-    return EncodedBlock(header, names, (packed_map, stored_columns, stored_payloads))
+    return EncodedBlock(header, draft.names, (packed_map, stored_columns, stored_payloads))
 
 
 def _too_large() -> LimitError:

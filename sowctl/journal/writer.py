@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from sowctl.directories import make_directories
 from sowctl.errors import StorageError
@@ -17,7 +18,7 @@ from sowctl.journal.appender import Appender, write_error
 from sowctl.journal.block import Block, Position, TailReport, TopicState
 from sowctl.journal.blockcodec import CODEC_ZSTD
 from sowctl.journal.format import Topic, check_instance
-from sowctl.journal.group import Group, encode
+from sowctl.journal.group import EncodedBlock, Group, encode, encode_beside
 from sowctl.journal.lock import JournalLock
 from sowctl.journal.logend import LogEnd
 from sowctl.journal.reader import Journal
@@ -25,6 +26,11 @@ from sowctl.journal.state import NO_TOPIC, last_told
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Micros
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+BESIDE = range(64 << 10, 64 << 20)
+"""Bytes of payload that another thread compresses: for fewer it is not worth waking, more are not held twice."""
 # A file must at least have room for its header and a block; without a floor each append would make a file.
 MIN_JOURNAL_SIZE = 1024
 
@@ -170,18 +176,27 @@ class JournalWriter:
         self._seen = self.end()
         return blocks
 
-    def append(self, group: Group, now: Micros, *, last: bool = True) -> tuple[int, int]:
+    def append(
+        self,
+        group: Group,
+        now: Micros,
+        *,
+        last: bool = True,
+        pool: Executor | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> tuple[int, int]:
         """Write a group; returns its first and last txid. Not acknowledged before :meth:`sync`.
 
-        With ``last=False`` the group stays open and the next append goes on with it. Raises StorageError
-        ``SOW-JRN-021`` (the writer is of no more use then), LimitError ``SOW-JRN-016``.
+        With ``last=False`` the group stays open and the next append goes on with it. ``meanwhile`` is called before the
+        group is written, while a thread of ``pool`` compresses it if it is large. Raises StorageError ``SOW-JRN-021``
+        (the writer is of no more use then), LimitError ``SOW-JRN-016``.
         """
         self._ready()
         ending = self._ending
         ending.now = now
         first = ending.last_txid + 1
         # Encoded before anything is written: columns that do not fit raise here, with the file untouched.
-        blocks = list(encode(group, self._codec, first, ending.open_group or first, last))
+        blocks = self._encoded(group, first, last, pool, meanwhile)
         size = sum(block.header.size for block in blocks)
         # Remembered before the write: if this writer had seen everything, its own blocks count as seen, too.
         saw_all = self._seen == self.end()
@@ -193,6 +208,16 @@ class JournalWriter:
         if saw_all:
             self._seen = self.end()
         return first, ending.last_txid
+
+    def _encoded(
+        self, group: Group, first: int, last: bool, pool: Executor | None, meanwhile: Callable[[], None]
+    ) -> list[EncodedBlock]:
+        group_txid = self._ending.open_group or first
+        if pool is not None and self._codec == CODEC_ZSTD and sum(map(len, group.payloads)) in BESIDE:
+            return encode_beside(group, self._codec, first, group_txid, last, pool, meanwhile)
+        blocks = list(encode(group, self._codec, first, group_txid, last))
+        meanwhile()
+        return blocks
 
     def sync(self) -> None:
         """Put everything that was appended on disk: this acknowledges it. Raises StorageError ``SOW-JRN-021``."""

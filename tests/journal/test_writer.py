@@ -7,13 +7,15 @@ import os
 import stat
 import threading
 import time
+from array import array
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from sowctl.errors import LockedError, StorageError
 from sowctl.findings import Level
-from sowctl.journal.blockcodec import CODEC_NONE
+from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
 from sowctl.journal.reader import Journal
 from tests.support.faults import CountingSeam
@@ -100,6 +102,40 @@ def test_what_is_not_synced_is_synced_when_the_lock_goes(tmp_path: Path) -> None
             writer.append(group([b"x"]), 1000)
             assert (writer.last_txid, writer.synced_txid) == (1, 0)
         assert writer.synced_txid == 1
+
+
+@pytest.mark.parametrize("codec", [CODEC_NONE, CODEC_ZSTD])
+def test_a_group_that_another_thread_compresses_has_the_same_bytes(tmp_path: Path, codec: int) -> None:
+    # Blocks of empty payloads, of many, of one large payload, and a last one too small to be compressed.
+    payloads = [b""] * 1024 + [b'{"id":%d,"name":"a"}' % number for number in range(5000)]
+    payloads += [bytes(5 << 20), b"x"]
+    whole = group(payloads, times=array("q", range(len(payloads))))
+    done: list[int] = []
+    with ThreadPoolExecutor(1) as pool:
+        for name, helper in (("alone", None), ("beside", pool)):
+            with open_writer(tmp_path / name, codec=codec) as writer:
+                for one in (whole, group([b"small"])):
+                    with writer.lock():
+                        writer.append(
+                            one, 1000, pool=helper, meanwhile=lambda writer=writer: done.append(writer.last_txid)
+                        )  # type: ignore[misc]
+    # Called once for each group, before its txids are used.
+    assert done == [0, len(payloads)] * 2
+    files = [(tmp_path / name / f"{INSTANCE}.0000000000.journal") for name in ("alone", "beside")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert [payload for _, payload in contents(tmp_path / "beside")] == [*payloads, b"small"]
+
+
+def test_what_was_to_be_done_meanwhile_fails_before_anything_is_written(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    with ThreadPoolExecutor(1) as pool, open_writer(tmp_path) as writer:
+        for payloads in (texts(2), texts(5000)):
+            with writer.lock(), pytest.raises(ValueError, match="no"):
+                writer.append(group(payloads), 1, pool=pool, meanwhile=fail)
+        assert publish(writer, group([b"x"])) == [(1, 1)]
+    assert contents(tmp_path) == [(1, b"x")]
 
 
 def test_nothing_is_done_without_the_lock(tmp_path: Path) -> None:

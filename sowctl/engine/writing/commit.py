@@ -54,14 +54,15 @@ def write(
         # The overlays stand for what would be stored, so that later batches of the run meet it.
         for part in parts:
             if len(part):
-                into_overlay(part, range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part)))
+                txids = range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part))
+                into_overlay(part, txids, values_from(part, txids))
         return None, []
     synced, written = None, []
     logged = [part for part in parts if part.writer.journalled and len(part)]
     if logged:
         # All journalled topics of the batch are one group: after a crash it is there as a whole or not at all. It is
         # appended before stores are written, and synced by another thread while they are.
-        written.append(_append(session, logged, publisher, now))
+        written.append(_append(session, pool, logged, publisher, now))
         # The caller waits for this before it acknowledges anything or lets go of the journal's lock.
         synced = pool.submit(session.journal.sync)
     alone = [part for part in parts if not part.writer.journalled and len(part)]
@@ -70,19 +71,27 @@ def write(
 
 
 def _append(
-    session: WriteSession, parts: list[TopicEntries], publisher: Publisher | None, now: int
+    session: WriteSession, pool: Executor, parts: list[TopicEntries], publisher: Publisher | None, now: int
 ) -> tuple[list[bytes], int]:
     """One group in the journal, then the overlays; returns its messages and its first txid."""
     group, ranks = group_of(parts, publisher)
+    # The group's entries get consecutive txids in input order over all topics; a part's own are those at its ranks.
+    first = session.journal.last_txid + 1
+    txids = [
+        range(first, first + len(rank)) if isinstance(rank, range) else [first + r for r in rank] for rank in ranks
+    ]
+    values: list[list[bytes]] = []
+
+    def pack() -> None:
+        values.extend(map(values_from, parts, txids))
+
     # Entries are in the overlays before they are synced. That is safe under the locks: nothing is applied to a store,
     # and no other session sees this one's overlays, before the sync is done.
     with session.noting():
-        first, _ = session.journal.append(group, now)
-        for part, rank in zip(parts, ranks, strict=True):
-            # The group's entries get consecutive txids from ``first`` on, in input order over all topics; a part's own
-            # txids are those at its ranks.
-            whole = isinstance(rank, range)
-            into_overlay(part, range(first, first + len(rank)) if whole else [first + r for r in rank])
+        # Values are packed while another thread compresses, and made visible once the journal has the group.
+        session.journal.append(group, now, pool=pool, meanwhile=pack)
+        for part, own, packed in zip(parts, txids, values, strict=True):
+            into_overlay(part, own, packed)
     return group.payloads, first
 
 
@@ -90,7 +99,8 @@ def _write_alone(session: WriteSession, part: TopicEntries, publisher: Publisher
     """One synced transaction in the store of a topic without a journal."""
     # Without a journal the store itself gives the txids: the batch holds its writer lock, so none is given twice.
     first = part.writer.last_txid + 1
-    into_overlay(part, range(first, first + len(part)))
+    txids = range(first, first + len(part))
+    into_overlay(part, txids, values_from(part, txids))
     sequences = None
     if publisher is not None:
         sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
@@ -158,7 +168,9 @@ def _merged(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, l
 
 
 def values_from(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
-    """The stored values of entries under the txids that they got."""
+    """The stored values of entries under the txids that they got; none for a topic without records."""
+    if entries.writer.config.key_mode == "none":
+        return []
     if entries.user_keys is None and entries.correlation_ids is None and entries.logicals is None:
         stamps = entries.times, entries.expirations
         # Most topics have no optional parts: their values are packed by columns.
@@ -181,15 +193,14 @@ def values_from(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
     ]
 
 
-def into_overlay(entries: TopicEntries, txids: Sequence[int]) -> None:
-    """Make acknowledged entries visible to the rest of the session."""
+def into_overlay(entries: TopicEntries, txids: Sequence[int], values: Sequence[bytes]) -> None:
+    """Make entries visible to the rest of the session; ``values`` are those of :func:`values_from`."""
     writer = entries.writer
     if writer.config.key_mode == "none":
         writer.last_txid, writer.last_time = txids[-1], entries.times[-1]
         return
-    # The stored values are made here, once: the overlay serves look-ups from them, and later puts the same bytes into
-    # the store.
-    writer.overlay.put(entries.keys, values_from(entries, txids))
+    # Stored values are made once: the overlay serves look-ups from them, and later puts the same bytes into the store.
+    writer.overlay.put(entries.keys, values)
     writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
     if entries.chains is not None:
         # Chains learn only from entries that have their txids: a message that was refused leaves nothing behind.
