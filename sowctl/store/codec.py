@@ -131,10 +131,11 @@ def encode_plain(
     times: Iterable[int],
     expirations: Iterable[int],
     payloads: Iterable[bytes],
+    flags: int = 0,
 ) -> list[bytes]:
-    """Values of records without optional parts and flags, many at once; the arguments run in parallel."""
+    """Values of records without optional parts, many at once; the arguments run in parallel, ``flags`` are of all."""
     # Columns through C functions: no bytecode runs per message. This is the form of nearly all published records.
-    heads = map(_PLAIN.pack, repeat(0), txids, times, expirations, checks)
+    heads = map(_PLAIN.pack, repeat(flags), txids, times, expirations, checks)
     bodies = list(map(add, heads, payloads))
     return list(map(add, bodies, map(_CRC.pack, map(crc32, bodies, map(crc32, keys)))))
 

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 from msgspec.structs import replace
 
@@ -405,6 +406,12 @@ def deleting(plot: Plot, seam: Seam) -> None:
     plot.delete("a", [0, 7], seam=seam)
 
 
+def deleting_in_parts(plot: Plot, seam: Seam) -> None:
+    """As a delete of many: a group of several appends, and for each of them a transaction of the store."""
+    with patch("sowctl.engine.verbs.delete.PART", 1), patch("sowctl.engine.writing.topicwriter.APPLY_CHANGES", 1):
+        deleting(plot, seam)
+
+
 def expiring(plot: Plot, seam: Seam) -> None:
     plot.lab.clock.tick(20)
     plot.expire(seam=seam)
@@ -441,6 +448,7 @@ CASES: list[tuple[str, Template, Verb]] = [
     ("publish-missing", missing, going_on),
     ("publish-torn", torn, going_on),
     ("delete", grown, deleting),
+    ("delete-in-parts", grown, deleting_in_parts),
     ("expire", grown, expiring),
     ("expire-behind", behind, expiring),
     ("catch-up", behind, catching_up),

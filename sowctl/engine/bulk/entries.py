@@ -169,7 +169,7 @@ def fold(overlay: Overlay, found: Iterable[StagedEntries], base: int, number: in
                 continue
             check, at = entries.checks[place], entries.times[place]
             if entries.deletes[place]:
-                overlay.delete(key, tombstone(key, check, txid, at))
+                overlay.delete((key,), (tombstone(key, check, txid, at),))
                 continue
             texts = [c[place] if c is not None else None for c in (entries.user_keys, entries.correlation_ids)]
             payload = entries.payloads[place]

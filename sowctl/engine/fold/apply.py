@@ -6,7 +6,7 @@ preprocessing, enrichment or merging was to be done stands in the journal alread
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
@@ -123,6 +123,13 @@ def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retenti
         if stamps(value)[0] > applied:
             updates.setdefault(key, []).append(value)
     keys = sorted(updates)
+    # In parts, as above: memory holds the records and versions of one part besides the overlay.
+    for start in range(0, len(keys), PART):
+        _extend(txn, keys[start : start + PART], updates, rule)
+    return len(keys)
+
+
+def _extend(txn: WriteTxn, keys: Sequence[bytes], updates: Mapping[bytes, list[bytes]], rule: Retention) -> None:
     currents = txn.get_many(keys)
     puts: list[tuple[bytes, bytes]] = []
     gone: list[bytes] = []
@@ -150,7 +157,6 @@ def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retenti
         txn.put([key for key, _ in puts], [value for _, value in puts])
     if gone:
         txn.delete(gone)
-    return len(keys)
 
 
 def remove_unreachable(txn: WriteTxn, rule: Retention, now: int) -> int:

@@ -8,12 +8,15 @@ entry does to a record is ruled by ``sow-journal(5)``, From a store's record to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from sowctl.identity.keyspace import words
 from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER, UNKEYED
-from sowctl.store.codec import CHECK, TOMBSTONE, encode, encode_plain, logical_topic
+from sowctl.store.codec import CHECK, KEY_SIZE, TOMBSTONE, encode, encode_plain, logical_topic
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
@@ -22,6 +25,22 @@ if TYPE_CHECKING:
 
 Texts = Sequence[bytes | None] | None
 """One optional text per entry; None where no entry has one."""
+
+
+class Deletions(Struct, frozen=True):
+    """Records to delete: keys and check words, 8 bytes each, back to back; the logical topics of a Pattern topic's."""
+
+    keys: bytes
+    checks: bytes
+    logical_topics: list[bytes | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys) // KEY_SIZE
+
+    def split(self) -> tuple[list[bytes], list[bytes]]:
+        """Keys and check words, one by one."""
+        places = range(0, len(self.keys), KEY_SIZE)
+        return [self.keys[at : at + KEY_SIZE] for at in places], [self.checks[at : at + KEY_SIZE] for at in places]
 
 
 def _span(block: Block, after: int, until: int | None) -> tuple[int, int]:
@@ -184,6 +203,9 @@ def stored(
     if gone is None and user_keys is None and correlation_ids is None and logical_topics is None:
         # Most topics have no optional parts: their values are packed by columns.
         return encode_plain(keys, checks, txids, times, expirations, payloads)
+    if gone is not None and all(gone):
+        # The blocks of a delete of many records hold nothing else.
+        return tombstones(keys, checks, txids, times)
     nothing: Sequence[None] = (None,) * len(keys)
     rows = zip(
         (False,) * len(keys) if gone is None else gone,
@@ -210,26 +232,36 @@ def tombstone(key: bytes, check: bytes, txid: int, time: int) -> bytes:
     return encode(key, check, txid, time, 0, TOMBSTONE, b"")
 
 
-def deletions(topic: Topic, found: Sequence[tuple[bytes, bytes]], at: int, *, logical: bool) -> Group:
-    """The journal's group that deletes records, pairs of key and stored value, at the instant ``at``.
+def tombstones(
+    keys: Sequence[bytes], checks: Iterable[bytes], txids: Iterable[int], times: Iterable[int]
+) -> list[bytes]:
+    """:func:`tombstone` of many deletions, by columns."""
+    return encode_plain(keys, checks, txids, times, repeat(0), repeat(b"", len(keys)), TOMBSTONE)
 
-    ``logical``: each deletion has the logical topic of its record.
-    """
+
+def deletions_of(keys: Sequence[bytes], values: Sequence[bytes], *, logical: bool) -> Deletions:
+    """Stored records as what deletes them; ``logical``: each deletion has the logical topic of its record."""
+    checks = b"".join([value[CHECK] for value in values])
+    return Deletions(b"".join(keys), checks, [logical_topic(value) for value in values] if logical else None)
+
+
+def deletion_group(topic: Topic, gone: Deletions, at: int) -> Group:
+    """The journal's group that deletes records at the instant ``at``."""
     from sowctl.journal.group import Group
 
-    count = len(found)
+    count = len(gone)
     return Group(
         topics=[topic],
         publishers=[],
         operations=bytes((DELETE,)) * count,
         topic=0,
-        keys=b"".join(key for key, _ in found),
-        checks=b"".join(value[CHECK] for _, value in found),
+        keys=gone.keys,
+        checks=gone.checks,
         times=at,
         expirations=0,
         publisher=NO_PUBLISHER,
         sequences=None,
-        flags=HAS_LOGICAL_TOPIC if logical else 0,
+        flags=HAS_LOGICAL_TOPIC if gone.logical_topics is not None else 0,
         payloads=[b""] * count,
-        logical_topics=[logical_topic(value) for _, value in found] if logical else None,
+        logical_topics=gone.logical_topics,
     )

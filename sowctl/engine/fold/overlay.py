@@ -60,31 +60,29 @@ class Overlay:
         self._added += len(keys)
         self._advance(values[-1])
 
-    def delete(self, key: bytes, tombstone: bytes) -> None:
-        """Add one deletion."""
+    def delete(self, keys: Sequence[bytes], tombstones: Sequence[bytes]) -> None:
+        """Add deletions in txid order."""
         # Kept as None, not removed: the store may still have the record, which this entry hides and later deletes.
-        self.current[key] = None
+        self.current.update(dict.fromkeys(keys))
         self.deletes = True
         if self.changes is not None:
-            self.changes.append((key, tombstone))
-        self.size += len(tombstone)
-        self._added += 1
-        self._advance(tombstone)
+            self.changes.extend(zip(keys, tombstones, strict=True))
+        self.size += sum(map(len, tombstones))
+        self._added += len(keys)
+        self._advance(tombstones[-1])
 
     def fold(self, block: Block, topic: Topic, after: int = 0, until: int | None = None) -> None:
         """Add a block's entries of ``topic`` with ``after < txid <= until``; blocks come in txid order."""
         keys, values = values_of(block, topic, after=after, until=until)
-        # Blocks with deletions are the exception; the others are taken in one call.
-        if not any(value[0] & TOMBSTONE for value in values):
+        # A block of publishes, or of deletions, is the usual case and is taken in one call.
+        gone = sum(value[0] & TOMBSTONE == TOMBSTONE for value in values)
+        if gone in (0, len(values)):
             if keys:
-                self.put(keys, values)
+                (self.delete if gone else self.put)(keys, values)
             return
         # put takes the last of several values of one key; with deletions among them the order decides, one by one
         for key, value in zip(keys, values, strict=True):
-            if value[0] & TOMBSTONE:
-                self.delete(key, value)
-            else:
-                self.put((key,), (value,))
+            (self.delete if value[0] & TOMBSTONE else self.put)((key,), (value,))
 
     def clear(self, base: int) -> None:
         """Forget everything but position and time: it has been applied up to ``base``."""

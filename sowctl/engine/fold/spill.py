@@ -1,4 +1,4 @@
-"""Sorting stored values by key in bounded memory, and the form of files of keys and values.
+"""Sorting stored values by key in bounded memory, the form of files of keys and values, and parts kept for later.
 
 SOW keys are hashes, so cutting their range evenly cuts the data evenly. What fits into one bucket stays in memory.
 Otherwise every bucket is a temporary file without a name, read back and sorted one after the other. Within a key the
@@ -7,6 +7,7 @@ order of arrival is kept.
 
 from __future__ import annotations
 
+import marshal
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from struct import Struct
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 from sowctl.errors import StorageError
 from sowctl.identity.keyspace import shares, stable_order, words
@@ -25,6 +26,8 @@ Pairs = tuple[list[bytes], list[bytes]]
 _HEAD = Struct("<QQ")
 """Before every part of a file: the number of its pairs, and the bytes of its values."""
 WRITE_BYTES = 1 << 20
+SPOOL_BYTES = 8 << 20
+"""So much of a :class:`Spool` stays in memory."""
 
 
 def packed(keys: bytes, values: Sequence[bytes]) -> bytes:
@@ -116,12 +119,7 @@ class Buckets:
         try:
             self._files[bucket].write(packed(b"".join(self._keys[bucket]), self._values[bucket]))
         except OSError as problem:
-            raise StorageError(
-                "SOW-ENG-040",
-                f"a temporary file cannot be written: {problem.strerror or problem}",
-                place=str(self._directory),
-                hint="make room on this file system",
-            ) from problem
+            raise _unwritten(problem, self._directory) from problem
         self._keys[bucket], self._values[bucket], self._sizes[bucket] = [], [], 0
 
     def _load(self, bucket: int) -> tuple[bytes, list[bytes]]:
@@ -140,3 +138,48 @@ class Buckets:
         values += self._values[bucket]
         self._keys[bucket], self._values[bucket] = [], []
         return b"".join(keys), values
+
+
+class Spool:
+    """Tuples of plain values (those of :mod:`marshal`), read in the order in which they were added, as often as asked.
+
+    Behind :data:`SPOOL_BYTES` they lie in a temporary file in ``directory``, without a name.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = tempfile.SpooledTemporaryFile(SPOOL_BYTES, dir=str(directory))  # noqa: SIM115 - see __exit__
+        self._count = 0
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, item: tuple[Any, ...]) -> None:
+        """Add a tuple, before any is read. Raises StorageError ``SOW-ENG-040``."""
+        try:
+            self._file.write(marshal.dumps(item))
+        except OSError as problem:
+            raise _unwritten(problem, self._directory) from problem
+        self._count += 1
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        self._file.seek(0)
+        for _ in range(self._count):
+            yield marshal.load(self._file)
+
+
+def _unwritten(problem: OSError, directory: Path) -> StorageError:
+    return StorageError(
+        "SOW-ENG-040",
+        f"a temporary file cannot be written: {problem.strerror or problem}",
+        place=str(directory),
+        hint="make room on this file system",
+    )

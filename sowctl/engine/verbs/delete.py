@@ -5,12 +5,17 @@ Whatever selected them, the journal gets the keys, in one group per topic: a rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.fold.blocks import deletions, tombstone
+from sowctl.engine.fold.apply import into_store, remove_expired
+from sowctl.engine.fold.blocks import Deletions, deletion_group, tombstones
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.spill import Spool
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.reports import DeleteReport
 from sowctl.engine.search.keytext import keys_of
@@ -18,11 +23,12 @@ from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.search.scan import way_of
 from sowctl.engine.sources.logical import chosen, narrowed
 from sowctl.engine.sources.opening import open_now
+from sowctl.engine.topics.positions import naming_replay
 from sowctl.engine.topics.targets import Target, with_records
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, UsageError
-from sowctl.store.codec import CHECK
+from sowctl.store.codec import CHECK, logical_topic
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
@@ -31,8 +37,11 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.current import CurrentSource
     from sowctl.engine.sources.source import Matched
     from sowctl.engine.writing.topicwriter import StoreWriter
+    from sowctl.store.write import WriteTxn
 
 SCAN_BATCH = 1000
+PART = 16 << 10
+"""Records deleted at once: so many whole blocks of the journal, and what an overlay gets before it may be applied."""
 
 
 def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions) -> list[DeleteReport]:
@@ -114,38 +123,114 @@ def _delete(
     instance = session.instance
     report = DeleteReport(topic.label, topic.message_type)
     now = instance.now
-    found: list[tuple[bytes, bytes]] = []
-    if options.filter is not None:
-        with writer.source(now) as source:
-            for keys, values in _matching(instance, source, topic, matcher, report):
-                found.extend(zip(keys, values, strict=True))
-    else:
-        # Keys without a record match nothing, which is no error (behaviour C30).
-        stored = writer.stored(_named(topic, options, instance), now)
-        found = [(key, stored[key]) for key in sorted(stored)]
-        if topic.logical is not None and found:
-            keys, values = chosen(topic.logical)(([key for key, _ in found], [value for _, value in found]))
-            found = list(zip(keys, values, strict=True))
-        report.examined = len(found)
-    report.matched = len(found)
-    if not found:
-        return report
-    # Time within a topic never goes back, also for deletions (behaviour 11.41).
-    at = max(now, writer.last_time)
-    # From the append on the journal has the deletions: the overlay must get all of them, or nothing may be applied.
-    with session.noting():
-        if writer.journalled:
-            first = session.append(deletions(writer.ref, found, at, logical=writer.config.pattern is not None), now)
+    with Spool(Path(writer.store.path).parent) as selected:
+        # Everything is selected before anything is deleted: a filter that fails on some record has deleted nothing.
+        if options.filter is not None:
+            with writer.source(now) as source:
+                _keep(_matching(instance, source, topic, matcher, report), writer, report, selected)
         else:
-            # The store's writer lock is held, so these txids are not given twice.
-            first = writer.last_txid + 1
-        for offset, (key, value) in enumerate(found):
-            writer.overlay.delete(key, tombstone(key, value[CHECK], first + offset, at))
-    writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
-    if not writer.journalled:
-        writer.apply(NO_LINEAGE, writer.last_txid)
-    report.deleted = len(found)
+            _keep(_present(instance, writer, topic, options, now), writer, report, selected)
+            report.examined = report.matched
+        if not report.matched:
+            return report
+        # Time within a topic never goes back, also for deletions (behaviour 11.41).
+        at = max(now, writer.last_time)
+        if writer.journalled:
+            _into_journal(session, writer, selected, at, now)
+        else:
+            _into_store(writer, selected, at)
+    report.deleted = report.matched
     return report
+
+
+def _present(
+    instance: Instance, writer: StoreWriter, topic: TopicConfig, options: DeleteOptions, now: int
+) -> Iterator[Matched]:
+    """The records of the keys that are named, in key order; one without a record is no error (behaviour C30)."""
+    named = sorted(set(_named(topic, options, instance)))
+    for start in range(0, len(named), SCAN_BATCH):
+        stored = writer.stored(named[start : start + SCAN_BATCH], now)
+        keys = sorted(stored)
+        found = keys, [stored[key] for key in keys]
+        yield chosen(topic.logical)(found) if topic.logical is not None else found
+
+
+def _keep(found: Iterable[Matched], writer: StoreWriter, report: DeleteReport, selected: Spool) -> None:
+    """Keep of the records ``found`` what their deletion takes, in parts of :data:`PART` of them, and count them."""
+    keys: list[bytes] = []
+    checks: list[bytes] = []
+    names: list[bytes | None] = []
+
+    def cut(stop: int) -> None:
+        logical = names[:stop] if writer.config.pattern is not None else None
+        selected.add((b"".join(keys[:stop]), b"".join(checks[:stop]), logical))
+        del keys[:stop], checks[:stop], names[:stop]
+
+    for some, values in found:
+        report.matched += len(some)
+        keys += some
+        checks += [value[CHECK] for value in values]
+        if writer.config.pattern is not None:
+            names += map(logical_topic, values)
+        while len(keys) >= PART:
+            cut(PART)
+    if keys:
+        cut(len(keys))
+
+
+def _into_journal(session: WriteSession, writer: StoreWriter, selected: Spool, at: int, now: int) -> None:
+    """One group, however large; then the store follows in transactions of bounded size."""
+    # The overlay is empty then, so memory holds no more than some parts of what is deleted.
+    session.apply(force=True)
+    journal = session.journal
+    # From the last append on the journal has the deletions: the store must get all of them, in order, or none.
+    with session.noting():
+        # The journal's lock is held, so the group gets the txids from here on without a gap.
+        txid = journal.last_txid
+        for number, part in enumerate(selected, 1):
+            # Only the last part may be marked as the end of the group. Until that mark is on disk, readers and recovery
+            # take the whole group for one that was never written.
+            group = deletion_group(writer.ref, Deletions(*part), at)
+            journal.append(group, now, last=number == len(selected))
+        journal.sync()
+        # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
+        # writer goes on from there.
+        for part in selected:
+            txid = _into_overlay(writer.overlay, Deletions(*part), txid, at)
+            if writer.is_full():
+                writer.apply(journal.lineage, txid)
+    session.apply(force=True)
+
+
+def _into_store(writer: StoreWriter, selected: Spool, at: int) -> None:
+    """One transaction: without a journal, that is what makes a delete all or nothing."""
+    base, expired_at = writer.last_txid, writer.remove_expired_at
+
+    # It is run once more where the file has to grow, so it changes nothing outside of itself.
+    def run(txn: WriteTxn) -> None:
+        # The store's writer lock is held, so these txids are not given twice.
+        txid = base
+        for part in selected:
+            overlay = Overlay(history=writer.rule is not None)
+            txid = _into_overlay(overlay, Deletions(*part), txid, at)
+            into_store(txn, overlay, base, writer.rule)
+        txn.set_applied(NO_LINEAGE, txid)
+        txn.raise_last_time(at)
+        if expired_at is not None:
+            remove_expired(txn, expired_at)
+
+    with naming_replay(writer.config):
+        writer.store.write(run)
+    writer.remove_expired_at = None
+    writer.reload()
+
+
+def _into_overlay(overlay: Overlay, part: Deletions, txid: int, at: int) -> int:
+    """Put deletions, which have the txids behind ``txid``, into an overlay; returns the last one's txid."""
+    keys, checks = part.split()
+    last = txid + len(keys)
+    overlay.delete(keys, tombstones(keys, checks, range(txid + 1, last + 1), repeat(at)))
+    return last
 
 
 def _named(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> list[bytes]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.engine.fold.blocks import deletions
+from sowctl.engine.fold.blocks import deletion_group, deletions_of
 from sowctl.engine.fold.rebuild import rebuild
 from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.keys.presentkeys import PresentKeys
@@ -213,7 +213,9 @@ class _Plan:
             # The live source comes last and so wins: its check word is that of the record as it is now.
             found = {key: value for source in sources[::-1] for key, value in zip(*source.lookup(part), strict=True)}
             ref = self._topic.name, self._topic.message_type
-            yield deletions(ref, sorted(found.items()), at, logical=self._topic.pattern is not None)
+            keys = sorted(found)
+            values = [found[key] for key in keys]
+            yield deletion_group(ref, deletions_of(keys, values, logical=self._topic.pattern is not None), at)
         # Payloads are looked up part by part, so memory holds one part of them, however many records there are.
         for start in range(0, len(self.kept), BATCH):
             yield self._published(sources[0], self.kept[start : start + BATCH].tolist(), at)

@@ -30,7 +30,7 @@ def folded(overlay: Overlay, steps: list[Step], txid: int) -> list[tuple[bytes, 
         value = (
             tombstone(key, b"checkwrd", number, START + number) if deleted else value_of(key, number, b"p%d" % number)
         )
-        (overlay.delete(key, value) if deleted else overlay.put([key], [value]))
+        (overlay.delete if deleted else overlay.put)([key], [value])
         log.append((key, value))
     return log
 

@@ -122,6 +122,8 @@ def test_values_of_columns() -> None:
     keys, checks = [b"k" * 8, b"l" * 8], [b"c" * 8, b"d" * 8]
     columns = keys, checks, [1, 2], [3, 4], [0, 5]
     assert stored(*columns, None, [b"x", b"y"]) == encode_plain(*columns, [b"x", b"y"])
+    both = [tombstone(key, check, txid, txid + 2) for key, check, txid in zip(keys, checks, (1, 2), strict=True)]
+    assert stored(*columns, [True, True], [b"", b""]) == stored(*columns, [True, True], [b""] * 2, [b"me"] * 2) == both
     gone, users = stored(*columns, [True, False], [b"", b"y"], [None, b"me"])
     assert gone == tombstone(keys[0], checks[0], 1, 3) and gone[0] & TOMBSTONE
     assert users == encode(keys[1], checks[1], 2, 4, 5, 0, b"y", b"me")

@@ -22,7 +22,7 @@ def test_newest_per_key_and_all_changes(changes: list[tuple[int, bool]], history
         key = key_of(number)
         if deleted:
             value = tombstone(key, b"checkwrd", txid, START + txid)
-            overlay.delete(key, value)
+            overlay.delete([key], [value])
         else:
             value = value_of(key, txid, b"x" * number)
             overlay.put([key], [value])
@@ -39,7 +39,7 @@ def test_newest_per_key_and_all_changes(changes: list[tuple[int, bool]], history
 def test_what_was_applied_is_forgotten_but_its_position() -> None:
     overlay = Overlay(history=True, base=3)
     overlay.put([key_of(1)], [value_of(key_of(1), 7, b"x")])
-    overlay.delete(key_of(2), tombstone(key_of(2), b"checkwrd", 8, START + 8))
+    overlay.delete([key_of(2)], [tombstone(key_of(2), b"checkwrd", 8, START + 8)])
     overlay.clear(8)
     assert (overlay.base, overlay.last_txid, overlay.last_time) == (8, 8, START + 8)
     assert (overlay.current, overlay.changes, overlay.size, overlay.held, overlay.deletes) == ({}, [], 0, 0, False)

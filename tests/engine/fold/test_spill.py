@@ -1,4 +1,4 @@
-"""Buckets: everything comes out once, in key order, and within a key as it came."""
+"""Buckets: everything comes out once, in key order, and within a key as it came. Spool: as it came, again and again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.engine.fold import spill as module
-from sowctl.engine.fold.spill import Buckets, packed, parts_in
+from sowctl.engine.fold.spill import Buckets, Spool, packed, parts_in
+from sowctl.errors import StorageError
 
 KEYS = st.integers(0, (1 << 64) - 1) | st.sampled_from((0, 1 << 63, (1 << 64) - 1))
 PAIRS = st.lists(st.tuples(KEYS.map(lambda number: number.to_bytes(8, "big")), st.binary(max_size=40)), max_size=60)
@@ -66,3 +67,25 @@ def test_a_file_that_is_cut_within_a_part_is_refused_behind_its_whole_parts() ->
                 found.extend(parts_in(io.BytesIO(whole[:size])))
         complete = sum(end <= size for end in ends[1:])
         assert found == [(b"".join(keys), values) for keys, values in PARTS[:complete]]
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 100, 1])
+def test_a_spool_gives_what_it_was_given_as_often_as_asked(
+    tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SPOOL_BYTES", limit)
+    items = [(b"k" * number, [None, b"x"] if number % 2 else None) for number in range(40)]
+    with Spool(tmp_path) as spool:
+        assert list(spool) == []
+        for item in items:
+            spool.add(item)
+        assert len(spool) == 40
+        assert [list(spool) for _ in range(2)] == [items, items]
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_spool_that_cannot_be_written_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SPOOL_BYTES", 10)
+    with Spool(tmp_path / "nowhere") as spool, pytest.raises(StorageError) as caught:
+        spool.add((b"x" * 20,))
+    assert (caught.value.code, caught.value.place) == ("SOW-ENG-040", str(tmp_path / "nowhere"))

@@ -6,11 +6,15 @@ from functools import partial
 
 import pytest
 
+from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.options import DeleteOptions
+from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.errors import InputError, MissingError, UsageError
+from sowctl.errors import DamageError, InputError, MissingError, UsageError
+from sowctl.journal.writer import JournalWriter
+from sowctl.store.write import WriteTxn
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 
@@ -190,3 +194,95 @@ def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pyte
     assert (report.examined, report.matched, report.deleted) == (190, 20, 20)
     assert len(lab.query("t")) == 170
     assert len(used) == 3
+
+
+@pytest.fixture
+def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Deletes work in parts of 4 records. The most that was appended, held, removed at once; and transactions."""
+    monkeypatch.setattr("sowctl.engine.verbs.delete.PART", 4)
+    monkeypatch.setattr("sowctl.engine.writing.topicwriter.APPLY_CHANGES", 4)
+    monkeypatch.setattr("sowctl.engine.fold.apply.PART", 4)
+    monkeypatch.setattr("sowctl.engine.fold.spill.SPOOL_BYTES", 100)
+    most = {"group": 0, "overlay": 0, "transaction": 0, "transactions": 0}
+    append, added, removed, finish = JournalWriter.append, Overlay.delete, WriteTxn.delete, WriteTxn.finish
+
+    def see(name: str, count: int) -> None:
+        most[name] = max(most[name], count)
+
+    def appending(writer, group, now, *, last=True):  # type: ignore[no-untyped-def]
+        see("group", len(group))
+        return append(writer, group, now, last=last)
+
+    def adding(overlay, keys, tombstones):  # type: ignore[no-untyped-def]
+        added(overlay, keys, tombstones)
+        see("overlay", len(overlay))
+
+    def removing(txn, keys):  # type: ignore[no-untyped-def]
+        found = removed(txn, keys)
+        see("transaction", len(found))
+        return found
+
+    def finishing(txn):  # type: ignore[no-untyped-def]
+        most["transactions"] += 1
+        finish(txn)
+
+    monkeypatch.setattr(JournalWriter, "append", appending)
+    monkeypatch.setattr(Overlay, "delete", adding)
+    monkeypatch.setattr(WriteTxn, "delete", removing)
+    monkeypatch.setattr(WriteTxn, "finish", finishing)
+    return most
+
+
+@pytest.mark.parametrize("selector", ["filter", "sow_keys", "data"])
+def test_many_are_deleted_in_bounded_parts(lab: Lab, topic: str, selector: str, largest: dict[str, int]) -> None:
+    messages = [message(id=n, s="ab"[n % 2]) for n in range(51)]
+    lab.publish(topic, *messages)
+    keys = [str(record.sow_key) for record in lab.records(topic, "/s = 'b'")]
+    selectors = {"filter": "/s = 'b'", "sow_keys": keys, "data": [one.encode() for one in messages[1::2]]}
+    largest.update(dict.fromkeys(largest, 0))
+    report = lab.open().topic(topic).delete(**{selector: selectors[selector]})  # type: ignore[arg-type]
+    assert (report.matched, report.deleted) == (25, 25)
+    # without a journal one transaction is what makes it all or nothing
+    transactions, logged = (1, 0) if topic == "alone" else (7, 4)
+    assert largest == {"group": logged, "overlay": 4, "transaction": 4, "transactions": transactions}
+    assert sorted(lab.query(topic)) == sorted(messages[::2])
+    assert lab.open().topic(topic).info().last_txid == 76
+
+
+def test_a_delete_of_many_parts_is_one_group(lab: Lab, largest: dict[str, int]) -> None:
+    lab.publish("t", *(message(id=n) for n in range(50)))
+    lab.open().topic("t").delete(filter="/id < 48")
+    with open_log(lab.open()) as log:
+        blocks = [block.header for block in log.blocks(after=50)]
+    assert [(header.group, header.count, header.is_last) for header in blocks] == [
+        (51, 4, number == 11) for number in range(12)
+    ]
+    lab.forget("t")
+    assert len(lab.query("t")) == 2
+
+
+def test_a_part_of_a_pattern_topic_goes_in_parts(make_lab, largest: dict[str, int]) -> None:  # type: ignore[no-untyped-def]
+    lab = make_lab(config_xml(topic_xml("all", "<Pattern>^day[0-9]$</Pattern>"), ("all",)))
+    for name in ("day1", "day2"):
+        lab.publish(name, *(message(id=n) for n in range(9)))
+    assert lab.open().topic("day1").delete(filter="1=1").deleted == 9
+    assert largest["overlay"] == 4
+    assert (len(lab.query("day1")), len(lab.query("day2"))) == (0, 9)
+    with open_log(lab.open()) as log:
+        assert [entry.logical_topic for block in log.blocks(after=18) for entry in block.entries()] == [b"day1"] * 9
+
+
+@pytest.mark.usefixtures("largest")
+def test_a_filter_that_fails_in_the_middle_deletes_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sowctl.engine.verbs.delete.SCAN_BATCH", 10)
+    lab.publish("t", *(message(id=n) for n in range(50)))
+    path = lab.store("t")
+    key = lab.records("t")[-1].sow_key.to_bytes(8, "big")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(key, bytes(8)))
+    size = sum(one.stat().st_size for one in lab.journals())
+    with pytest.raises(DamageError):
+        lab.open().topic("t").delete(filter="1=1")
+    path.write_bytes(content)
+    assert len(lab.query("t")) == 50
+    assert sum(one.stat().st_size for one in lab.journals()) == size
