@@ -74,6 +74,13 @@ class Reader:
         """Number of records."""
         return self.meta.records
 
+    def leaf_pages(self) -> tuple[int, int]:
+        """How many leaf pages the records and the expiry index have."""
+        databases = self._handle.databases
+        with explained(self._path, "read the size of pages"):
+            records, expiry = (self._txn.stat(one) for one in (databases.records, databases.expiry))
+        return records["leaf_pages"], expiry["leaf_pages"]
+
     def _load_meta(self) -> StoreMeta:
         # Three proofs before anything is read: the record decodes, it is of this transaction, and its counts are those
         # of LMDB.

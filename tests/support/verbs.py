@@ -417,6 +417,13 @@ def expiring(plot: Plot, seam: Seam) -> None:
     plot.expire(seam=seam)
 
 
+def expiring_in_parts(plot: Plot, seam: Seam) -> None:
+    """As an expiry of many: a transaction of the store for each part."""
+    limits = ("EXPIRED", "PART", "REMOVED", "VERSIONS")
+    with patch.multiple("sowctl.engine.fold.removal", **dict.fromkeys(limits, 1)):
+        expiring(plot, seam)
+
+
 def catching_up(plot: Plot, seam: Seam) -> None:
     plot.replay(seam=seam)
 
@@ -451,6 +458,7 @@ CASES: list[tuple[str, Template, Verb]] = [
     ("delete-in-parts", grown, deleting_in_parts),
     ("expire", grown, expiring),
     ("expire-behind", behind, expiring),
+    ("expire-in-parts", grown, expiring_in_parts),
     ("catch-up", behind, catching_up),
     ("catch-up-torn", torn, catching_up),
     ("rebuild", grown, rebuilding),

@@ -19,8 +19,9 @@ from sowctl.engine.bulk import outcomes
 from sowctl.engine.bulk.entries import StagedEntries, entries_of, fold, group_of
 from sowctl.engine.bulk.merge import deletions_of_rest, in_order
 from sowctl.engine.bulk.segments import SegmentColumns, SegmentInfo, SegmentReader
-from sowctl.engine.fold.apply import into_store, remove_expired
+from sowctl.engine.fold.apply import into_store
 from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.removal import remove_expired
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.topics.expiration import count_expired
 from sowctl.engine.writing.outcome import ahead, is_ahead, is_duplicate

@@ -2,9 +2,10 @@
 
 * ``blocks``: which entries of a block are asked for, and what they are as stored values.
 * ``overlay``: the journal's tail behind a store, newest value per key, in memory.
-* ``apply``: an overlay into a store, in one transaction with the store's position; removal of what has expired.
+* ``apply``: an overlay into a store, in one transaction with the store's position.
+* ``removal``: what has expired, and versions outside of the window, out of a store.
 * ``folding``: a topic's whole journal into a new store, in two passes and bounded memory.
-* ``spill``: the sort by key that folding needs, through temporary files where memory does not do.
+* ``spill``: the sort by key that folding needs, and parts kept for later, in files where memory does not do.
 * ``rebuild``: a new store filled, made up to date and put in the place of the old one.
 * ``tempstore``: a store in a temporary directory, for what is read once.
 """

@@ -6,27 +6,20 @@ preprocessing, enrichment or merging was to be done stands in the journal alread
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
 from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.topics.retention import Retention, Version, extend, prune, value_of, version_of
+from sowctl.engine.fold.removal import PART, remove_expired
+from sowctl.engine.topics.retention import Retention, extend, value_of, version_of
 from sowctl.store.codec import history_key_of, stamps
 
 if TYPE_CHECKING:
     from sowctl.store.env import Store
     from sowctl.store.meta import AppliedBlock
-    from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
-
-
-PART = 2000
-"""Records handed to the store at once."""
-BATCH = 1000
-"""Versions read or dropped at once."""
 
 
 class Applied(Struct, frozen=True):
@@ -82,16 +75,6 @@ def into_store(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention | 
     if rule is None:
         return _apply_latest(txn, overlay, applied)
     return _apply_versions(txn, overlay, applied, rule)
-
-
-def remove_expired(txn: WriteTxn, now: int) -> int:
-    """Remove the records whose stamp is not after ``now``; returns how many."""
-    gone = sorted(txn.expired(now))  # in key order: neighbours lie on one page
-    if gone:
-        txn.delete(gone)
-        # What the store held before this clock can no longer be told from it alone: past states look at this mark.
-        txn.set_removal_mark(now)
-    return len(gone)
 
 
 def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
@@ -157,30 +140,3 @@ def _extend(txn: WriteTxn, keys: Sequence[bytes], updates: Mapping[bytes, list[b
         txn.put([key for key, _ in puts], [value for _, value in puts])
     if gone:
         txn.delete(gone)
-
-
-def remove_unreachable(txn: WriteTxn, rule: Retention, now: int) -> int:
-    """Remove the versions that are outside the window at ``now`` (microseconds); returns how many."""
-    gone = list(_unreachable(txn, rule, now))
-    for start in range(0, len(gone), BATCH):
-        txn.delete_versions(gone[start : start + BATCH])
-    if gone:
-        txn.set_removal_mark(now)
-    return len(gone)
-
-
-def count_unreachable(timelines: Iterable[tuple[bytes, Sequence[Version]]], rule: Retention, now: int) -> int:
-    """How many of the versions of ``timelines`` are outside the window at ``now``."""
-    return sum(len(versions) - len(prune(versions, now, rule.window)) for _, versions in timelines)
-
-
-def _unreachable(reader: Reader, rule: Retention, now: int) -> Iterator[bytes]:
-    """The history keys of what is outside the window, in their order."""
-    rows = ((key, value) for batch in reader.scan_history(batch=BATCH) for key, value in zip(*batch, strict=True))
-    for key, group in groupby(rows, key=lambda row: row[0][:8]):
-        stored = [version_of(value) for _, value in group]
-        current = [version_of(value) for value in reader.get_many([key]).values()]
-        kept = prune([*stored, *current], now, rule.window)
-        # what is kept are the latest ones: versions leave oldest first
-        for version in stored[: len(stored) + len(current) - len(kept)]:
-            yield history_key_of(key, version.value)

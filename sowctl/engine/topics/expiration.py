@@ -1,7 +1,7 @@
 """When a record expires (``behaviour`` 1.5): a function of its stamp, the topic's configuration and a clock.
 
-Expiry is never journalled. A record past its stamp is hidden from every read at once and leaves the file when a writer
-opens it or ``expire`` runs.
+Expiry is never journalled. A record past its stamp is hidden from every read at once and leaves the file with what
+writers write, or when ``expire`` runs.
 """
 
 from __future__ import annotations

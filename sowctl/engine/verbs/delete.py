@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.fold.apply import into_store, remove_expired
+from sowctl.engine.fold.apply import into_store
 from sowctl.engine.fold.blocks import Deletions, deletion_group, tombstones
 from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.removal import remove_expired
 from sowctl.engine.fold.spill import Spool
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.reports import DeleteReport

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.apply import remove_expired
+from sowctl.engine.fold.removal import BATCH, count_unreachable, remove_all_expired, remove_unreachable
 from sowctl.engine.reports import ExpireReport
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.topics.expiration import expires
+from sowctl.engine.topics.positions import naming_replay
 from sowctl.engine.topics.retention import retention
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import MissingError
@@ -21,7 +22,7 @@ from sowctl.errors import MissingError
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.store.write import WriteTxn
+    from sowctl.store.env import Store
 
 
 def expire(instance: Instance, topics: Sequence[TopicConfig], *, dry_run: bool = False) -> list[ExpireReport]:
@@ -47,27 +48,27 @@ def expire(instance: Instance, topics: Sequence[TopicConfig], *, dry_run: bool =
 
 
 def _remove(session: WriteSession, topic: TopicConfig, now: int) -> int:
-    return _in_store(session, topic, lambda txn: remove_expired(txn, now))
+    return _in_store(session, topic, lambda store: remove_all_expired(store, now))
 
 
 def _remove_old(session: WriteSession, topic: TopicConfig, now: int) -> int:
-    from sowctl.engine.fold.apply import remove_unreachable
-
     rule = retention(topic.history)
     assert rule is not None
-    return _in_store(session, topic, lambda txn: remove_unreachable(txn, rule, now))
+    return _in_store(session, topic, lambda store: remove_unreachable(store, rule, now))
 
 
-def _in_store(session: WriteSession, topic: TopicConfig, run: Callable[[WriteTxn], int]) -> int:
-    """Run a transaction on a store that has everything from its journal."""
+def _in_store(session: WriteSession, topic: TopicConfig, run: Callable[[Store], int]) -> int:
+    """Do something with a store that has everything from its journal, under its lock."""
     writer = session.store(topic)
     with session.batch([writer]):
-        # The transaction below removes what has expired, and counts it; applying must not do so before it.
+        # What has expired is removed and counted below; applying must not do so before.
         writer.remove_expired_at = None
         if writer.journalled:
             # First what the journal holds behind the store: an expired record may have a successor there.
             session.apply(force=True)
-        return writer.store.write(run)
+        # One lock over all transactions: what was found stays as it is until it is removed.
+        with writer.store.writer_lock(), naming_replay(topic):
+            return run(writer.store)
 
 
 def _count(instance: Instance, topic: TopicConfig, now: int) -> int:
@@ -82,7 +83,6 @@ def _count(instance: Instance, topic: TopicConfig, now: int) -> int:
 
 def _count_old(instance: Instance, topic: TopicConfig, now: int) -> int:
     """How many versions no query can reach."""
-    from sowctl.engine.fold.apply import BATCH, count_unreachable
     from sowctl.engine.sources.versions import VersionsSource
 
     rule = retention(topic.history)

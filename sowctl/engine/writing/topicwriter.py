@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sowctl.engine.fold.apply import apply
 from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.removal import EXPIRED
 from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import expires, is_expired, unexpired
@@ -209,12 +210,12 @@ class StoreWriter:
         sequences: dict[int, int] | None = None,
         block: AppliedBlock | None = None,
     ) -> None:
-        """Put the overlay into the store; the first time also remove what had expired when the session began.
+        """Put the overlay into the store; also remove, bit by bit, what had expired when the session began.
 
         ``block`` is the journal's block that ends with ``upto``.
         """
         with naming_replay(self.config):
-            apply(
+            done = apply(
                 self.store,
                 self.overlay,
                 lineage=lineage,
@@ -224,8 +225,10 @@ class StoreWriter:
                 remove_expired_at=self.remove_expired_at,
                 sequences=sequences,
             )
-        # Once is enough for a session: what expires later is hidden from readers, and the next writer removes it.
-        self.remove_expired_at = None
+        # When nothing was left of it, that is enough for a session: what expires later is hidden from readers, and the
+        # next writer removes it.
+        if done.expired < EXPIRED:
+            self.remove_expired_at = None
         self.limits = apply_limits(self.store.file_size())
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.fold.apply import Applied, apply, count_unreachable, remove_unreachable
+from sowctl.engine.fold.apply import Applied, apply
 from sowctl.engine.fold.blocks import tombstone
 from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.removal import count_unreachable, remove_unreachable
 from sowctl.engine.topics.retention import Retention, extend, version_of
 from sowctl.engine.topics.retention import value_of as value_of_version
 from sowctl.store.env import Store
@@ -121,6 +122,6 @@ def test_versions_outside_the_window_are_counted_and_removed_alike(tmp_path: Pat
         ]
         now = START + 54  # versions that were replaced up to 4 microseconds after the start are out
         counted = count_unreachable(lines, RULE, now)
-        assert store.write(lambda txn: remove_unreachable(txn, RULE, now)) == counted > 0
+        assert remove_unreachable(store, RULE, now) == counted > 0
         assert sum(map(len, versions(store).values())) == sum(map(len, held.values())) - counted
         assert records(store) == current

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sowctl.engine.fold import removal
 from sowctl.engine.reports import ExpireReport
 from sowctl.engine.verbs.expire import expire
+from sowctl.store.write import WriteTxn
 from tests.support.instances import Lab, message
 
 
@@ -45,3 +52,117 @@ def test_a_topic_of_which_nothing_expires_is_not_opened(lab: Lab) -> None:
     before = lab.store("t").read_bytes()
     assert _expire(lab)["t"].expired == 0
     assert lab.store("t").read_bytes() == before
+
+
+@contextmanager
+def transactions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many records and versions each transaction of a store removes, and never more than 2 at a time."""
+    seen: list[int] = []
+    finish, delete, drop = WriteTxn.finish, WriteTxn.delete, WriteTxn.delete_versions
+    removed: dict[int, int] = {}
+
+    def note(txn: WriteTxn, count: int) -> None:
+        assert count <= 2
+        removed[id(txn)] = removed.get(id(txn), 0) + count
+
+    def deleting(txn, keys):  # type: ignore[no-untyped-def]
+        found = delete(txn, keys)
+        note(txn, len(found))
+        return found
+
+    def dropping(txn, keys):  # type: ignore[no-untyped-def]
+        note(txn, len(keys))
+        return drop(txn, keys)
+
+    def finishing(txn):  # type: ignore[no-untyped-def]
+        seen.append(removed.pop(id(txn), 0))
+        finish(txn)
+
+    with monkeypatch.context() as patch:
+        for name in ("PART", "BATCH"):
+            patch.setattr(removal, name, 2)
+        patch.setattr("sowctl.engine.fold.apply.PART", 2)
+        for module in ("fold.removal", "writing.topicwriter"):
+            patch.setattr(f"sowctl.engine.{module}.EXPIRED", 6)
+        patch.setattr(removal, "REMOVED", 8)
+        patch.setattr(removal, "VERSIONS", 8)
+        patch.setattr(WriteTxn, "delete", deleting)
+        patch.setattr(WriteTxn, "delete_versions", dropping)
+        patch.setattr(WriteTxn, "finish", finishing)
+        yield seen
+
+
+def test_many_records_leave_in_transactions_of_bounded_size(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.publish("quotes", *(message(id=n) for n in range(45)))
+    lab.clock.tick(20)
+    lab.publish("quotes", *(message(id=n) for n in range(40, 50)))
+    lab.clock.tick(10)
+    with transactions(monkeypatch) as seen:
+        assert _expire(lab)["quotes"].expired == 40
+    assert seen == [8] * 5
+    assert sorted(lab.query("quotes")) == [message(id=n) for n in range(40, 50)]
+    assert _expire(lab)["quotes"].expired == 0
+    assert lab.open().topic("quotes").replay(verify=True).action == "verified"
+
+
+def test_few_records_leave_in_one_transaction(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.publish("quotes", *(message(id=n) for n in range(5)))
+    lab.clock.tick(30)
+    with transactions(monkeypatch) as seen:
+        assert _expire(lab)["quotes"].expired == 5
+    assert seen == [5]
+
+
+def test_many_versions_leave_in_transactions_of_bounded_size(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in range(2):
+        lab.publish("past", *(message(id=n, v=value) for n in range(21)))
+        lab.clock.tick(60)
+    lab.clock.tick(7200)
+    with transactions(monkeypatch) as seen:
+        assert _expire(lab)["past"].versions == 21
+    assert seen == [8, 8, 5]
+    assert _expire(lab)["past"].versions == 0
+    assert lab.open().topic("past").replay(verify=True).action == "verified"
+
+
+def test_writers_remove_a_bounded_number_with_each_transaction(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.publish("quotes", *(message(id=n) for n in range(20)))
+    lab.clock.tick(30)
+    for left in (14, 8, 2, 0):
+        with transactions(monkeypatch) as seen:
+            lab.publish("quotes", message(id=99))
+        assert seen == [min(6, left + 6 if left else 2)]
+        row = lab.open().topic("quotes").info()
+        assert (row.records, row.expired) == (1, left)
+        assert lab.query("quotes") == [message(id=99)]
+
+
+def test_a_long_session_goes_on_removing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sowctl.engine.writing.topicwriter.APPLY_CHANGES", 2)
+    lab.publish("quotes", *(message(id=n) for n in range(20)))
+    lab.clock.tick(30)
+    with transactions(monkeypatch) as seen:
+        lab.publish("quotes", *(message(id=n) for n in range(20, 26)), batch=2)
+    assert seen == [6, 6, 6]
+    assert lab.open().topic("quotes").info().expired == 2
+
+
+def test_how_many_go_at_once_follows_from_the_pages_that_change(lab: Lab) -> None:
+    class Pages:
+        """A store of 15 records a page, and 130 entries of the expiry index."""
+
+        def __init__(self, count: int) -> None:
+            self.count = count
+
+        def leaf_pages(self) -> tuple[int, int]:
+            return self.count // 15, self.count // 130
+
+    def at_once(count: int, expired: int) -> int:
+        return removal._at_once(Pages(count), expired)  # type: ignore[arg-type]
+
+    # everything goes: pages of records are free at once, and the index fits
+    assert at_once(5_000_000, 5_000_000) == removal.REMOVED
+    # half goes: its pages stay
+    assert 50_000 < at_once(5_000_000, 2_500_000) < removal.REMOVED
+    # an index of 300,000 pages, in which every entry lies on a page of its own
+    assert 30_000 < at_once(40_000_000, 40_000_000) < 100_000
