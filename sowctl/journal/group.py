@@ -85,7 +85,7 @@ class EncodedBlock(Struct, frozen=True):
     body: tuple[bytes, bytes, bytes]
 
 
-class _Draft(Struct, frozen=True):
+class _Draft(DescribedStruct, frozen=True):
     """One block that is packed, and not compressed yet; ``flags`` are the block's, ``times`` its column of times."""
 
     names: BlockMap

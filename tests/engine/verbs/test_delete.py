@@ -209,9 +209,9 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     def see(name: str, count: int) -> None:
         most[name] = max(most[name], count)
 
-    def appending(writer, group, now, *, last=True):  # type: ignore[no-untyped-def]
+    def appending(writer, group, now, **options):  # type: ignore[no-untyped-def]
         see("group", len(group))
-        return append(writer, group, now, last=last)
+        return append(writer, group, now, **options)
 
     def adding(overlay, keys, tombstones):  # type: ignore[no-untyped-def]
         added(overlay, keys, tombstones)
