@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 BUCKET_BYTES = 144 << 20
-"""Bytes of values sorted at once; what does not fit goes through temporary files beside the new store."""
-KEEP_BYTES = 64 << 20
-"""Blocks of up to this many stored bytes are kept between the passes instead of being read again."""
+"""Bytes of values sorted at once; what does not fit goes through temporary files beside the new store, in parts of
+``spill.SPILLED_BYTES``."""
+KEEP_BYTES = 96 << 20
+"""Blocks of up to this many bytes, as stored and as columns, are kept between the passes instead of read again."""
 PART = 1000
 PARTS = 64
 """Records appended at once, so that their bytes stay in the processor's cache; such parts in one transaction."""
@@ -81,7 +82,8 @@ class _Blocks:
         for block in self._read():
             if self._kept is not None:
                 self._kept.append(block)
-                self._size += block.header.size
+                # The first pass reads the columns, and a block that has unpacked them holds them.
+                self._size += block.header.size + block.header.columns_raw
                 if self._size > KEEP_BYTES:
                     # Too many to keep: they are read again, so memory stays bounded however long the journal is.
                     self._kept = None
@@ -125,8 +127,12 @@ def fold(
         size += last.add(block, ref, span)
     # A txid stands for one entry of the journal, so the second pass needs no keys to know which entries win.
     winners = last.txids()
+    # Without any entry, the position is where the span begins: nothing before it was looked at.
+    done = last.entries, last.latest, max(last.last_txid, span.after)
     # How many buckets are needed is estimated from the share of entries that win: their payloads are not known yet.
     share = len(winners) / max(last.entries, 1)
+    # Keys and txids of all entries go before values come.
+    del last
     with Buckets(directory, int(size * share) + 96 * len(winners), BUCKET_BYTES) as buckets:
         for block in blocks.again():
             keys, values = taken(block, winners)
@@ -134,9 +140,9 @@ def fold(
                 # Every block is looked at, because each was written by one run, which had one definition.
                 check.see(keys, values)
             buckets.add(b"".join(keys), values)
+        del winners
         append_sorted(builder, buckets.sorted(PART))
-    # Without any entry, the position is where the span begins: nothing before it was looked at.
-    return last.entries, last.latest, max(last.last_txid, span.after)
+    return done
 
 
 def append_sorted(builder: StoreBuilder, parts: Iterator[Pairs]) -> None:
@@ -195,11 +201,15 @@ class _LastPerKey:
         np = self._np
         if len(self._keys) <= 1 and self._held <= COMPACT_ENTRIES:
             return
+        # One column after the other, so that none but the present one is held twice.
         keys = np.concatenate(self._keys)
-        kept = np.sort(last_of_each(keys))  # in txid order again, which the second pass looks them up in
+        self._keys = []
+        kept = last_of_each(keys)
+        kept.sort()  # in txid order again, which the second pass looks them up in
+        self._keys = [keys[kept]]
+        del keys
         self._txids = [np.concatenate(self._txids)[kept]]
         self._publishes = [np.concatenate(self._publishes)[kept]]
-        self._keys = [keys[kept]]
         # Counts from zero again: compacting pays only after as many new entries, or a journal of distinct keys would be
         # sorted again for every block.
         self._held = 0
@@ -211,7 +221,8 @@ class _LastPerKey:
         self._held = COMPACT_ENTRIES + 1
         self._compact()
         # A deletion that is a key's last entry wins over what came before it and leaves no record itself.
-        return self._txids[0][self._publishes[0]]
+        publishes = self._publishes[0]
+        return self._txids[0] if publishes.all() else self._txids[0][publishes]
 
 
 def _fill_history(

@@ -26,6 +26,9 @@ Pairs = tuple[list[bytes], list[bytes]]
 _HEAD = Struct("<QQ")
 """Before every part of a file: the number of its pairs, and the bytes of its values."""
 WRITE_BYTES = 1 << 20
+SPILLED_BYTES = 48 << 20
+"""A bucket that is a file has about so many bytes at most: fewer than the limit of what needs no file, because more
+than one of them is held while one follows the other, and each holds back what it has not written yet."""
 SPOOL_BYTES = 8 << 20
 """So much of a :class:`Spool` stays in memory."""
 
@@ -55,13 +58,13 @@ def parts_in(file: IO[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 class Buckets:
-    """Keys and values in, the same in key order out; ``expected`` bytes make buckets of about ``limit``."""
+    """Keys and values in, the same in key order out; up to ``limit`` of the ``expected`` bytes stay in memory."""
 
     def __init__(self, directory: Path, expected: int, limit: int) -> None:
         import numpy
 
         self._np = numpy
-        self._count = max(1, -(-expected // limit))
+        self._count = 1 if expected <= limit else -(-expected // min(limit, SPILLED_BYTES))
         self._keys: list[list[bytes]] = [[] for _ in range(self._count)]
         self._values: list[list[bytes]] = [[] for _ in range(self._count)]
         self._sizes = [0] * self._count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from itertools import accumulate
 from pathlib import Path
 
@@ -67,6 +68,18 @@ def test_a_file_that_is_cut_within_a_part_is_refused_behind_its_whole_parts() ->
                 found.extend(parts_in(io.BytesIO(whole[:size])))
         complete = sum(end <= size for end in ends[1:])
         assert found == [(b"".join(keys), values) for keys, values in PARTS[:complete]]
+
+
+@pytest.mark.parametrize(("expected", "files"), [(9_999, 0), (10_001, 11), (50_000, 50)])
+def test_what_does_not_fit_lies_in_smaller_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: int, files: int
+) -> None:
+    monkeypatch.setattr(module, "SPILLED_BYTES", 1000)
+    made: list[object] = []
+    make = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **given: made.append(make(**given)) or made[-1])
+    with Buckets(tmp_path, expected, 10_000):
+        assert len(made) == files
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 100, 1])

@@ -1,0 +1,49 @@
+"""Folding a journal into a new store: the same store under the smallest bounds of memory, and those are kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from sowctl.engine.fold import folding
+from sowctl.engine.topics.positions import open_log
+from sowctl.journal.reader import Journal
+from tests.support.instances import Lab, message
+
+REF = ("t", "json")
+
+
+def _grown(lab: Lab, topic: str) -> None:
+    for value in range(3):
+        lab.publish(topic, *(message(id=n, v=value) for n in range(value, 60, value + 1)), batch=10)
+    lab.open().topic(topic).delete(filter="/id < 7")
+
+
+@pytest.mark.parametrize("topic", ["t", "past"])
+def test_the_same_store_under_the_smallest_bounds(lab: Lab, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+    _grown(lab, topic)
+    live = lab.digest(topic)
+    for name in ("BUCKET_BYTES", "KEEP_BYTES", "PART", "PARTS", "COMPACT_ENTRIES"):
+        monkeypatch.setattr(folding, name, 5)
+    monkeypatch.setattr("sowctl.engine.fold.spill.SPILLED_BYTES", 500)
+    monkeypatch.setattr("sowctl.identity.keyspace.SORTED", 5)
+    lab.forget(topic)
+    assert lab.open().topic(topic).replay().action == "rebuilt"
+    assert lab.digest(topic) == live
+
+
+def test_blocks_that_are_kept_count_with_their_columns(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    _grown(lab, "t")
+    with open_log(lab.open()) as log:
+        headers = [block.header for block in log.blocks()]
+    stored, columns = sum(header.size for header in headers), sum(header.columns_raw for header in headers)
+    reads: list[object] = []
+    blocks = Journal.blocks
+    monkeypatch.setattr(Journal, "blocks", lambda log, **given: reads.append(log) or blocks(log, **given))
+    for limit, passes in ((stored + columns, 1), (stored + columns - 1, 2), (stored, 2)):
+        monkeypatch.setattr(folding, "KEEP_BYTES", limit)
+        reads.clear()
+        with open_log(lab.open()) as log:
+            held = folding._Blocks(log, REF, folding.EntrySpan(0, log.last_txid()))
+            first = [block.first_txid for block in held.first()]
+            assert [block.first_txid for block in held.again()] == first
+        assert (len(first), len(reads)) == (len(headers), passes)
