@@ -192,8 +192,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-CLI-060": """6 the operating system refused
 
-        Why: A file or directory could not be opened, read or written: permission, a full disk, a missing path, a
-        device error. The message says which, and of a run that publishes what is durable.
+        Why: A file or directory could not be opened, read or written: permission, a full disk, a missing directory, a
+        device error. The message says which. Where messages were being published, it also says which are durable.
         Do: Remove the cause, then run the command again.
         """,
     "SOW-CLI-061": """5 reading a store ended the process
@@ -203,6 +203,11 @@ CODES: dict[str, str] = {
         Do: ``sowctl check`` reads in a process of its own and says which store it is; ``sowctl replay`` rebuilds it
         from the journals.
         See: sow-store(5)
+        """,
+    "SOW-CLI-062": """10 no such input
+
+        Why: A file that was named as an input is not there. Of several, nothing is published before all are found.
+        Do: Correct the path; ``-`` stands for standard input.
         """,
     "SOW-CLI-070": """70 a bug of this program
 

@@ -65,7 +65,7 @@ def test_exit_statuses(cli: Cli, file: Path, tmp_path: Path) -> None:
     assert cli("eval", "/a = ", str(file)).status == 2
     assert cli("eval", "", str(file)).status == 2
     assert cli("eval", "SUM(/a)", str(file)).status == 2
-    assert cli("eval", "/a", str(tmp_path / "missing")).status == 6
+    assert cli("eval", "/a", str(tmp_path / "missing")).status == 10
     assert cli("eval", "/a", "--message-type", "smoke", str(file)).status == 2
     assert cli("eval", "/a", "--message-type", "binary", str(file)).status == 2
     hostile = json.dumps({"s": "a" * 40 + "!"}).encode()

@@ -68,6 +68,11 @@ CASES = [
     (10, ["query", "nothing"], "SOW-ENG-012"),
     (10, ["query", "gone"], "SOW-ENG-010"),
     (10, ["query", "./no/such.sow"], "SOW-ENG"),
+    (10, ["publish", "t", "nosuch.json"], "SOW-CLI-062"),
+    (10, ["eval", "/a", "nosuch.json"], "SOW-CLI-062"),
+    (10, ["key", "t", "nosuch.json"], "SOW-CLI-062"),
+    (10, ["delete", "t", "--data", "nosuch.json", "--yes"], "SOW-CLI-062"),
+    (10, ["pipeline", "load", "t", "nosuch.json"], "SOW-SPK-040"),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
-from sowctl.errors import SowError
+from sowctl.errors import MissingError, SowError
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.messages.types import default_framing
 
@@ -21,15 +21,24 @@ STDIN = "(standard input)"
 
 
 def open_all(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[str, BinaryIO]]:
-    """Name and stream of each input in turn, one open at a time. Raises OSError for what cannot be opened."""
+    """Name and stream of each input in turn, one open at a time. Raises MissingError, and OSError as opening does."""
     for name in names:
         if name == "-":
             if is_terminal(invocation.streams.stdin):
                 invocation.note("reading messages from the terminal; end with Ctrl-D")
             yield STDIN, invocation.streams.stdin
         else:
-            with closing(Path(name).open("rb")) as stream:
+            with closing(_opened(name)) as stream:
                 yield name, stream
+
+
+def _opened(name: str) -> BinaryIO:
+    """A file that was named as an input. Raises MissingError ``SOW-CLI-062`` where there is none, else OSError."""
+    try:
+        return Path(name).open("rb")
+    except FileNotFoundError:
+        hint = "give the path of a file, or - for standard input"
+        raise MissingError("SOW-CLI-062", "there is no such file", place=name, hint=hint) from None
 
 
 def frames(invocation: Invocation, names: Sequence[str], framing: str) -> Iterator[tuple[str, FrameReader]]:
@@ -46,13 +55,13 @@ def read_messages(invocation: Invocation, name: str, framing: str) -> tuple[byte
 
 
 def refuse_unreadable(names: Sequence[str]) -> None:
-    """Open each input once: of several, the last is not missed when the first are published already. Raises OSError.
+    """Open each input once: of several, the last is not missed when the first are published already.
 
-    A pipe is not opened, for its writer would take our leaving for the end.
+    Raises as :func:`open_all`. A pipe is not opened, for its writer would take our leaving for the end.
     """
     for name in names:
         if name != "-" and not Path(name).is_fifo():
-            with Path(name).open("rb"):
+            with _opened(name):
                 pass
 
 

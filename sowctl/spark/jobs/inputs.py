@@ -33,7 +33,8 @@ def expanded(paths: Sequence[str]) -> list[str]:
         # Spark and Hadoop mark what is no data by such a beginning: ``_SUCCESS``, ``.part-00000.crc``.
         some = [name for name in some if Path(name).is_file() and Path(name).name[0] not in "._"]
         if not some:
-            raise MissingError("SOW-SPK-040", "there is no such file", place=path, hint="quote patterns for the shell")
+            hint = "give paths of files, or patterns in quotes for the shell"
+            raise MissingError("SOW-SPK-040", "there is no such file", place=path, hint=hint)
         found += some
     return found
 
