@@ -24,11 +24,11 @@ from sowctl.spark.jvm.machine import (
     interrupt_as_before,
     not_started,
     process_environment,
+    quick_home,
     start_machine,
     words_of,
 )
 from sowctl.spark.jvm.masters import is_local, require_master
-from sowctl.spark.jvm.sparkhome import quick_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

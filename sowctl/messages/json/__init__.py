@@ -5,5 +5,5 @@
 * ``fast``: many payloads at once through msgspec; ``batch``: what is found out about them
 * ``exact``: the definition of what is accepted, for what the fast reader may not judge
 * ``shape``: paths in parsed JSON, and slot values
-* ``select``: select lists; ``write``: fields written into a message; ``text``: scalars as JSON
+* ``write``: select lists, and fields written into a message; ``text``: scalars as JSON
 """

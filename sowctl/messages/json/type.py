@@ -2,7 +2,7 @@
 
 :mod:`~sowctl.messages.json.exact` defines what is accepted, :mod:`~sowctl.messages.json.shape` what a path finds,
 :mod:`~sowctl.messages.json.rows` and :mod:`~sowctl.messages.json.fast` do the same fast for many payloads, and
-:mod:`~sowctl.messages.json.select` applies select lists, :mod:`~sowctl.messages.json.write` writes fields.
+:mod:`~sowctl.messages.json.write` applies select lists and writes fields.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ class JsonType:
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
-        from sowctl.messages.json.select import select
+        from sowctl.messages.json.write import selected
 
-        return select(payload, self._spans(payload), select_list)
+        return selected(payload, self._spans(payload), select_list)
 
     def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields of ``delta``, merged by path. Raises InputError."""

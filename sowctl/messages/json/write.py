@@ -1,4 +1,4 @@
-"""JSON payloads rewritten: delta merge, constructed fields, new messages (``sowctl-messages(7)``, json).
+"""JSON payloads rewritten: select lists, delta merge, constructed fields, new messages (``sowctl-messages(7)``, json).
 
 Only the objects on the way to a change are put together anew; every other value keeps its bytes. Of duplicate members
 in such an object the one that counts stays. NULL in a delta is ``null``, an empty string, array or object, and an
@@ -10,13 +10,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from sowctl.messages.base import Members
+from sowctl.messages.base import Members, SelectList
+from sowctl.messages.directives import PathDirective, directives
 from sowctl.messages.json.exact import Spanned
 from sowctl.messages.json.text import json_text, quoted
 from sowctl.values.fields import Write
 
 Node: TypeAlias = "Spanned | bytes | dict[str, Node]"
 """A value as it stands in the payload, as new text, or an object that is being rewritten."""
+
+
+def selected(payload: bytes, root: Spanned, select_list: SelectList) -> bytes:
+    """``payload``, read as ``root``, with what a select list leaves; ``payload`` itself where nothing can go.
+
+    The most specific directive that covers a field decides; of equal ones the first; a field that none covers stays. Of
+    duplicate members only the first can stay, since only the first has a meaning. An object or array that the selection
+    empties goes as well; the outermost object never goes. A payload whose root is no object has no fields and stays
+    whole (``sowctl-expressions(7)``, SELECT LIST).
+    """
+    # A list that only includes leaves nothing out.
+    if not isinstance(root.value, dict) or all(include for include, _ in select_list):
+        return payload
+    return _kept_object(payload, root, directives(select_list), True) or b"{}"
 
 
 def merged(base: bytes, old: Spanned, delta: bytes, new: Spanned, *, set_nulls: bool) -> bytes:
@@ -59,6 +74,39 @@ def built(fields: Members) -> bytes:
     for names, value in fields:
         _put(tree, names, json_text(value))
     return _text(tree, b"")
+
+
+def _kept(payload: bytes, node: Spanned, directive: PathDirective | None, include: bool) -> bytes | None:
+    """What stays of one value, or None. Without a directive at or below it a value stays or goes whole."""
+    # No directive speaks of anything below, so the decision made above holds for all of it, and the bytes stay
+    # together.
+    if directive is None:
+        return payload[node.start : node.end] if include else None
+    if isinstance(node.value, dict) and node.value:
+        return _kept_object(payload, node, directive, include)
+    if isinstance(node.value, list) and node.value:
+        return _kept_array(payload, node, directive, include)
+    include = include if directive.include is None else directive.include
+    return payload[node.start : node.end] if include else None
+
+
+def _kept_object(payload: bytes, node: Spanned, directive: PathDirective, include: bool) -> bytes | None:
+    include = include if directive.include is None else directive.include
+    members: dict[str, Spanned] = node.value  # type: ignore[assignment]  # of spans, as the caller saw
+    parts = []
+    for name, child in members.items():
+        kept = _kept(payload, child, directive.below.get(name), include)
+        if kept is not None:
+            # The value's bytes are copied from the payload; only what is around them is written anew.
+            parts.append(quoted(name) + b":" + kept)
+    return b"{" + b",".join(parts) + b"}" if parts else None
+
+
+def _kept_array(payload: bytes, node: Spanned, directive: PathDirective, include: bool) -> bytes | None:
+    # The same directives hold for every element, because a path leads through arrays.
+    elements: list[Spanned] = node.value  # type: ignore[assignment]  # of spans, as the caller saw
+    kept = [part for part in (_kept(payload, element, directive, include) for element in elements) if part is not None]
+    return b"[" + b",".join(kept) + b"]" if kept else None
 
 
 def _is_null(node: Spanned) -> bool:

@@ -12,12 +12,14 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from sowctl.errors import ConfigError
 
 _LEAVE = 20.0  # seconds that the virtual machine gets to end by itself
+_HOME = ("bin", "sbin", "jars", "data", "licenses")  # what of an installed Spark is linked
 _TAIL = 2000  # characters of its last words that an error repeats
 
 
@@ -34,6 +36,29 @@ def process_environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def quick_home(directory: Path) -> dict[str, str]:
+    """The variable for a Spark whose Python processes begin quickly: of links in ``directory``, which is made.
+
+    Spark puts ``python/lib/pyspark.zip`` of its home before everything else that these processes import. There are no
+    compiled modules in it, so each of them compiles pyspark anew: 0.8 s of processor time instead of 0.2. Where the
+    home has no such file, they import the pyspark that is installed, which is the same. Gives nothing where Spark does
+    not come with the Python package, or where no links can be made.
+    """
+    spec = find_spec("pyspark")
+    installed = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    if not installed or not (installed[0] / "jars").is_dir():
+        return {}
+    try:
+        directory.mkdir()
+        for name in _HOME:
+            if (installed[0] / name).exists():
+                (directory / name).symlink_to(installed[0] / name)
+    except OSError:
+        # Without links only time is lost: Spark finds its own home.
+        return {}
+    return {"SPARK_HOME": str(directory)}
 
 
 def start_machine(made: Mapping[str, str], work: Path, verbose: bool) -> Any:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.spark.jvm import sparkhome
-from sowctl.spark.jvm.sparkhome import quick_home
+from sowctl.spark.jvm import machine
+from sowctl.spark.jvm.machine import quick_home
 
 
-@pytest.mark.skipif(sparkhome.find_spec("pyspark") is None, reason="pyspark is not installed")
+@pytest.mark.skipif(machine.find_spec("pyspark") is None, reason="pyspark is not installed")
 def test_links_to_what_is_installed_and_no_zip(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert quick_home(home) == {"SPARK_HOME": str(home)}
@@ -20,7 +20,7 @@ def test_links_to_what_is_installed_and_no_zip(tmp_path: Path) -> None:
 
 
 def test_nothing_where_spark_did_not_come_with_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparkhome, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     assert quick_home(tmp_path / "home") == {}
     assert not (tmp_path / "home").exists()
 
