@@ -43,9 +43,3 @@ def crc32c(data: bytes) -> int:
 def client_hash(name: str) -> int:
     """The publisher id of a client name, the first part of its bookmarks."""
     return crc64(name.encode())
-
-
-def topic_hash(message_type: str, topic: str) -> int:
-    """The hash of a topic with its message type."""
-    # The zero byte keeps type and topic apart: ab, c and a, bc are different topics.
-    return crc64(message_type.encode() + b"\0" + topic.encode())

@@ -102,11 +102,6 @@ def is_user_key(user_key: bytes) -> bool:
     return _BASE64.match(user_key) is not None
 
 
-def key_number(key: bytes) -> int:
-    """The number of an 8-byte key (or of a digest's first half)."""
-    return int.from_bytes(key[:8], "big")
-
-
 def key_bytes(number: int) -> bytes:
     """The 8 bytes under which the store files a SOW key. Raises OverflowError above 2**64-1."""
     return number.to_bytes(8, "big")

@@ -24,7 +24,7 @@ from sowctl.expressions.compile import (
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import AGGREGATES
-from sowctl.expressions.rows.joining import left_join, source_of
+from sowctl.expressions.rows.joining import source_of
 from sowctl.expressions.rows.program import Value
 from sowctl.expressions.rows.projection import Projection
 from sowctl.expressions.syntax import nodes as n
@@ -40,6 +40,7 @@ from sowctl.values.order import has_number
 from tests.expressions.alike import same
 from tests.expressions.grouped import project
 from tests.support import jsonslots
+from tests.support.joins import left_join
 from tests.support.orders import sort_key
 
 BLANK = {"json": "{}", "xml": "<x/>", "msgpack": "{}", "bson": "{}", "bflat": "{}"}

@@ -262,7 +262,7 @@ def _nulls(values: Sequence[Any]) -> Array | None:
 
 
 def _of_plain(kind: Kind, values: Sequence[Any], dtype: Any, blank: Any) -> Column:
-    nulls = _nulls(values) if blank is not None else None
+    nulls = _nulls(values)
     # The array has a number in NULL places, too: see the invariants at the top of the module.
     filled = values if nulls is None else [blank if value is None else value for value in values]
     return Column(kind, len(values), np.array(filled, dtype), nulls)

@@ -77,7 +77,6 @@ def add_columns(
         for gathered, values_in_order in zip(group.inputs, taken, strict=True):
             gathered += values_in_order.between(start, stop)
         group.stamps += stamps[start:stop]
-        group.count += stop - start
         places = order[start:stop]
         last = int(places[np.argmax(txids[places])])
         stamp = int(txids[last]), int(times[last])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from sowctl.expressions.functions.signature import function
-from sowctl.expressions.functions.strptime import strptime
+from sowctl.expressions.functions.strptime import SHORTHANDS, strptime
 from sowctl.values.times import EPOCH, LATEST, SECOND
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
@@ -25,16 +25,6 @@ EARLIEST = -62_135_596_800 * SECOND
 
 # Flags and a width between % and the letter, as the C library of GNU has them: ``%-d``, ``%_5H``, ``%^a``.
 _DIRECTIVE = re.compile(rb"%([_0^#-]*)([0-9]*)[EO]?(.)", re.DOTALL)
-_SHORTHANDS = {
-    "c": "%a %b %e %H:%M:%S %Y",
-    "D": "%m/%d/%y",
-    "F": "%Y-%m-%d",
-    "r": "%I:%M:%S %p",
-    "R": "%H:%M",
-    "T": "%H:%M:%S",
-    "x": "%m/%d/%y",
-    "X": "%H:%M:%S",
-}
 
 
 def _weekday(at: datetime) -> int:
@@ -115,8 +105,8 @@ def format_instant(fmt: bytes, at: datetime) -> bytes:
         # Only these two spellings exist; with any other flag or width %f is unknown.
         if letter == "f" and match[0] in (b"%f", b"%03f"):
             return b"%06d" % at.microsecond if match[0] == b"%f" else b"%03d" % (at.microsecond // 1000)
-        if letter in _SHORTHANDS:
-            return format_instant(_SHORTHANDS[letter].encode(), at)
+        if match[3] in SHORTHANDS:
+            return format_instant(SHORTHANDS[match[3]], at)
         # The width has a limit, because a format may come from a message and must not ask for gigabytes.
         text = _one(at, flags, min(int(match[2][:4] or 0), LONGEST), letter)
         return match[0] if text is None else text.encode()

@@ -43,7 +43,7 @@ _NUMERIC: dict[bytes, tuple[str, int, int, int]] = {
     b"y": ("short_year", 2, 0, 99),
     b"Y": ("year", 4, 0, 9999),
 }
-_SHORTHANDS = {
+SHORTHANDS = {
     b"c": b"%a %b %e %H:%M:%S %Y",
     b"D": b"%m/%d/%y",
     b"F": b"%Y-%m-%d",
@@ -53,6 +53,7 @@ _SHORTHANDS = {
     b"x": b"%m/%d/%y",
     b"X": b"%H:%M:%S",
 }
+"""Directives that stand for several others, when read and when written."""
 _SPACES = re.compile(rb"[ \t\n\v\f\r]*")
 _STAMP = re.compile(rb" *([+-]?[0-9]{1,18})")
 _ZONE = re.compile(rb" *(?:([Zz])|([+-])([0-9]{2})(?::?([0-9]{2}))?)")
@@ -72,8 +73,8 @@ def _directives(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
             found.append(("fraction", b"3" if match[0] == b"%03f" else b"6"))
         elif match[3] is not None or match[1] == b"%":
             found.append(("literal", match[3] or b"%"))
-        elif match[1] in _SHORTHANDS:
-            found.extend(_directives(_SHORTHANDS[match[1]]))
+        elif match[1] in SHORTHANDS:
+            found.extend(_directives(SHORTHANDS[match[1]]))
         else:
             found.append(("directive", match[1]))
     return tuple(found)

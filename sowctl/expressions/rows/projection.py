@@ -53,13 +53,13 @@ _TEXTS = frozenset((str, _NO_VALUE))
 
 
 class GroupState:
-    """What is kept of one group: inputs per aggregate, row and header of the last message, its stamp, their count.
+    """What is kept of one group: inputs per aggregate, row and header of the last message, and its stamp.
 
     Inputs are without NULLs, except those of aggregates whose order counts: of these there is one per message, so that
     ``stamps`` tells where each belongs; that is empty where messages came in the order of their updates.
     """
 
-    __slots__ = ("count", "header", "inputs", "row", "stamp", "stamps")
+    __slots__ = ("header", "inputs", "row", "stamp", "stamps")
 
     def __init__(self, aggregates: int) -> None:
         self.inputs: list[list[Scalar]] = [[] for _ in range(aggregates)]
@@ -67,7 +67,6 @@ class GroupState:
         self.header: Header = NO_HEADER
         self.stamp: tuple[int, ...] = ()
         self.stamps: list[tuple[int, ...]] = []
-        self.count = 0
 
 
 class Projection:
@@ -146,8 +145,6 @@ class Projection:
                     last = max(reversed(places), key=stamps.__getitem__)
             if placed is not None:
                 group.stamps.extend([placed[place] for place in places])
-            # The count is of messages: one whose inputs are NULL counts, too.
-            group.count += len(places)
             if stamps is not None:
                 # An earlier batch held a later update: the group's fields stay those of that one.
                 if stamps[last] < group.stamp:

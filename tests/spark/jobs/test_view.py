@@ -16,7 +16,6 @@ from sowctl.engine.verbs.query import query
 from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.rows.joining import left_join
 from sowctl.expressions.syntax.joins import parse_join
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.outputs import Output
@@ -24,6 +23,7 @@ from sowctl.spark.jobs.view import AdHoc, query_of, view
 from tests.spark.jobs.test_outputs import read_lines
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, message, topic_xml
+from tests.support.joins import left_join
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
