@@ -12,7 +12,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -122,22 +122,14 @@ def staging(instance: Instance, topic: TopicConfig, *, directory: Path | None = 
     Raises StorageError ``SOW-ENG-044``.
     """
     root = directory if directory is not None else place_of(instance, topic)
-    try:
-        run, lock = _begin(root, instance)
-    except OSError as problem:
-        raise StorageError(
-            "SOW-ENG-044", f"no staging directory can be made: {problem.strerror or problem}", place=str(root)
-        ) from problem
-    try:
+    with ExitStack() as held:
+        try:
+            run = held.enter_context(_begun(root, instance))
+        except OSError as problem:
+            raise StorageError(
+                "SOW-ENG-044", f"no staging directory can be made: {problem.strerror or problem}", place=str(root)
+            ) from problem
         yield Area(run, topic, instance)
-    finally:
-        shutil.rmtree(run, ignore_errors=True)
-        os.close(lock)
-        with suppress(OSError), _gate(root) as gate:
-            # Under the gate, so that no run begins in a directory that is being removed.
-            if all(entry.name == _GATE for entry in root.iterdir()):
-                gate.unlink()
-                root.rmdir()
 
 
 def place_of(instance: Instance, topic: TopicConfig) -> Path:
@@ -155,8 +147,25 @@ def place_of(instance: Instance, topic: TopicConfig) -> Path:
     return topic.file.parent / name
 
 
-def _begin(root: Path, instance: Instance) -> tuple[Path, int]:
-    """Under the gate: sweep what is stale, make a directory, hold its lock."""
+@contextmanager
+def _begun(root: Path, instance: Instance) -> Iterator[Path]:
+    """A directory in ``root`` whose lock is held; at the end it goes, and ``root`` with it if it was the last one."""
+    with ExitStack() as held:
+        run = _locked(root, instance, held)
+        try:
+            yield run
+        finally:
+            shutil.rmtree(run, ignore_errors=True)
+            held.close()
+            with suppress(OSError), _gate(root) as gate:
+                # Under the gate, so that no run begins in a directory that is being removed.
+                if all(entry.name == _GATE for entry in root.iterdir()):
+                    gate.unlink()
+                    root.rmdir()
+
+
+def _locked(root: Path, instance: Instance, held: ExitStack) -> Path:
+    """Under the gate: sweep what is stale, make a directory, and lock it until ``held`` is closed."""
     with _gate(root, instance):
         # The lock of a live driver's directory is held, so only those of dead drivers go. Directory and lock are made
         # under the gate: between the two steps a directory looks like one that a dead driver left.
@@ -170,11 +179,12 @@ def _begin(root: Path, instance: Instance) -> tuple[Path, int]:
                 continue
         # Closed in programs that are started: one that lives on would hold the lock of a dead driver.
         lock = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        held.callback(os.close, lock)
         # The kernel lets go of the lock when the driver dies, however it dies: no time limit and no process id is
         # needed.
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(lock, f"{instance.holder} {os.getpid()}\n".encode())
-        return run, lock
+        return run
 
 
 @contextmanager

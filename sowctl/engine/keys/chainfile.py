@@ -11,6 +11,7 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -78,8 +79,7 @@ def append(
     """
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        fd = _locked(path, seam)
-        try:
+        with _locked(path, seam) as fd:
             size = os.fstat(fd).st_size
             if size > LOOSE:
                 content = _encoded(replace(block, links=list(whole)))
@@ -99,8 +99,6 @@ def append(
             if not size:
                 sync_directory(path.parent, seam)
             return keep + len(content)
-        finally:
-            os.close(fd)
     except OSError as error:
         raise trouble(path, error) from error
 
@@ -110,24 +108,28 @@ def _whole_until(path: Path, seam: Seam) -> int:
     return found[-1].end if found else 0
 
 
-def _locked(path: Path, seam: Seam) -> int:
+@contextmanager
+def _locked(path: Path, seam: Seam) -> Iterator[int]:
+    """The file, open and locked until the end of the ``with`` statement. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     while True:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         fd: int = seam.call("file.open", os.open, path, flags, MODE)
         try:
             seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
-            there = path.stat()
-        except FileNotFoundError:
+            # Another process may have put a new file in place while this one waited for the lock, or removed it: a lock
+            # on the old one guards nothing.
+            if _is_at(path, fd):
+                yield fd
+                return
+        finally:
             os.close(fd)
-            continue
-        except BaseException:
-            os.close(fd)
-            raise
-        # Another process may have put a new file in place while this one waited for the lock: a lock on the old one
-        # guards nothing.
-        if there.st_ino == os.fstat(fd).st_ino:
-            return fd
-        os.close(fd)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    try:
+        return path.stat().st_ino == os.fstat(fd).st_ino
+    except FileNotFoundError:
+        return False
 
 
 def _anew(path: Path, content: bytes, seam: Seam) -> int:
