@@ -14,7 +14,8 @@ from sowctl.memo.words import encode_words
 from sowctl.values.fields import SlotValue
 
 MOST_WORDS = 1 << 16
-"""Distinct values of several kinds above which a path is not indexed."""
+"""Distinct values of several kinds above which a path is not indexed. A bound of memory, not measured: a reader makes
+a Python object of each."""
 # The largest range in which each integer has a double of its own: beyond it two different Integers would compare as
 # equal.
 _EXACT = 1 << 53

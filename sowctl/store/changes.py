@@ -20,9 +20,11 @@ from sowctl.store.lmdberrors import REBUILD
 MOST_ENTRIES = 256
 """Entries above which the older half becomes one."""
 LEAST_KEYS = 4096
-"""So many keys are listed at least, whatever the number of records."""
+"""So many keys are listed at least, whatever the number of records. A bound, not measured: 32 KiB. No fewer than those
+to which indexes are caught up (``CHANGED`` in ``engine/search/figures.py``)."""
 SHARE = 4
-"""Above one changed record in so many, reading all of them again is as good."""
+"""Above one changed record in so many, the list is not kept. A bound of its room, not measured: readers give
+up at a smaller share (``CHANGED_SHARE`` in ``engine/search/figures.py``)."""
 
 _HEAD = Struct("<16s16s")
 _CRC = Struct("<I")

@@ -7,7 +7,6 @@ checksum of every value, the order of keys in scans, the counts at their end. Re
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +28,6 @@ Run = tuple[list[bytes], list[bytes], bytes | None]
 """Keys, values, and the bytes in which all of them stand with marks between them, where there are such."""
 Version = tuple[int, int, bytes]
 """Time, txid, value."""
-# Below this a search for each key is as fast as reading the pages with numpy.
-MANY = 1000
-"""So many keys are searched for together, in a process that has numpy."""
 COMPACTED = 1
 """LMDB's own compacting copy starts transaction numbers again, at 1."""
 
@@ -130,18 +126,6 @@ class Reader:
         from sowctl.store.raw.offsets import read_at
 
         return read_at(self._file(), keys, offsets, self.get_many)
-
-    def search(self, keys: Sequence[bytes]) -> tuple[list[bytes], Offsets] | None:
-        """Those of many ``keys``, in order, that have a record, and where the values lie, for :meth:`get_at`.
-
-        None where that cannot be told, or looking up one after the other is as fast. Loads no numpy for it.
-        """
-        # A process without numpy never loads it for a search: the import would take longer than the lookups.
-        if len(keys) < MANY or "numpy" not in sys.modules:
-            return None
-        from sowctl.store.raw.offsets import search
-
-        return search(self._file(), self._txn.id(), keys, self.get_many)
 
     def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
         """Where all values lie in the file (see :func:`sowctl.store.raw.tree.locate`); None where that cannot be told.

@@ -97,10 +97,6 @@ class Snapshot(Reader):
         """See :class:`Reader`."""
         return self._steady(super().get_at, keys, offsets)
 
-    def search(self, keys: Sequence[bytes]) -> tuple[list[bytes], Offsets] | None:
-        """See :class:`Reader`."""
-        return self._steady(super().search, keys)
-
     def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
         """See :class:`Reader`."""
         return self._steady(super().located, keys)

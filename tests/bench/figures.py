@@ -57,16 +57,19 @@ def run(place: Place, rounds: int) -> None:
     _indexed(held, rounds)
     _most(whole, rounds)
     _first(whole, rounds)
+    _named(held, rounds)
     _large(held, rounds)
     _arrays(whole, rounds)
     _gain(held, rounds)
     _changed(place.root, rounds)
     _several(whole, rounds)
+    _mapped(whole, rounds)
     _looking(held, rounds)
     _share(whole, rounds)
     _again(whole, rounds)
     _words(whole, rounds)
     _batches(whole, rounds)
+    _other_batches(held[32_000], rounds)
 
 
 def _held(root: Path, count: int, name: str = "figures") -> Path:
@@ -161,6 +164,21 @@ def _first(config: Path, rounds: int) -> None:
         names = ["order by index", "sorting all that match"]
         ways = [partial(taken, index_from=0), partial(taken, index_from=None)]
         _table("FIRST: records wanted", names, (100, 1000, 10_000, 50_000, 100_000), ways, rounds)
+
+
+def _named(held: dict[int, Path], rounds: int) -> None:
+    """None of the keys that a filter names is there: proving that takes longest."""
+    for records in (32_000, RECORDS):
+        with sowctl.open(held[records]) as opened:
+            topic = opened.topic("orders")
+
+            def taken(size: int, named: int, topic: TopicHandle = topic) -> float:
+                keys = ", ".join(f"'k{number}'" for number in range(size))
+                return _cpu(lambda: _read(topic, {"NAMED": named}, filter=f"/seq[0] IN ({keys})", index_from=None))
+
+            ways = [partial(taken, named=0), partial(taken, named=NEVER)]
+            sizes = (100, 1000, 10_000)
+            _table(f"NAMED: keys, of {records:,} records", ["scan", "looked up"], sizes, ways, rounds)
 
 
 def _large(held: dict[int, Path], rounds: int) -> None:
@@ -264,6 +282,30 @@ def _several(config: Path, rounds: int) -> None:
         source.close()
 
 
+def _mapped(config: Path, rounds: int) -> None:
+    """What a process does with a file that it has just opened: the pages of a map are set up as they are touched."""
+    from sowctl.seam import SEAM
+    from sowctl.store.raw import offsets
+
+    (path,) = config.parent.rglob("*.sow")
+    whole = path.stat().st_size
+
+    def taken(size: int, share: int) -> float:
+        places = [number * (whole // size) for number in range(size)]
+
+        def read() -> None:
+            file = offsets.DataFile(path, SEAM)
+            with mock.patch.object(offsets, "READ_SHARE", share):
+                file.values(places, [200] * size)
+            file.close()
+
+        return _cpu(read)
+
+    ways = [partial(taken, share=0), partial(taken, share=NEVER)]
+    title = f"READ_SHARE: records of a file of {whole:,} bytes, read at their places"
+    _table(title, ["plain reads", "mapped"], (16, 100, 400, 1600, 6400, 25_600, 100_000), ways, rounds)
+
+
 def _looking(held: dict[int, Path], rounds: int) -> None:
     def taken(size: int, looking: int) -> float:
         return _child(held[size], {"LOOKING": looking}, filter="/symbol = 'SYM1234'", index_from=None)
@@ -328,6 +370,30 @@ def _batches(config: Path, rounds: int) -> None:
 
         sizes = (100, 200, 400, 800, 1600, 3200)
         _table("READ, DECODED; PICKED: records at a time", ["scan", "memo index"], sizes, [scanned, picked], rounds)
+
+
+def _other_batches(config: Path, rounds: int) -> None:
+    sizes = (100, 300, 1000, 3000, 10_000)
+    with sowctl.open(config) as opened:
+        topic = opened.topic("orders")
+        grouped = {"projection": "/seq, SUM(/qty) AS /sum", "grouping": "/seq", "batch_size": 10_000}
+
+        def asked(size: int, names: Sequence[str], **words: Any) -> float:
+            return _cpu(lambda: _read(topic, dict.fromkeys(names, size), jobs=1, **words))
+
+        def built(size: int) -> float:
+            for path in config.parent.rglob("*.memo"):
+                path.unlink()
+            return asked(size, ["BUILT"], filter="/price > 99 AND /region = 'EMEA'", index_from=0)
+
+        def rows(size: int) -> float:
+            changed = {"ROWS": size, "GAIN": 0, "MOST": 1.0}
+            return _cpu(lambda: _read(topic, changed, projection="/region, SUM(/qty) AS /sum", grouping="/region"))
+
+        written = partial(asked, names=["WRITTEN"], index_from=None, **grouped)
+        spilled = partial(asked, names=["SPILLED"], order_by="/price", sort_memory=1 << 20, index_from=None)
+        names = ["BUILT", "ROWS", "WRITTEN", "SPILLED"]
+        _table("Records, rows, groups, items at a time", names, sizes, [built, rows, written, spilled], rounds)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from sowctl.engine.search import figures
 from sowctl.engine.search.matcher import headers_of
 from sowctl.errors import InputError, UsageError
 from sowctl.identity.keys import batch_digester
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 MOST_TEXT = 64 << 10
 """Bytes that the text of a projection may have."""
-READ = 1000
 
 
 class Aggregation:
@@ -116,9 +116,9 @@ class Aggregation:
         digester = batch_digester(self._topic, 0)
         # By key as records come: the order depends on the groups alone, not on the way that they were found.
         order = sorted(zip(digester(list(groups), null=True), groups.values(), strict=True), key=itemgetter(0))
-        for start in range(0, len(order), READ):
+        for start in range(0, len(order), figures.WRITTEN):
             keys, values = [], []
-            for digest, group in order[start : start + READ]:
+            for digest, group in order[start : start + figures.WRITTEN]:
                 payload = self._message(group)
                 # The highest txid of the group, so a field that is neither grouped nor aggregated is that of its latest
                 # update (decision 50).

@@ -5,6 +5,10 @@ page cache, a busy machine with two processors, CPU time, the least of three rou
 figures in one line means something. Where a figure is not the size at which the ways cross, its line says why. Plans
 (:mod:`sowctl.engine.search.plan`) and what executes them ask here by the module's name, so that a test can set a
 figure. None asks what a process has loaded or done before.
+
+Rooms below the engine cannot ask here, and keep the figures of their own work beside it: ``READ_SHARE`` in
+``store/raw/offsets.py`` (plain reads or a map), ``SHARE`` and ``LEAST_KEYS`` in ``store/changes.py`` (how many changed
+keys are listed), ``MOST_WORDS`` in ``memo/build.py`` (what is not indexed).
 """
 
 from __future__ import annotations
@@ -25,6 +29,11 @@ FIRST = 10_000
 """So many first records of an order are looked for by an index of it; for more, all that match are sorted. 10,000
 took 164 ms by index and 1,292 sorted, 100,000 2,147 and 6,123: they do not cross. It bounds memory: the records found
 by an index are held, sorting keeps to ``sort_memory``."""
+NAMED = 10_000
+"""So many combinations of texts of the key fields are looked up; where a filter names more, they are no bound. Keys
+that are not there, the slowest: of 32,000 records 100 took 1.9 ms looked up and 57 by a scan, 1,000 12 and 62, 10,000
+205 and 276; of 300,000 1,000 took 17 and 372, 10,000 259 and 506. They do not
+cross; it bounds memory, since combinations multiply."""
 LARGE = 150_000
 """Records of a store from which on a second process filters half of them. On the clock, 32,000: 158 ms alone, 220 by
 two; 150,000: 830 and 764; 300,000: 2,668 and 1,853."""
@@ -87,3 +96,14 @@ PICKED = 800
 """Records read at a time where indexes alone say which ones match. 100: 189 ms; 400: 116; 800: 115; 3,200: 123."""
 LOOKED_UP = 400
 """Changed records looked up at a time. Not measured: that of :data:`READ`."""
+BUILT = 1000
+"""Records read at a time to build indexes. Of 32,000: 100: 74 ms; 300: 78; 1,000: 92; 3,000: 89: the size hardly
+matters, other programs' load does more."""
+ROWS = 10_000
+"""Rows of indexes that are grouped at a time where that is done row by row. Of 32,000: 100: 107 ms; 300: 103; 1,000:
+116; 3,000: 131. A bound of memory."""
+WRITTEN = 1000
+"""Groups that are made messages at a time. Of 32,000: 100: 612 ms; 300: 608; 1,000: 593; 3,000: 700."""
+SPILLED = 2000
+"""Items of a sorted run that are read back at a time, from each of the runs. 32,000 by runs of 1 MiB: 100: 283 ms; 300:
+326; 1,000: 294; 3,000: 338. A bound of memory."""

@@ -14,7 +14,16 @@ from msgspec.structs import replace
 
 from sowctl.engine.search import figures
 from sowctl.engine.search.memos import Memos, open_memos
-from sowctl.engine.search.plan import SCAN, IndexCounts, Plan, Question, Statistics, by_columns, order_slot, refined
+from sowctl.engine.search.plan import (
+    SCAN,
+    IndexCounts,
+    Plan,
+    Question,
+    Statistics,
+    by_columns,
+    order_slot,
+    refined,
+)
 from sowctl.errors import SowError
 from sowctl.memo import rownumbers as p
 from sowctl.memo.format import BadMemo
@@ -151,7 +160,9 @@ class Found:
         """The records that changed since the indexes were built, if they match; in key order."""
         found: dict[bytes, bytes] = {}
         # The whole filter is asked of them, also the conditions that indexes answer of the others.
-        for keys, values in self.source.lookups(sorted(self._memos.changed), figures.LOOKED_UP):
+        changed = sorted(self._memos.changed)
+        for start in range(0, len(changed), figures.LOOKED_UP):
+            keys, values = self.source.lookup(changed[start : start + figures.LOOKED_UP])
             found.update((keys[place], values[place]) for place in self._matcher.places(keys, values))
         return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.search import figures
 from sowctl.engine.search.keytext import key_of
 from sowctl.errors import UsageError
 from sowctl.identity.keys import batch_digester
@@ -67,7 +68,7 @@ def named_keys(node: Node | None, definition: Definition, config: TopicConfig | 
     paths = [_first_value(parse_path(field)) for field in fields]
     # The bound holds for every record that the filter can match, and perhaps for more: the whole filter is asked of
     # each record that is found, so too many keys cost time and never a wrong answer.
-    bound = key_bound(node, paths, generated_keys=definition.key_mode != "user")
+    bound = key_bound(node, paths, most=figures.NAMED, generated_keys=definition.key_mode != "user")
     if bound.nothing:
         return []
     keys: set[bytes] | None = None

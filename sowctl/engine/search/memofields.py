@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sowctl.engine.search import figures
 from sowctl.memo.format import BadMemo
 from sowctl.store.codec import all_stamps, payloads
 from sowctl.values.fields import Row, Slot, SlotValue
@@ -29,15 +30,13 @@ Stamped: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
 Columns: TypeAlias = "tuple[dict[Slot, Any], Any, Any]"
 """Columns by slot, txids, times."""
 
-_ROWS = 10_000
-
 
 def _gathered(
     columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], places: Sequence[int]
 ) -> Iterator[Stamped]:
     """Rows and stamps at some places."""
-    for start in range(0, len(places), _ROWS):
-        part = places[start : start + _ROWS]
+    for start in range(0, len(places), figures.ROWS):
+        part = places[start : start + figures.ROWS]
         # Without a filter the places are a range, and columns are cut instead of being picked from.
         if isinstance(part, range):
             chosen = [column[part.start : part.stop] for column in columns]

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from sowctl.memo.format import MemoFile
     from sowctl.store.codec import Offsets
 
-_READ = 1000
-_BLOCK = 32
-"""Stretches of places whose keys and spots are looked up at once."""
-
 
 class Memos:
     """Columns of one state of a store. ``changed``: keys whose records may differ now, or are in the overlay."""
@@ -63,23 +59,17 @@ class Memos:
         return Offsets(p.picked(starts, places), p.picked(sizes, places), p.packed(sums, places))
 
     def located(self, places: p.Places, size: int) -> Iterator[tuple[list[bytes], Offsets | None]]:
-        """Keys and spots of those of ``places`` that did not change, ``size`` at a time.
-
-        Of an array, many are looked up at once.
-        """
+        """Keys and spots of those of ``places`` that did not change, at most ``size`` at a time."""
         changed = self.changed
-        block = size if isinstance(places, (list, range)) else size * _BLOCK
-        for start in range(0, len(places), block):
-            part = places[start : start + block]
+        for start in range(0, len(places), size):
+            part = places[start : start + size]
             keys = self.keys(part)
             if changed and (gone := changed.intersection(keys)):
                 # Changed records come from the store, by the caller: here they would be there twice, and out of date.
                 kept = [at for at, key in enumerate(keys) if key not in gone]
                 part, keys = p.chosen(part, kept), [keys[at] for at in kept]
-            spots = self.spots(part)
-            for at in range(0, len(keys), size):
-                stop = at + size
-                yield keys[at:stop], None if spots is None else spots.part(at, stop)
+            if keys:
+                yield keys, self.spots(part)
 
     def stamps(self) -> list[tuple[int, int]]:
         """Txid and time of every record. Raises BadMemo."""
@@ -204,7 +194,7 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
     keys, stamped = bytearray(), bytearray()
     # The store alone, without the overlay and with what has expired: the columns are of the state that the digest
     # names.
-    for batch, values in source.snapshot.scan(batch=_READ):
+    for batch, values in source.snapshot.scan(batch=figures.BUILT):
         keys += b"".join(batch)
         stamped += raw_stamps(values)
         rows, refused = extract(payloads(values))

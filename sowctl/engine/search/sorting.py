@@ -17,6 +17,7 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.engine.records import RecordBatch, batch_of
+from sowctl.engine.search import figures
 from sowctl.store.codec import payloads, stamps
 from sowctl.values.fields import Slot
 
@@ -35,7 +36,6 @@ Item = tuple[Any, bytes, bytes]
 """Sort key, a key that no other item has, stored value: items are ordered as tuples are."""
 _ITEM_BYTES = 300
 """What Python needs for an item besides its value, about."""
-_RUN_ITEMS = 2000
 
 
 def ordered(
@@ -207,8 +207,8 @@ class Sorter:
         if self._first is not None:
             del self._items[self._first :]
         run = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed by the stack
-        for start in range(0, len(self._items), _RUN_ITEMS):
-            marshal.dump(self._items[start : start + _RUN_ITEMS], run)
+        for start in range(0, len(self._items), figures.SPILLED):
+            marshal.dump(self._items[start : start + figures.SPILLED], run)
         # An empty list ends a run.
         marshal.dump([], run)
         run.seek(0)

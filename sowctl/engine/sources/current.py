@@ -146,9 +146,7 @@ class CurrentSource(StoredSource):
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
         """The visible records of ``keys``, in key order."""
-        return self._lookup(sorted(set(keys)))
-
-    def _lookup(self, wanted: Sequence[bytes]) -> Pairs:
+        wanted = sorted(set(keys))
         current = self.overlay.current if self.overlay is not None else {}
         with naming_replay(self.config):
             if not current:
@@ -159,20 +157,6 @@ class CurrentSource(StoredSource):
         found.update((key, value) for key in wanted if (value := current.get(key)) is not None)
         chosen = [key for key in wanted if key in found]
         return self._visible(chosen, [found[key] for key in chosen])
-
-    def lookups(self, keys: Sequence[bytes], size: int) -> Iterator[Matched]:
-        """As :meth:`lookup`, for many keys in order, each of them once; ``size`` at a time."""
-        # With an overlay a key's place in the file may be that of a superseded record, so such keys are looked up one
-        # by one.
-        known = self._snapshot.search(keys) if self.overlay is None else None
-        if known is not None:
-            keys = known[0]
-        for start in range(0, len(keys), size):
-            part = keys[start : start + size]
-            if known is None:
-                yield self._lookup(part)
-            else:
-                yield self.at_spots(part, known[1].part(start, start + size))
 
     def at_spots(self, keys: Sequence[bytes], spots: Offsets) -> Matched:
         """As :meth:`lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""

@@ -107,10 +107,6 @@ class StoredSource(Source, Protocol):
         """How many records there are to see."""
         ...
 
-    def lookups(self, keys: Sequence[bytes], size: int) -> Iterator[Matched]:
-        """As :meth:`Source.lookup`, for many keys in order, each of them once; ``size`` at a time."""
-        ...
-
     def at_spots(self, keys: Sequence[bytes], spots: Offsets) -> Matched:
         """As :meth:`Source.lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
         ...

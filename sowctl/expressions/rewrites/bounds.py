@@ -24,9 +24,6 @@ from sowctl.values.compare import numeric_reading
 from sowctl.values.fields import SlotValue
 from sowctl.values.paths import Path
 
-MOST = 10_000
-"""Candidates that are worth looking up one by one."""
-
 
 class Bound(Struct, frozen=True):
     """Candidates of a filter: ``nothing`` can match; else those with one of ``keys`` (texts of the key fields in their
@@ -57,12 +54,17 @@ _EMPTY = frozenset[bytes]()
 
 
 def key_bound(
-    node: n.Node | None, key_paths: Sequence[Path], *, single_valued: bool = False, generated_keys: bool = False
+    node: n.Node | None,
+    key_paths: Sequence[Path],
+    *,
+    most: int,
+    single_valued: bool = False,
+    generated_keys: bool = False,
 ) -> Bound:
     """The bound of a checked filter for records whose key fields are ``key_paths``.
 
-    ``single_valued``: no record has more than one value at a key path. ``generated_keys``: ``SOW_KEY()`` is the decimal
-    text of the generated key in every record.
+    ``most``: so many combinations of texts are a bound, more are none. ``single_valued``: no record has more than one
+    value at a key path. ``generated_keys``: ``SOW_KEY()`` is the decimal text of the generated key in every record.
     """
     if node is None:
         return Bound()
@@ -79,8 +81,7 @@ def key_bound(
         count = 1
         for found in sets:
             count *= len(found or ())
-        # Too many combinations are no bound, because scanning is cheaper than so many look-ups.
-        if count <= MOST:
+        if count <= most:
             keys = tuple(sorted(product(*[sorted(found or ()) for found in sets])))
     return Bound(keys=keys, sow_keys=None if sow is None else frozenset(text.decode() for text in sow))
 

@@ -8,7 +8,6 @@ tree. The format is LMDB 0.9's, as in :mod:`sowctl.store.opening.pages`. Loads n
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
 from struct import Struct, error
 from typing import Any, TypeAlias
 
@@ -20,8 +19,6 @@ from sowctl.store.opening.pages import BIG_DATA, BRANCH, DEEPEST, LEAF, NO_PAGE,
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _SUB_TREE = 0x02
 _BIG_PAGE = Struct("=Q")
-_CHILD = (1 << 48) - 1
-"""The bits of a branch node's head that are the number of a page; the size of its key is above them."""
 _PAIR = 2
 """Bytes by which LMDB's nodes are aligned."""
 
@@ -43,23 +40,6 @@ def locate(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array
         root, depth = _root(data, meta, name)
         pages = _leaves(data, meta, root, depth)
         return _values(data, meta, np.array(pages, np.int64), keys)
-    except (IndexError, ValueError, error) as problem:
-        raise Astray(str(problem)) from problem
-
-
-def search(data: mmap.mmap, txnid: int, name: bytes, keys: Sequence[bytes]) -> tuple[Array, Array, Array, Array]:
-    """Which of ``keys``, in order, sub-database ``name`` has; where their values begin, sizes, and last four bytes.
-
-    As :func:`locate`, for many keys among many more: looked for at once, level by level. Raises :class:`Astray`.
-    """
-    try:
-        meta = _state(data, txnid)
-        root, depth = _root(data, meta, name)
-        if root == NO_PAGE or not 0 < depth <= DEEPEST:
-            raise Astray("there is nothing to search")
-        wanted = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64)
-        file = _Words(data)
-        return _found(file, meta, *_descended(file, meta, root, depth, wanted), wanted)
     except (IndexError, ValueError, error) as problem:
         raise Astray(str(problem)) from problem
 
@@ -91,55 +71,6 @@ class _Words:
             raise Astray("a page of the tree is not what the tree says")
         found: Array = (heads >> 32 & 0xFFFF).astype(np.int64) - PAGE.size
         return found // _PAIR
-
-
-def _descended(file: _Words, meta: MetaPage, root: int, depth: int, wanted: Array) -> tuple[Array, Array]:
-    """The leaf pages in which keys would stand, in order, and the index of each key's page among them."""
-    # Invariant of each level: `pages` are the pages that hold any of the wanted keys, ascending, without repeats;
-    # `place` is the index in them for each key.
-    pages, lows = np.array([root], np.int64), np.zeros(1, np.uint64)
-    place = np.zeros(len(wanted), np.int64)
-    for _ in range(depth - 1):
-        bases = pages * meta.page_size
-        counts = file.counts(pages, bases, BRANCH)
-        firsts = np.cumsum(counts) - counts
-        nodes = _flat(file, bases, counts)
-        # The first node of a page has no key, and may be the last bytes of the file: it stands for all from the key
-        # that leads to the page.
-        keys = file.longs[np.minimum(nodes + NODE.size, len(file.longs) - 1)].byteswap()
-        keys[firsts] = lows
-        # The child whose first key is the last one not above the wanted key.
-        place = np.searchsorted(keys, wanted, "right") - 1
-        fresh = np.ones(len(place), bool)
-        np.not_equal(place[1:], place[:-1], out=fresh[1:])
-        chosen = place[fresh]
-        pages, lows = (file.longs[nodes[chosen]] & _CHILD).astype(np.int64), keys[chosen]
-        place = np.cumsum(fresh) - 1
-    return pages, place
-
-
-def _found(
-    file: _Words, meta: MetaPage, pages: Array, place: Array, wanted: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Every key in its leaf page, by halving what is left for all of them at once."""
-    bases = pages * meta.page_size
-    high = file.counts(pages, bases, LEAF)[place]
-    if (high <= 0).any():
-        raise Astray("a leaf is empty")
-    bases = bases[place]
-    pointers, last, low = (bases + PAGE.size) // _PAIR, high - 1, np.zeros(len(bases), np.int64)
-    # A binary search for all keys in step: every round halves all ranges, and finished ones stay as they are.
-    for _ in range(int(high.max()).bit_length()):
-        middle = (low + high) >> 1
-        less = file.longs[bases + file.pointers[pointers + np.minimum(middle, last)] + NODE.size].byteswap() < wanted
-        open_ = low < high
-        low, high = np.where(open_ & less, middle + 1, low), np.where(open_ & ~less, middle, high)
-    nodes = bases + file.pointers[pointers + np.minimum(low, last)]
-    # Keys are stored big-endian, so that bytes sort as numbers do; compared are numbers of this machine.
-    there = file.longs[nodes + NODE.size].byteswap() == wanted
-    heads = file.longs[nodes[there]]
-    starts, sizes = _bodies(file.data, meta, heads, nodes[there] + NODE.size + KEY_SIZE)
-    return there, starts, sizes, file.words[starts + sizes - CRC_SIZE]
 
 
 def _bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array) -> tuple[Array, Array]:
@@ -220,4 +151,4 @@ def _flat(file: _Words, bases: Array, counts: Array) -> Array:
     return nodes
 
 
-__all__ = ["Astray", "locate", "search"]
+__all__ = ["Astray", "locate"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.rewrites.bounds import MOST, Bound, key_bound
+from sowctl.expressions.rewrites.bounds import Bound, key_bound
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.parse import parse_filter
 from sowctl.values.compare import text_of
@@ -21,12 +21,13 @@ from tests.expressions.valid import ANY, EXPRESSIONS, LISTS, PATHS
 from tests.support.examples import examples
 
 ENV = Environment(lambda: 0)
+MOST = 10_000
 A, B = parse_path("/a"), parse_path("/b")
 
 
 def bound(text: str, *paths: str, single: bool = True, generated: bool = True) -> Bound:
     keys = [parse_path(path) for path in paths or ("/a",)]
-    return key_bound(parse_filter(text), keys, single_valued=single, generated_keys=generated)
+    return key_bound(parse_filter(text), keys, most=MOST, single_valued=single, generated_keys=generated)
 
 
 POINTS = [
@@ -159,7 +160,7 @@ def check(
     wanted = compile_filter(str(node))
     rows = own_rows(wanted, [record[: len(PATHS)] for record in records])
     headers = [Header(sow_key=record[-1]) for record in records]
-    found = key_bound(wanted.node, keys, single_valued=single_valued, generated_keys=generated)
+    found = key_bound(wanted.node, keys, most=MOST, single_valued=single_valued, generated_keys=generated)
     matches = wanted.matches(rows, ENV, headers)
     assert not (found.nothing and matches)
     for index in matches:

@@ -1,4 +1,4 @@
-"""Many records of a mapped file at once, and finding them there: the same as looking them up one by one."""
+"""Many records of a mapped file at once: the same as looking them up one by one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
-from sowctl.store import read as store_read
 from sowctl.store.codec import Offsets
 from sowctl.store.env import Store
 from sowctl.store.raw import offsets as store_offsets
 from sowctl.store.raw.joined import Joined, gather
-from sowctl.store.raw.tree import Astray, search
 from sowctl.store.snapshot import Snapshot
 from tests.support.examples import examples
 from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store
@@ -29,9 +27,8 @@ from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Few reads are enough to map a file, and few keys to search for them together."""
+    """Few reads are enough to map a file."""
     monkeypatch.setattr(store_offsets, "READ_SHARE", 1 << 40)
-    monkeypatch.setattr(store_read, "MANY", 2)
     yield
     store_offsets.forget()
 
@@ -161,18 +158,17 @@ def test_damage_is_an_error_when_it_is_read(tmp_path: Path) -> None:
     raw[int(spots.starts[7]) + 50] ^= 1
     path.write_bytes(raw)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        for ask in (lambda: snapshot.get_at(keys, spots), lambda: snapshot.get_at(*snapshot.search(keys))):  # type: ignore[misc]
-            with pytest.raises(DamageError) as caught:
-                ask()
-            assert caught.value.facts["sow_key"] == int.from_bytes(keys[7], "big")
+        with pytest.raises(DamageError) as caught:
+            snapshot.get_at(keys, spots)
+        assert caught.value.facts["sow_key"] == int.from_bytes(keys[7], "big")
 
 
 _STEPS = st.lists(STEPS, max_size=8)
 
 
-@given(_STEPS, _STEPS, st.sets(st.integers(0, 1100), min_size=2))
+@given(_STEPS, _STEPS)
 @settings(max_examples=examples(40))
-def test_whatever_was_written_since(before: Any, after: Any, wanted: set[int]) -> None:
+def test_whatever_was_written_since(before: Any, after: Any) -> None:
     with TemporaryDirectory() as place:
         path = new_store(Path(place) / "t.sow", 600)
         apply_steps(path, before, 2)
@@ -186,62 +182,6 @@ def test_whatever_was_written_since(before: Any, after: Any, wanted: set[int]) -
             sums = b"".join(spots.part(at, at + 1).sums for at in same)
             present, values = snapshot.get_at(keys, Offsets(spots.starts[same], spots.sizes[same], sums))
             assert (present, list(values)) == (keys, [old[key] for key in keys])
-            # and those that are asked for by key alone
-            asked = sorted(map(key_of, wanted))
-            found = snapshot.search(asked)
-            assert found is not None or not now
-            if found is not None:
-                present, values = snapshot.get_at(*found)
-                assert dict(zip(present, values, strict=True)) == {key: now[key] for key in asked if key in now}
-                assert present == found[0]
-
-
-@pytest.mark.parametrize("records", [0, 1, 3, 13, 14, 200, 30_000])
-def test_searching_trees_of_every_depth(tmp_path: Path, records: int) -> None:
-    path = new_store(tmp_path / "t.sow", records)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        asked = sorted(key_of(number) for number in range(-5, records + 5, 1 if records < 1000 else 37))
-        found = snapshot.search(asked)
-        if not records:
-            assert found is None
-            return
-        assert found is not None
-        wanted = snapshot.get_many(asked)
-        assert found[0] == list(wanted)
-        assert list(snapshot.get_at(*found)[1]) == list(wanted.values())
-
-
-def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "t.sow", 600)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        known = contents(snapshot)
-        txnid = snapshot._txn.id()
-    keys = list(known)
-    raw = path.read_bytes()
-    for at in range(0, len(raw), 67):
-        damaged = bytearray(raw)
-        damaged[at] ^= 0xFF
-        try:
-            there, starts, sizes, sums = search(bytes(damaged), txnid, b"records", keys)  # type: ignore[arg-type]
-        except Astray:
-            continue
-        present = [key for key, one in zip(keys, there, strict=True) if one]
-        found = gather(bytes(damaged), present, starts, sizes, sums.tobytes())  # type: ignore[arg-type]
-        if found is not None:
-            assert found[1] == []
-            assert list(found[0]) == [known[key] for key in present]
-
-
-def test_keys_that_the_tree_does_not_show_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that lies could hide a key: then one after the other is looked up."""
-    path = new_store(tmp_path / "t.sow", 100)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        keys = list(contents(snapshot))
-        monkeypatch.setattr(
-            "sowctl.store.raw.tree.search",
-            lambda *_: (np.zeros(100, bool), np.empty(0), np.empty(0), np.empty(0, "u4")),
-        )
-        assert snapshot.search(keys) is None
 
 
 def test_a_file_that_is_empty_now_is_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,14 +193,6 @@ def test_a_file_that_is_empty_now_is_not_mapped(tmp_path: Path, monkeypatch: pyt
         assert file is not None
         monkeypatch.setattr(file, "mapped", lambda: mmap.mmap(-1, 0))
         assert snapshot.get_at(list(known), spots) == (list(known), list(known.values()))
-        assert snapshot.search(list(known)) is None
-
-
-def test_few_keys_are_not_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_read, "MANY", 101)
-    path = new_store(tmp_path / "t.sow", 100)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        assert snapshot.search(list(contents(snapshot))) is None
 
 
 def test_a_file_that_grew_is_mapped_once_more_for_what_is_new(tmp_path: Path) -> None:
@@ -275,9 +207,11 @@ def test_a_file_that_grew_is_mapped_once_more_for_what_is_new(tmp_path: Path) ->
         store.write(lambda txn: txn.put(*batch(range(1000, 3000), 2)))
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         fresh = sorted(key_of(number) for number in range(1000, 3000))
-        found = snapshot.search(fresh)
-        assert found is not None
-        assert list(snapshot.get_at(*found)[1]) == list(snapshot.get_many(fresh).values())
+        every, places = list(contents(snapshot)), spots_of(snapshot)
+        at = np.array([every.index(key) for key in fresh])
+        sums = b"".join(places.part(one, one + 1).sums for one in at.tolist())
+        found = Offsets(places.starts[at], places.sizes[at], sums)
+        assert list(snapshot.get_at(fresh, found)[1]) == list(snapshot.get_many(fresh).values())
         assert list(snapshot.get_at(list(known), spots)[1]) == list(known.values())
     assert file._map is first
     assert file._newest is not first

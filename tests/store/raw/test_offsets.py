@@ -68,7 +68,6 @@ def test_another_version_and_wrong_bytes_are_looked_up(tmp_path: Path) -> None:
 def test_without_a_file_all_is_looked_up(tmp_path: Path) -> None:
     known = dict(zip(KEYS, VALUES, strict=True))
     assert read_at(None, KEYS, where(VALUES), lambda keys: {key: known[key] for key in keys}) == (KEYS, VALUES)
-    assert offsets.search(None, 1, KEYS, unasked) is None
     assert offsets.locate_all(None, 1, b"".join(KEYS)) is None
 
 
