@@ -48,6 +48,8 @@ APPLY_CHANGES = 400_000
 """Or this many keys, or earlier:"""
 DIRTY_BYTES = 120 << 20
 """Bytes of pages that one transaction may change, about. LMDB holds them in memory until it commits."""
+CHANGED_BYTES = 168 << 20
+"""Bytes of pages that it may change or add; new records fill the pages that they add to about two thirds."""
 PAGE = 4096
 
 
@@ -57,11 +59,15 @@ def apply_limits(file_bytes: int) -> tuple[int, int]:
     n keys of a store of P pages change about P (1 - exp(-n / P)) of them.
     """
     pages, dirty = file_bytes / PAGE, DIRTY_BYTES / PAGE
-    # A store that fits into one transaction as a whole sets no limit of its own.
+    if file_bytes <= EMPTY_BYTES:
+        return APPLY_CHANGES, FIRST_BYTES
+    # The more of the store is changed, the less room is left for what is added.
+    held = min(APPLY_BYTES, (CHANGED_BYTES - min(file_bytes, DIRTY_BYTES)) * 2 // 3)
+    # A store that fits into one transaction as a whole sets no limit to the keys.
     if pages <= dirty:
-        return APPLY_CHANGES, FIRST_BYTES if file_bytes <= EMPTY_BYTES else APPLY_BYTES
+        return APPLY_CHANGES, held
     # The formula above, solved for n where the changed pages are as many as one transaction may hold.
-    return min(APPLY_CHANGES, int(-pages * math.log1p(-dirty / pages))), APPLY_BYTES
+    return min(APPLY_CHANGES, int(-pages * math.log1p(-dirty / pages))), held
 
 
 class TopicWriter(Protocol):
