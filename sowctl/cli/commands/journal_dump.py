@@ -79,14 +79,14 @@ def run(
 
 
 def _key(text: str) -> int:
-    from sowctl.identity.keys import key_number, named_key
+    from sowctl.identity.keys import named_key
 
     key = named_key(text)
     if key is None:
         raise UsageError(
             "SOW-CLI-025", f"--key {text!r} is not a SOW key", hint="sowctl query TOPIC --meta shows SOW keys"
         )
-    return key_number(key)
+    return int.from_bytes(key, "big")
 
 
 def _range(name: str, text: str | None, only: str = "both") -> tuple[int, int] | None:
