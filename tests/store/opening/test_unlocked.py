@@ -147,7 +147,7 @@ def test_states_are_not_mixed(tmp_path: Path, commits: int) -> None:
     assert said == ("[5]" if commits < 2 else "LockedError SOW-STO-061 11")
 
 
-WAYS = "get_many get_at search located runs scan_history versions expired changed_since sequence"
+WAYS = "get_many get_at located runs scan_history versions expired changed_since sequence"
 
 
 def test_every_way_to_read_asks(tmp_path: Path) -> None:
@@ -156,7 +156,6 @@ def test_every_way_to_read_asks(tmp_path: Path) -> None:
         arguments = {
             "get_many": ([key_of(1)],),
             "get_at": ([], None),
-            "search": ([],),
             "located": (b"",),
             "versions": (key_of(1),),
             "expired": (1,),
