@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, cast
 
 from msgspec import field
 from msgspec.structs import replace
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
 
 
-_KEEPING = (
-    ("sowctl.memo.format", "forget"),
-    ("sowctl.store.raw.offsets", "forget"),
-    ("sowctl.store.opening.sharing", "close_idle"),
-)
-"""Modules that keep files open, and how to end that."""
+class Keeping(Protocol):
+    """A module that keeps files open for the next question of the process."""
+
+    def forget(self) -> None:
+        """Close those that nothing uses at the moment."""
+
+
+_KEEPING = ("sowctl.memo.format", "sowctl.store.raw.offsets", "sowctl.store.opening.sharing")
+"""The modules that are :class:`Keeping`: one that was never loaded keeps nothing."""
 
 
 def _named(found: str | TypeDefinition) -> TypeDefinition:
@@ -162,10 +165,9 @@ class Instance(DescribedStruct, frozen=True):
 
     def close(self) -> None:
         """Let go of the files that queries of this process keep open for the next ones; those open them again."""
-        for name, forget in _KEEPING:
-            keeping = sys.modules.get(name)
-            if keeping is not None:
-                getattr(keeping, forget)()
+        for name in _KEEPING:
+            if name in sys.modules:
+                cast(Keeping, sys.modules[name]).forget()
 
     def __enter__(self) -> Self:
         """From here to the end of the ``with`` statement, stores stay open from one question to the next."""

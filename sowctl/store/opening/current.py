@@ -17,7 +17,7 @@ from sowctl.store.lmdberrors import missing
 from sowctl.store.opening.environment import Mode, open_handle, refuse_other_names
 from sowctl.store.opening.handle import Handle, current_identity
 from sowctl.store.opening.locks import StoreFiles, WriterLock
-from sowctl.store.opening.sharing import close_idle, let_go, share
+from sowctl.store.opening.sharing import forget, let_go, share
 
 
 class Current:
@@ -66,7 +66,7 @@ class Current:
                 # No waiting: a reader in a writing program must not stand in line behind another writer.
                 return self._open_handle(0.0)
             except LockedError:
-                close_idle(self._files.path)
+                forget(self._files.path)
                 return open_handle(self._files, replace(self._mode, write=False), self._seam)
         return self._open_handle(self._mode.lock_wait)
 
@@ -78,7 +78,7 @@ class Current:
         # Under the writer lock no other process of this program writes, so the empty transaction of open_databases does
         # not wait.
         with self._lock.held(wait):
-            close_idle(self._files.path)
+            forget(self._files.path)
             return open_handle(self._files, self._mode, self._seam)
 
     def _blocked(self) -> RefusedError:

@@ -37,7 +37,7 @@ def keep() -> None:
     with _lock:
         if not _hooked:
             _hooked.append(True)
-            os.register_at_fork(before=close_idle)
+            os.register_at_fork(before=forget)
         _keepers.append(os.getpid())
 
 
@@ -48,10 +48,10 @@ def drop() -> None:
         if me in _keepers:  # and not in a fork, which may leave a block that its parent entered
             _keepers.remove(me)
         if me not in _keepers:
-            close_idle()
+            forget()
 
 
-def close_idle(path: Path | None = None) -> None:
+def forget(path: Path | None = None) -> None:
     """Close environments without a reader: that of one file, or all."""
     with _lock:
         for known in list(_shared.values()):
@@ -123,4 +123,4 @@ def _stays(handle: Handle) -> bool:
     return now is not None and now.data == handle.identity.data
 
 
-__all__ = ["close_idle", "drop", "keep", "let_go", "share"]
+__all__ = ["drop", "forget", "keep", "let_go", "share"]
