@@ -123,18 +123,7 @@ class StageTask:
         by_key = self._operation == DELETE and self.plan.topic.key_mode == "fields" and envelopes is not None
         if not by_key or envelopes is None or any(envelope.sow_key is None for envelope in envelopes):
             return self._preparer.prepare(payloads, envelopes)
-        places, digests, refused = [], [], []
-        for place, envelope in enumerate(envelopes):
-            text = envelope.sow_key or ""
-            key = named_key(text)
-            if key is not None:
-                places.append(place)
-                # A deletion by SOW key does not know key values, so its check word is zeros; the commit puts the
-                # record's in.
-                digests.append(key + bytes(8))
-            else:
-                refused.append(Refusal(place, "SOW-PUB-003", f"{text!r} is not a SOW key"))
-        return Prepared(places, [b""] * len(places), digests), refused
+        return _deletions([envelope.sow_key or "" for envelope in envelopes])
 
     def _rows(self, ready: Prepared, file: int, positions: Sequence[int], codes: list[int] | None) -> Rows:
         count = len(ready.places)
@@ -243,3 +232,18 @@ class StageTask:
             # An attempt that failed is tried again under another name; what it leaves would only take room.
             for info in self._done:
                 (self._directory / info.name).unlink(missing_ok=True)
+
+
+def _deletions(sow_keys: Sequence[str]) -> tuple[Prepared, list[Refusal]]:
+    """Deletions by SOW key as prepared messages, and those whose text is no SOW key."""
+    places, digests, refused = [], [], []
+    for place, text in enumerate(sow_keys):
+        key = named_key(text)
+        if key is not None:
+            places.append(place)
+            # A deletion by SOW key does not know key values, so its check word is zeros; the commit puts the record's
+            # in.
+            digests.append(key + bytes(8))
+        else:
+            refused.append(Refusal(place, "SOW-PUB-003", f"{text!r} is not a SOW key"))
+    return Prepared(places, [b""] * len(places), digests), refused
