@@ -87,7 +87,8 @@ def format_milliseconds(at: int) -> str:
 def parse_time(text: str, now: Clock) -> Micros:
     """Read an instant: ISO-8601, basic form ``20260102T030405.678901Z``, epoch with unit, relative, ``EPOCH``, ``NOW``.
 
-    A text without a zone is UTC in every form, as all output is. Raises :class:`~sowctl.errors.UsageError`
+    A number with a sign counts from now and one without from 1970, so instants before 1970 are given as dates. A text
+    without a zone is UTC in every form, as all output is. Raises :class:`~sowctl.errors.UsageError`
     ``SOW-VAL-010`` (no instant) or ``SOW-VAL-020`` (not within the years 1 to 9999).
     """
     try:
@@ -109,7 +110,7 @@ def _forms() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Patt
     """The forms of an instant: relative, stamp, basic, ISO 8601. Compiled once one is read: 1.4 ms of a start."""
     return (
         re.compile(r"(?:now)?\s*([+-])\s*(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)", re.IGNORECASE),
-        re.compile(r"([+-]?\d+(?:\.\d+)?)(s|ms|us|ns)"),
+        re.compile(r"(\d+(?:\.\d+)?)(s|ms|us|ns)"),
         re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?:\.(\d{1,6}))?(Z?)"),
         re.compile(
             r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*(Z|z|[+-]\d\d:?\d\d)?"
@@ -125,7 +126,6 @@ def _read_time(text: str, now: Clock) -> Micros:
     if word.upper() == "NOW":
         return now()
     relative, stamp, basic, iso = _forms()
-    # The order of the forms decides: -5s would fit a number since 1970 as well, and is relative.
     if match := relative.fullmatch(word):
         delta = round(float(match[2]) * _UNITS[match[3].lower()])
         return now() + (delta if match[1] == "+" else -delta)
