@@ -137,7 +137,8 @@ def test_a_driver_killed_during_commit(spark: SparkSession, tmp_path: Path) -> N
     source = lines(tmp_path / "in.ndjson")
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         lab.publish("log", message(id=-1))
-        marked = {**os.environ, "PYTHONPATH": str(ROOT), MARK: "faults"}
+        # What a killed driver leaves goes with the test's directory.
+        marked = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), MARK: "faults"}
         command = [sys.executable, "-c", KILLED, str(lab.directory), source]
         ended = subprocess.run(command, cwd=ROOT, env=marked, capture_output=True, timeout=120)
         assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
