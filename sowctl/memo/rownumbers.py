@@ -2,6 +2,9 @@
 
 Loading numpy costs more than it saves a command that looks at few records: the caller says by their number whether
 arrays are to be used (``arrays``). Functions of row numbers keep the form that these have, unless they say otherwise.
+
+The two forms are plain types of others, which memo files give and queries use as they are: each function has both ways
+beside each other and asks which form it has. A class of its own for each would wrap and unwrap every set on its way.
 """
 
 from __future__ import annotations
