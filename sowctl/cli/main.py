@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import BinaryIO, NoReturn
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.streams import Streams
+from sowctl.cli.streams import ClosedInput, Streams
 from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock
@@ -71,7 +71,7 @@ def run() -> None:
             sys.argv[1:],
             environ=os.environ,
             # Python has None for a stream whose descriptor was closed before the start.
-            stdin=sys.stdin.buffer if sys.stdin else io.BytesIO(),
+            stdin=sys.stdin.buffer if sys.stdin else ClosedInput(),
             stdout=sys.stdout.buffer if sys.stdout else io.BufferedWriter(_Closed()),
             stderr=sys.stderr.buffer if sys.stderr else io.BytesIO(),
             own_process=True,

@@ -6,6 +6,7 @@ the caller through ``output.display``.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping
 from typing import BinaryIO
@@ -89,7 +90,7 @@ class Streams:
         if not (is_terminal(self.stdin) and is_terminal(self.stderr)):
             raise RefusedError(
                 "SOW-CLI-007",
-                "this destroys something, and there is nobody to ask",
+                "this destroys something, and it cannot ask without a terminal",
                 hint="give --yes, or look first with --dry-run",
             )
         return True
@@ -102,6 +103,10 @@ class Streams:
         # An empty line, and the end of the input, are a no.
         if answer not in (b"y", b"yes"):
             raise RefusedError("SOW-CLI-008", "not confirmed, nothing was changed")
+
+
+class ClosedInput(io.BytesIO):
+    """Stands for a standard input that was closed before the start: nothing can be read, and a command may say so."""
 
 
 def is_terminal(stream: BinaryIO) -> bool:

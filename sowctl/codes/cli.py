@@ -40,7 +40,7 @@ CODES: dict[str, str] = {
     "SOW-CLI-007": """8 a confirmation that cannot be asked for
 
         Why: The command removes or replaces something and asks first, but standard input or standard error is no
-        terminal. Nothing was changed.
+        terminal, so the question could not be answered. Nothing was changed.
         Do: Look with ``--dry-run`` what would happen, then give ``--yes``.
         """,
     "SOW-CLI-008": """8 not confirmed
@@ -97,10 +97,11 @@ CODES: dict[str, str] = {
         Do: Compare with the digest at an instant (``--at``) to find when the states parted.
         See: sowctl-hash(1)
         """,
-    "SOW-CLI-018": """2 a range that cannot be read
+    "SOW-CLI-018": """2 a range that cannot be read, or that is empty
 
-        Why: A bound of a journal dump is neither one number nor two with a colon between them, counted from 1.
-        Do: Write ``10`` for the first ten, ``1000:1010`` for a stretch, ``1000:`` for all from there on.
+        Why: A bound of a journal dump is neither one number nor two with a colon between them, counted from 1; or the
+        second number is smaller than the first.
+        Do: Write ``1000:1010`` for a stretch; ``10`` is the first ten with ``--limit``, and one txid with ``--txid``.
         See: sowctl-journal-dump(1)
         """,
     "SOW-CLI-019": """8 a place for the demo that is not empty
@@ -117,8 +118,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-CLI-022": """2 a number that cannot be read
 
-        Why: The value of an option that takes a size, a length of time or a count is none.
-        Do: The message names the option; write a whole number, with one of the units that it takes.
+        Why: The value of an option is not the size or the length of time that the option takes.
+        Do: The message names the option; write a number with one of the units in the hint.
         """,
     "SOW-CLI-023": """2 a name that means several topics
 

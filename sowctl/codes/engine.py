@@ -62,7 +62,7 @@ CODES: dict[str, str] = {
     "SOW-ENG-012": """10 no such topic
 
         Why: The configuration (or, for a dump, the journal) has no topic of this name and type.
-        Do: Take a name from the hint; ``sowctl info`` lists the topics.
+        Do: Correct the name; a hint says which are near, and ``sowctl info`` lists the topics.
         """,
     "SOW-ENG-013": """10 no such file
 

@@ -86,10 +86,11 @@ CODES: dict[str, str] = {
         """,
     "SOW-JRN-021": """6 the journal cannot be written
 
-        Why: The operating system refused to make, write or sync a file of the journal: mostly a full disk. The
-        message says up to which txid everything is on disk; nothing behind it was acknowledged.
-        Do: Make room, then run the command again. Messages with a client and sequence numbers are then not published
-        twice.
+        Why: The operating system refused to make, write or sync a file of the journal: a full disk, a quota, or
+        permission. Where entries were being appended, the message says up to which txid all are on disk; none behind
+        it was acknowledged.
+        Do: Make room, or correct the permission, then run the command again. Messages with a client and sequence
+        numbers are then not published twice.
         """,
     "SOW-JRN-022": """6 a writer that stopped after an error
 

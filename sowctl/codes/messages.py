@@ -83,7 +83,7 @@ CODES: dict[str, str] = {
     "SOW-MSG-001": """3 a message that is not UTF-8
 
         Why: A text in the message has bytes that are no characters.
-        Do: Mend the message; types for bytes of any kind are in the page.
+        Do: Mend the message; the page says which types hold bytes of any kind.
         """,
     "SOW-MSG-002": """3 a malformed message
 

@@ -62,9 +62,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-SPK-020": """11 a store that changed under a query
 
-        Why: Tasks read parts of a store, which must be of one state, and a writer went on since the query was
-        planned.
-        Do: Run it again; with the option ``pin`` the tasks read a copy.
+        Why: Each task reads a part of the store, and all parts must be of one state; but a writer changed the store
+        after the query was planned.
+        Do: Run the query again; with the option ``pin`` its tasks read a copy, which nothing changes.
         """,
     "SOW-SPK-021": """5 a checkpoint of another journal
 

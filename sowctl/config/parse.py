@@ -149,8 +149,10 @@ def _malformed(source: SourceFile, found: ConfigScan, error: XMLSyntaxError) -> 
         line, _ = source.position(end)
         message = f"not well-formed XML: <{tag.name}> is not closed before the end tag on line {line}"
         return finding_at("X001", source, source.place(tag.start), message, f"write </{tag.name}>")
-    message = re.sub(_WHERE, "", str(error.msg or "")).strip() or "the document is empty"
+    message = re.sub(_WHERE, "", str(error.msg or "")).strip()
     hint = "write &amp; for & and &lt; for < in text" if "EntityRef" in message else None
+    if not source.text.strip():
+        message, hint = "the file is empty", "sowctl config init makes a first configuration"
     # The library counts lines of the text that it was given, which may have a line more at its end.
     line = min(max(error.lineno or 1, 1), len(source.newlines) + 1)
     return finding_at(

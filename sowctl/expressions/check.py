@@ -95,4 +95,6 @@ def _check_count(call: n.Call, text: str, at: int, least: int, most: int) -> Non
 
 def _unknown(name: str, text: str, at: int, extra: Mapping[str, Function]) -> ExpressionError:
     known = [*FUNCTIONS, *AGGREGATES, "IF", *extra]
-    return expression_error("SOW-EXP-010", f"unknown function {name}", text, at, names=near_names(name, known))
+    near = near_names(name, known)
+    hint = None if near else "sowctl functions lists them"
+    return expression_error("SOW-EXP-010", f"unknown function {name}", text, at, hint=hint, names=near)

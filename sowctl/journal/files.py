@@ -445,7 +445,7 @@ def damaged_block(path: Path, offset: int, first: int, last: int | None) -> Dama
         "SOW-JRN-010",
         f"a block of the journal is damaged ({held})",
         place=block_place(path, offset),
-        hint="restore the file from a copy; sowctl check shows what else is affected",
+        hint="restore the file from a copy; without one see sow-journal(5), Accepting a loss",
         offset=offset,
         first_txid=first,
         last_txid=last,

@@ -197,6 +197,9 @@ def test_delete(shop: Cli) -> None:
     assert (asked.status, shop("query", "orders", "--count").out) == (8, "3\n")
     assert shop(*arguments, tty="in err", stdin=b"y\n").status == 0
     assert shop("query", "orders", "--count").out == "1\n"
+    unasked = shop(*arguments, tty="in err", stdin=b"")
+    assert (unasked.status, "delete these records" in unasked.err) == (0, False)
+    assert "no record matches: nothing is deleted" in unasked.err
     assert shop("delete", "orders", "--data", "-", "--yes", stdin=b'{"id":2}\n').status == 0
     assert shop("query", "orders", "--count").out == "0\n"
 

@@ -75,8 +75,13 @@ def run(
         if ask:
             # A count for the question only; the deletion itself looks again.
             plans = delete(instance, targets, options(True))
-            counts = ", ".join(f"{plan.matched:,} of {display(plan.topic)}" for plan in plans)
-            invocation.streams.confirm(f"delete these records: {counts}")
+            counts = ", ".join(f"{plan.matched:,} of {display(plan.topic)}" for plan in plans if plan.matched)
+            if counts:
+                invocation.streams.confirm(f"delete these records: {counts}")
+            else:
+                # There is nothing to ask about. What comes to match from now on is not deleted unasked.
+                invocation.note("no record matches: nothing is deleted")
+                dry_run = True
         reports = delete(instance, targets, options(dry_run))
     show_reports(invocation, reports, summary, format)
     return 0

@@ -35,6 +35,7 @@ def run(
     import json
 
     from sowctl.cli.words.codes import explained, meant
+    from sowctl.cli.words.helptext import columns_of
 
     wanted = [meant(word) for word in codes or ()]
     lines: list[str] = []
@@ -50,7 +51,8 @@ def run(
         lines += _areas()
     else:
         for found in wanted:
-            lines += ["", *(_described(found[0]) if len(found) == 1 else _listed(found))]
+            width = columns_of(invocation.streams)
+            lines += ["", *(_described(found[0], width) if len(found) == 1 else _listed(found))]
         lines = lines[1:]
     invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode())
     return 0
@@ -72,7 +74,7 @@ def _listed(codes: list[str]) -> Iterator[str]:
     return (f"{code}  {explained(code)[0].title}" for code in codes)
 
 
-def _described(name: str) -> Iterator[str]:
+def _described(name: str, width: int) -> Iterator[str]:
     import textwrap
 
     from sowctl.cli.manual.commandpages import EXITS
@@ -82,13 +84,14 @@ def _described(name: str) -> Iterator[str]:
     yield f"{code.code} {code.title}" + (f" (rule {rule.id})" if rule is not None else "")
     meanings = dict(EXITS)
     if code.status:
-        yield f"exit status {code.status}: {meanings[code.status]}"
+        status = f"exit status {code.status}: {meanings[code.status]}"
+        yield from textwrap.wrap(status, width, subsequent_indent="  ", break_long_words=False)
     else:
         yield "reported as a finding; changes no exit status by itself"
     yield ""
     for heading, text in (("Why", code.why), ("Do", code.action), ("See", code.page)):
         yield from textwrap.wrap(
-            f"{heading}: {_bare(text)}", 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            f"{heading}: {_bare(text)}", width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         )
 
 

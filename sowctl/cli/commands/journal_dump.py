@@ -96,6 +96,8 @@ def _range(name: str, text: str | None, only: str = "both") -> tuple[int, int] |
     low, colon, high = text.partition(":")
     if not (low.isdecimal() and int(low) > 0 and (high.isdecimal() if colon else True)):
         raise UsageError("SOW-CLI-018", f"{name} {text!r} is not a range", hint="such as 10 or 1000:1010")
+    if colon and int(high) < int(low):
+        raise UsageError("SOW-CLI-018", f"{name} {text} is empty: it ends before it begins", hint="such as 1000:1010")
     if colon:
         return int(low), int(high)
     return (1 if only == "last" else int(low)), int(low)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.streams import is_terminal
+from sowctl.cli.streams import ClosedInput, is_terminal
 from sowctl.errors import MissingError, SowError
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.messages.types import default_framing
@@ -26,6 +26,8 @@ def open_all(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[str
         if name == "-":
             if is_terminal(invocation.streams.stdin):
                 invocation.note("reading messages from the terminal; end with Ctrl-D")
+            if isinstance(invocation.streams.stdin, ClosedInput):
+                invocation.note("standard input is closed, so there are no messages in it")
             yield STDIN, invocation.streams.stdin
         else:
             with closing(_opened(name)) as stream:
@@ -44,7 +46,7 @@ def _opened(name: str) -> BinaryIO:
 def frames(invocation: Invocation, names: Sequence[str], framing: str) -> Iterator[tuple[str, FrameReader]]:
     """Name and reader of each input in turn. A real file is read by its descriptor, which can be waited for."""
     for name, stream in open_all(invocation, names):
-        yield name, FrameReader(_descriptor(stream), framing)
+        yield name, FrameReader(_descriptor(stream), framing, name=name)
 
 
 def read_messages(invocation: Invocation, name: str, framing: str) -> tuple[bytes, ...]:

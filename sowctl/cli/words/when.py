@@ -64,16 +64,16 @@ def position(invocation: Invocation, text: str | None) -> LogPosition:
 
 def seconds(name: str, text: str | None) -> float | None:
     """An interval such as ``5m`` in seconds. Raises UsageError ``SOW-CLI-022``."""
-    return _number(name, text, parse_seconds)
+    return _number(name, text, parse_seconds, "such as 30, 500ms, 5m, 2h")
 
 
 def size(name: str, text: str | None) -> int | None:
     """A size such as ``64MB`` in bytes. Raises UsageError ``SOW-CLI-022``."""
-    return _number(name, text, parse_size)
+    return _number(name, text, parse_size, "such as 4096, 64KB, 10MB")
 
 
-def _number(name: str, text: str | None, parse: Callable[[str], T]) -> T | None:
+def _number(name: str, text: str | None, parse: Callable[[str], T], hint: str) -> T | None:
     try:
         return None if text is None else parse(text)
     except ValueError as error:
-        raise UsageError("SOW-CLI-022", f"{name}: {error}") from None
+        raise UsageError("SOW-CLI-022", f"{name}: {error}", hint=hint) from None

@@ -58,7 +58,10 @@ def _build(instance: Instance, directory: MemoDirectory, source: CurrentSource, 
             build_memos(instance, directory, source, names_of(instance, source, slots))
     except OSError as problem:
         raise StorageError(
-            "SOW-ENG-064", f"the indexes cannot be written: {problem.strerror}", place=str(directory.path)
+            "SOW-ENG-064",
+            f"the indexes cannot be written: {problem.strerror}",
+            place=str(directory.path),
+            hint="look at permission and free space there; queries are answered without indexes, too",
         ) from problem
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sowctl.expressions.syntax.actions import FieldDefinition, OrderKey
 from sowctl.expressions.syntax.driver import run
-from sowctl.expressions.syntax.errors import expression_error
+from sowctl.expressions.syntax.errors import ExpressionError, expression_error
 from sowctl.expressions.syntax.nodes import Field, Node
 
 __all__ = [
@@ -82,5 +82,11 @@ def parse_grouping(text: str) -> tuple[Field, ...]:
 
 def parse_order_by(text: str) -> tuple[OrderKey, ...]:
     """The keys of an order."""
-    keys: list[OrderKey] = run("order_by", text)
+    try:
+        keys: list[OrderKey] = run("order_by", text)
+    except ExpressionError as error:
+        # A bare word is no field that was forgotten its slash, as in a filter, but mostly a direction.
+        if error.code == "SOW-EXP-006":
+            error.hint = "an order is a path, and ASC or DESC behind it: /price DESC, /symbol"
+        raise
     return tuple(keys)

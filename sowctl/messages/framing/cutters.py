@@ -237,7 +237,7 @@ class LengthCutter:
         else:
             size = int.from_bytes(have[:_PREFIX], "big")
             words = f"the input ends after {len(have) - _PREFIX:,} of the {size:,} bytes of message {self._number:,}"
-        return InputError(TRUNCATED, words, place=f"input@{self._start}", offset=self._start, number=self._number)
+        return InputError(TRUNCATED, words, offset=self._start, number=self._number)
 
     def _too_long(self, size: int, offset: int, prefix: bytes) -> LimitError:
         hint = "no message may be longer; if this one is not, the input is framed in another way: see --framing"
@@ -245,7 +245,7 @@ class LengthCutter:
         if prefix.isascii() and prefix.decode().isprintable():
             hint = f"the input looks like text ({prefix.decode()!r}), not like lengths; is --framing lines meant?"
         words = f"a frame of {size:,} bytes, more than {self.max_message:,}"
-        return LimitError(FRAME_TOO_LONG, words, place=f"input@{offset}", hint=hint, offset=offset)
+        return LimitError(FRAME_TOO_LONG, words, hint=hint, offset=offset)
 
 
 class EnvelopeCutter:

@@ -47,13 +47,20 @@ class FrameReader:
     ``blocking`` tells whether :meth:`poll` may wait longer than asked.
 
     ``max_message``: bytes of the longest message; a longer line is refused and skipped, a longer length-prefixed frame
-    ends the input with an error. ``chunk``: bytes to read ahead at most. Raises UsageError ``SOW-INP-004`` for an
-    unknown framing.
+    ends the input with an error. ``chunk``: bytes to read ahead at most. ``name`` is the input's in errors. Raises
+    UsageError ``SOW-INP-004`` for an unknown framing.
     """
 
     def __init__(
-        self, source: int | BinaryIO, framing: str, *, max_message: int = MAX_MESSAGE, chunk: int = CHUNK
+        self,
+        source: int | BinaryIO,
+        framing: str,
+        *,
+        max_message: int = MAX_MESSAGE,
+        chunk: int = CHUNK,
+        name: str = "input",
     ) -> None:
+        self._name = name
         self.ended = False
         self.blocking = not isinstance(source, int)
         self._chunk = chunk
@@ -70,6 +77,8 @@ class FrameReader:
         # An error waits until everything before it has been handed out.
         if self._cutter.error is not None:
             self.ended = True
+            # The cutter knows the offset alone, the reader whose it is.
+            self._cutter.error.place = f"{self._name}@{self._cutter.error.facts['offset']}"
             raise self._cutter.error
         if self.ended:
             return None
@@ -77,7 +86,8 @@ class FrameReader:
             data = self._read(timeout)
         except OSError as problem:
             self.ended = True
-            raise StorageError(UNREADABLE, f"the input cannot be read: {problem.strerror or problem}") from problem
+            reason = problem.strerror or str(problem)
+            raise StorageError(UNREADABLE, f"the input cannot be read: {reason}", place=self._name) from problem
         # Nothing came in time, which is not the end: the caller may look after other things and ask again.
         if data is None:
             return None

@@ -93,7 +93,7 @@ def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], f
             invocation.streams.stdout.flush()
             yield from evaluate_file(evaluator, name, descriptor, *span, count)
         else:
-            reader = FrameReader(stream if descriptor is None else descriptor, framing)
+            reader = FrameReader(stream if descriptor is None else descriptor, framing, name=name)
             yield from evaluate(evaluator, [EvalInput(name, reader)])
 
 
