@@ -2,8 +2,8 @@
 
 A signal's handler raises between any two steps of Python, so also between taking a lock and noting down that it is
 held. Inside :func:`unbroken` such a signal is noted and raised at the end, in the words of the handler that was there;
-a second one is raised at once, for whoever does not want to wait. Where waiting would be long and nothing is half done,
-:func:`breakable` lets signals through again. Only the main thread has handlers; in others both do nothing.
+a second one is raised at once, so that a user can end a long wait. Where waiting would be long and nothing is half
+done, :func:`breakable` lets signals through again. Only the main thread has handlers; in others both do nothing.
 
 Called by what holds locks or waits for them. Knows nothing of what it protects.
 """

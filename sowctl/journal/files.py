@@ -77,8 +77,8 @@ def find_files(directory: Path, instance: str, archive: Path | None = None) -> d
         for name in names:
             if match := pattern.fullmatch(name):
                 found.setdefault(int(match[1]), []).append((match[2] is not None, rank, place / name))
-    # While a file is moved or compressed there are two of it, and only the old one is known to be whole: what is not
-    # compressed comes before what is, and the journal's own directory before the archive.
+    # While a file is being moved or compressed there are two copies, and only the old one is known to be complete. So
+    # the uncompressed copy comes before the compressed one, and the journal's own directory before the archive.
     return {number: [path for _, _, path in sorted(found[number])] for number in sorted(found)}
 
 

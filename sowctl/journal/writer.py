@@ -145,7 +145,7 @@ class JournalWriter:
 
     @contextmanager
     def lock(self) -> Iterator[JournalWriter]:
-        """Hold the journal for one batch; on entry catches up with what others appended, on exit syncs what is not.
+        """Hold the journal for one batch; on entry reads what others appended, on exit syncs what is not yet.
 
         A group still open on exit is aborted. Raises LockedError ``SOW-JRN-030``, StorageError ``SOW-JRN-021`` and
         ``SOW-JRN-022`` (failed before), and the DamageErrors of reading.

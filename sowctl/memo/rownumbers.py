@@ -1,7 +1,7 @@
-"""Sets of row numbers: which records, by their number in key order; lists of Python, or arrays of numpy.
+"""Sets of row numbers. A row number is the place of a record in key order; a set is a list, or an array of numpy.
 
-Loading numpy costs more than it saves a command that looks at few records: the caller says by their number whether
-arrays are to be used (``arrays``). Functions of row numbers keep the form that these have, unless they say otherwise.
+For few records loading numpy costs more than arrays save, so the caller decides by the number of records (``arrays``).
+Functions of row numbers return the form that they were given, unless they say otherwise.
 
 The two forms are plain types of others, which memo files give and queries use as they are: each function has both ways
 beside each other and asks which form it has. A class of its own for each would wrap and unwrap every set on its way.

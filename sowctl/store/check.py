@@ -134,7 +134,7 @@ class StoreCheck(Iterator[Finding]):
         return watch
 
     def _overtaken(self, error: SowError) -> Finding:
-        missed = ("what was read: somebody wrote to the store meanwhile",)
+        missed = ("what was read: another process wrote to the store meanwhile",)
         self.coverage = StoreCoverage(not_verified=missed, status=error.exit_status)
         return Finding(error.code, Level.ERROR, Place(str(self._path)), error.message, error.hint)
 

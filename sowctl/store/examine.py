@@ -289,7 +289,7 @@ def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[F
             yield finding
         examination.steady()
     except LockedError as problem:
-        yield from _unread(path, problem, "what was read: somebody wrote to the store meanwhile")
+        yield from _unread(path, problem, "what was read: another process wrote to the store meanwhile")
         return
     yield replace(examination.coverage(), unlocked=handle.watch is not None)
 

@@ -102,7 +102,7 @@ def damaged_page(problem: Exception, path: Path) -> DamageError:
 
 
 def given_up(cause: SowError, path: Path, state: str, stored: bool | None) -> tuple[SowError, StorageError]:
-    """The error for a commit or sync that failed because of ``cause``, and the one for whoever writes after it.
+    """The error for a commit or sync that failed because of ``cause``, and the one that later writes raise.
 
     ``state`` are words for what the file holds now; ``stored``: whether that includes the transaction, None unknown.
     """

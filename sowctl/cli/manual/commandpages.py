@@ -29,7 +29,7 @@ EXITS: tuple[tuple[int, str], ...] = (
     (8, "Refused: needs --yes or --force, is read-only, or belongs to another definition."),
     (9, "Written by a newer format."),
     (10, "The store, journal or topic does not exist."),
-    (11, "Somebody else held a lock for longer than --lock-wait."),
+    (11, "Another process held a lock for longer than --lock-wait."),
     (70, "A bug in sowctl."),
     (129, "Hung up (SIGHUP)."),
     (130, "Interrupted (SIGINT)."),

@@ -101,7 +101,7 @@ def awkward_name(node: Node, survey: Survey) -> Iterator[Problem]:
 def clear_secret(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: a password, token or key is written into the file.
 
-    Why: everyone who reads the file has it, and the admin interface shows the file with everything in it.
+    Why: whoever can read the file learns the secret, and the admin interface shows the whole file.
     Example: ``<Password>hunter2</Password>`` in the Options of a module.
     Instead: let the module read a file, if it can. ``${NAME}`` keeps the secret out of this file, but not out of the
     admin interface, which then needs Authentication.

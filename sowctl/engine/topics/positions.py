@@ -122,8 +122,8 @@ def note_unlocked(instance: Instance, path: Path) -> None:
     """Say what reading without locks may lead to."""
     instance.notify_once(
         "unlocked",
-        f"reading without locks, because {path.name}-lock and {path.name}-gate may not be written here: while somebody "
-        "writes to a store, reading it may end with status 11, and never gives a mixture",
+        f"reading without locks, because {path.name}-lock and {path.name}-gate may not be written here: while another "
+        "process writes to a store, reading it may end with status 11; what is printed is always one state",
     )
 
 

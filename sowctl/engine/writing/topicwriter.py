@@ -327,7 +327,7 @@ def nothing_keeps(config: TopicConfig) -> RefusedError:
     return RefusedError(
         "SOW-ENG-021",
         f"topic {config.name!r} is transient and not journalled: nothing keeps what is published to it",
-        hint="give it a FileName or a place in the TransactionLog; --allow-volatile publishes for nobody to see",
+        hint="give it a FileName or a place in the TransactionLog; --allow-volatile publishes all the same",
         topic=config.name,
     )
 

@@ -129,5 +129,5 @@ def _moved(path: Path) -> LockedError:
         "SOW-SPK-020",
         "the store has changed since the query was planned: its parts would not fit together",
         place=str(path),
-        hint="run it again; with option pin the tasks read a copy that nobody changes",
+        hint="run it again; with option pin the tasks read a copy, which does not change",
     )

@@ -73,7 +73,7 @@ class Watch:
         """The error for a reader that writers have overtaken."""
         return LockedError(
             "SOW-STO-061",
-            "somebody wrote to the store while it was read without locks: what was read may be of two states",
+            "another process wrote to the store while it was read without locks: what was read may be of two states",
             place=str(self._files.path),
             hint=f"run it again; with write permission on {self._files.lock.name} it can be read while others write",
         )

@@ -174,7 +174,7 @@ def _limited(stores: Sequence[Path], journals: Sequence[Path]) -> tuple[str, str
     if "unlocked" in worst:
         return (
             f"the lock files of {worst['unlocked']} may not be written",
-            "reading commands work, without locks: they end with status 11 where somebody writes meanwhile; "
+            "reading commands work, without locks: they end with status 11 where another process writes meanwhile; "
             "writing needs permission",
         )
     if "read" in worst:

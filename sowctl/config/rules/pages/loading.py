@@ -132,7 +132,7 @@ PAGES: dict[str, str] = {
         """,
     "SOW-CFG-040": """What: a comment for lint that it does not understand, or that names no rule.
 
-        Why: it switches nothing off, and somebody believes that it does.
+        Why: it switches no rule off, although it was written to do so.
         Example: ``<!-- sowctl: ignore B999 -->``.
         Instead: name rules by id, title or the beginning of an id: ``<!-- sowctl: ignore B012, D because ... -->``.
         """,
