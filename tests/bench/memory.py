@@ -30,13 +30,32 @@ LIMITED = [
 
 
 def run(place: Place, rounds: int) -> None:
-    """Publishes five times the usual number of messages; then orders and snapshots the usual number."""
+    """Publishes five times the usual number of messages, rebuilds, deletes and expires them; then orders and snapshots
+    the usual number."""
     count = 5 * place.count
     instance = place.instance("memory", fresh=True)
     most, seconds = watch(instance.publish(), feed=place.input(count))
     held = int(output_of(instance.command("query", "orders", "--count")))
     print(f"  publish of {count:,} messages, {held:,} keys, in {seconds:.1f} s under RLIMIT_DATA of 1 GiB")
     judge("publish", most, 400, most=True)
+    for name, argv, limit in (
+        ("replay of all of it", instance.command("replay", "orders", "--rebuild"), 400),
+        ("delete of all of it", instance.command("delete", "orders", "--filter", "1 = 1", "--yes"), 150),
+    ):
+        most, seconds = watch(argv)
+        judge(f"{name} ({seconds:.1f} s)", most, limit, most=True)
+    if int(output_of(instance.command("query", "orders", "--count"))):
+        raise Wrong("records are left behind a delete of all")
+    instance.clear("sow", "journal")
+    # The lifetime lies ahead of the clock of the publish, and behind that of the expire.
+    expires = "<Expiration>1h</Expiration><FileName>"
+    instance.config.write_text(instance.config.read_text().replace("<FileName>", expires))
+    watch(instance.publish(), feed=place.input(count))
+    later = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 86_400))
+    most, seconds = watch(instance.command("expire", "orders", "--now", later))
+    judge(f"expire of all of it ({seconds:.1f} s)", most, 400, most=True)
+    if int(output_of(instance.command("query", "orders", "--count", "--now", later))):
+        raise Wrong("records are left behind an expire of all")
     instance.clear("sow", "journal")
     instance = place.loaded()
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
