@@ -67,7 +67,8 @@ class WriteTxn(Reader):
         super().__init__(handle, txn)
         self.changed = False
         self._before = self._meta.digest
-        self._touched: list[bytes] = []
+        # Back to back: a transaction may touch millions of keys, of which 8 bytes are held then, not 50.
+        self._touched = bytearray()
         self._lists = True
 
     def _change(self, **parts: object) -> None:
@@ -92,7 +93,7 @@ class WriteTxn(Reader):
             cursor = self._txn.cursor(self._handle.databases.records)
             self._handle.seam.call("lmdb.put", cursor.putmulti, zip(keys, values, strict=True))
             self._account(keys, values, known, previous)
-        self._touched += keys
+        self._touched += b"".join(keys)
 
     def bulk_append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add records whose keys ascend strictly and come after every key in the store. Raises ValueError otherwise.
@@ -120,7 +121,7 @@ class WriteTxn(Reader):
         with explained(self._path, "delete records"):
             self._handle.seam.call("lmdb.put", self._remove, self._handle.databases.records, list(found))
             self._account((), (), list(found), list(found.values()))
-        self._touched += found
+        self._touched += b"".join(found)
         return found
 
     def _remove(self, database: Any, keys: Iterable[bytes]) -> None:
@@ -242,7 +243,7 @@ class WriteTxn(Reader):
         # An equal digest means equal records: readers find no need for a way, so no entry is made.
         if changes is None or not self._lists or after == self._before:
             return
-        touched = b"".join(self._touched)
+        touched = bytes(self._touched)
         with explained(self._path, "write the change list"):
             entry = self._before, after, touched, self._meta.records, str(self._path)
             self._handle.seam.call("lmdb.put", note_change, self._txn, changes, *entry)
@@ -252,7 +253,7 @@ class WriteTxn(Reader):
         """Begin a new store with ``meta``, in the transaction that makes its sub-databases (builders only)."""
         work = cls.__new__(cls)
         work._handle, work._txn, work._path, work._meta, work.changed = handle, txn, handle.files.path, meta, True
-        work._before, work._touched, work._lists = meta.digest, [], False
+        work._before, work._touched, work._lists = meta.digest, bytearray(), False
         work.finish()
 
     def _put_meta(self, meta: StoreMeta) -> None:
