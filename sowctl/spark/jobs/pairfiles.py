@@ -30,9 +30,13 @@ def write_pairs(path: Path, parts: Iterator[Pairs]) -> tuple[int, int]:
     try:
         with path.open("wb") as file:
             for keys, values in parts:
-                file.write(packed(b"".join(keys), values))
-                count += len(keys)
-                total += sum(map(len, values))
+                # A part without pairs is the end mark, so an empty one is left out on the way.
+                if keys:
+                    file.write(packed(b"".join(keys), values))
+                    count += len(keys)
+                    total += sum(map(len, values))
+            # A file that is cut between two parts would be a whole one otherwise.
+            file.write(packed(b"", []))
     except OSError as problem:
         raise StorageError(
             "SOW-SPK-060",
@@ -48,7 +52,14 @@ def read_pairs(path: Path) -> Iterator[Pairs]:
     with path.open("rb") as file:
         try:
             for keys, values in parts_in(file):
+                if not keys:
+                    return
                 # SOW keys are 8 bytes each, written side by side.
                 yield [keys[at : at + 8] for at in range(0, len(keys), 8)], values
         except EOFError as problem:
-            raise DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(path)) from problem
+            raise _incomplete(path) from problem
+    raise _incomplete(path)
+
+
+def _incomplete(path: Path) -> DamageError:
+    return DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(path))
