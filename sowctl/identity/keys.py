@@ -15,12 +15,10 @@ from typing import Any, Protocol
 import xxhash
 
 from sowctl.errors import UsageError
+from sowctl.values.units import whole_number
 
 USER_KEY_DOMAIN = b"\x00user\x00"
 _BASE64 = re.compile(rb"[A-Za-z0-9+/=]+\Z")
-_NUMBER = re.compile("0*([0-9]{1,20})")
-"""A decimal with as many digits as 2**64 has at most, behind any number of zeros; digits of other scripts are none."""
-_KEYS = 1 << 64
 NULL_TEXT = b"\xff\xff\xff\xff"
 """Stands in the place of a length where a key field is NULL (only with --allow-null-key)."""
 
@@ -110,8 +108,7 @@ def key_bytes(number: int) -> bytes:
 def named_key(text: str) -> bytes | None:
     """The 8 bytes of the SOW key that a client writes as a number; None for a text that is no SOW key.
 
-    A SOW key is an unsigned decimal below 2**64 in the digits 0 to 9; zeros before it do not matter.
+    It is one where :func:`~sowctl.values.units.whole_number` reads it.
     """
-    digits = _NUMBER.fullmatch(text)
-    number = int(digits[1]) if digits is not None else _KEYS
-    return key_bytes(number) if number < _KEYS else None
+    number = whole_number(text)
+    return None if number is None else key_bytes(number)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from sowctl.errors import UsageError
 from sowctl.output.records import METADATA, MORE_METADATA
 from sowctl.values.paths import Path, parse_path
+from sowctl.values.units import whole_number
 
 Column: TypeAlias = Path | str
 """A path into the payload, or one of ``NAMES``."""
@@ -73,11 +74,12 @@ def parse_delimiter(text: str) -> bytes:
 
     Raises :class:`~sowctl.errors.UsageError` ``SOW-OUT-002`` for a number above 255.
     """
-    if not text.isdecimal():
+    number = whole_number(text)
+    if number is None:
         return unescape(text).encode("utf-8", "surrogateescape")
-    if int(text) > 255:
+    if number > 255:
         raise UsageError("SOW-OUT-002", f"delimiter {text}: a byte is at most 255", hint="such as 10 for line feed")
-    return bytes((int(text),))
+    return bytes((number,))
 
 
 def unescape(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from sowctl.errors import UsageError
 from sowctl.spark.paths import is_remote, local_path
 from sowctl.values.times import Clock, Micros, fixed_clock, parse_time, system_clock
-from sowctl.values.units import parse_seconds, parse_size
+from sowctl.values.units import parse_seconds, parse_size, whole_number
 
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 PLACE = ("path", "config", "root", "topic", "messageType", "instance", "now")
@@ -87,10 +87,10 @@ class Options:
         text = self.text(name)
         if text is None:
             return default
-        # int() alone would also take a sign or an underscore.
-        if not text.strip().isdecimal() or int(text) < least:
+        found = whole_number(text.strip())
+        if found is None or found < least:
             raise self._bad(name, text, f"a whole number from {least} on")
-        return int(text)
+        return found
 
     def size(self, name: str) -> int | None:
         """A size in bytes, such as ``64MB``."""

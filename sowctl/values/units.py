@@ -20,7 +20,18 @@ SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE)
 _COUNT = re.compile(r"(\d+)([km])?", re.IGNORECASE)
+_WHOLE = re.compile("0*([0-9]{1,20})")  # 2**64 has 20 digits
 _SWITCHES = {"true": True, "false": False, "enabled": True, "disabled": False}
+
+
+def whole_number(text: str) -> int | None:
+    """An unsigned decimal below 2**64 in the digits 0 to 9, as SOW keys and txids are; None for any other text.
+
+    Zeros before it do not matter. int() alone would also take signs, underscores, white space and other digits.
+    """
+    digits = _WHOLE.fullmatch(text)
+    number = int(digits[1]) if digits is not None else 1 << 64
+    return number if number < 1 << 64 else None
 
 
 def parse_interval(text: str) -> int:
@@ -47,11 +58,18 @@ def parse_size(text: str) -> int:
 def _times(number: str, factor: int) -> int:
     # Whole numbers stay integers: a size beyond 2**53 would lose bytes as a Double.
     if "." not in number:
-        return int(number) * factor
+        return _whole(number) * factor
     product = float(number) * factor
     if product == float("inf"):
         raise ValueError(f"{number[:20]}... is too large")
     return round(product)
+
+
+def _whole(digits: str) -> int:
+    # Nothing that is counted or measured has so many; int() refuses some thousand digits with words of its own.
+    if len(digits) > 400:
+        raise ValueError(f"{digits[:20]}... is too large")
+    return int(digits)
 
 
 def parse_count(text: str) -> int:
@@ -59,7 +77,7 @@ def parse_count(text: str) -> int:
     match = _COUNT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a whole number (k and M are allowed)")
-    return int(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[(match[2] or "").lower()]
+    return _whole(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[(match[2] or "").lower()]
 
 
 def parse_switch(text: str) -> bool:

@@ -94,6 +94,7 @@ def test_moments_that_do_not_exist(shop: Cli) -> None:
         ("1767614400", 10, "SOW-ENG-070"),
         ("x|y|", 2, "SOW-IDN-001"),
         ("yesterday", 2, "SOW-VAL-010"),
+        ("9" * 5000, 2, "SOW-VAL-010"),
     ):
         for words in (["query", "h"], ["get", "h", "1"], ["snapshot", "h"], ["hash", "h"]):
             done = shop(*words, "--at", text, environ=now(30))

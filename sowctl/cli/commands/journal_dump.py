@@ -8,6 +8,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import Columns, FixNames, Force, Format, Output
 from sowctl.errors import UsageError
+from sowctl.values.units import whole_number
 
 EXAMPLES = (
     "sowctl journal dump --topic orders --from -15m",
@@ -94,10 +95,9 @@ def _range(name: str, text: str | None, only: str = "both") -> tuple[int, int] |
     if text is None:
         return None
     low, colon, high = text.partition(":")
-    if not (low.isdecimal() and int(low) > 0 and (high.isdecimal() if colon else True)):
+    first, last = whole_number(low), whole_number(high if colon else low)
+    if not first or last is None:
         raise UsageError("SOW-CLI-018", f"{name} {text!r} is not a range", hint="such as 10 or 1000:1010")
-    if colon and int(high) < int(low):
+    if last < first:
         raise UsageError("SOW-CLI-018", f"{name} {text} is empty: it ends before it begins", hint="such as 1000:1010")
-    if colon:
-        return int(low), int(high)
-    return (1 if only == "last" else int(low)), int(low)
+    return (1 if only == "last" and not colon else first), last

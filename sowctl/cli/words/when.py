@@ -11,7 +11,7 @@ from msgspec import Struct
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
 from sowctl.values.times import Micros, parse_time
-from sowctl.values.units import parse_seconds, parse_size
+from sowctl.values.units import parse_seconds, parse_size, whole_number
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -57,8 +57,8 @@ def position(invocation: Invocation, text: str | None) -> LogPosition:
 
         parse_bookmark(text)
         return LogPosition(bookmark=text)
-    if text.strip().isdecimal():
-        return LogPosition(txid=int(text))
+    if (txid := whole_number(text.strip())) is not None:
+        return LogPosition(txid=txid)
     return LogPosition(time=parse_time(text, invocation.clock))
 
 

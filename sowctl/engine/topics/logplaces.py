@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sowctl.described import DescribedStruct
 from sowctl.errors import MissingError
 from sowctl.values.times import parse_time
+from sowctl.values.units import whole_number
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -55,7 +56,7 @@ def read_moment(text: str | None, clock: Clock) -> Moment:
 
         parse_bookmark(text)
         return Moment(entry=text)
-    if text.strip().isdecimal():
+    if whole_number(text.strip()) is not None:
         return Moment(entry=text)
     return Moment(parse_time(text, clock))
 
@@ -74,8 +75,8 @@ def find_place(instance: Instance, text: str, directory: Path | None = None) -> 
     word = text.strip()
     if word.upper() == "EPOCH":
         return BEGINNING
-    if word.isdecimal():
-        return _of_txid(instance, int(word), directory) if int(word) else BEGINNING
+    if (txid := whole_number(word)) is not None:
+        return _of_txid(instance, txid, directory) if txid else BEGINNING
     bookmark = parse_bookmark(word)
     if bookmark == NOW:
         return None
