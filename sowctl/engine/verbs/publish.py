@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeAlias
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from sowctl.breaks import breakable, unbroken
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
-from sowctl.engine.writing.batching import MessageSource, PublishBatch, batches, joined
+from sowctl.engine.writing.batching import USUAL, MessageSource, PublishBatch, batches, joined
 from sowctl.engine.writing.commit import Acknowledged, write
 from sowctl.engine.writing.entries import TopicEntries, entries_of
 from sowctl.engine.writing.outcome import ahead, is_ahead
@@ -37,8 +37,27 @@ if TYPE_CHECKING:
 DEFAULT_LINGER = 0.1
 DEFAULTS = PublishOptions()
 
-Flight: TypeAlias = Generator[None, None, list[Rejected]]
-"""A batch under way, from its locks to its acknowledgement: see :meth:`_Run.fly`."""
+
+class _Load(NamedTuple):
+    """A prepared batch, and what was refused of it so far. ``sync``: nothing follows it under the same locks."""
+
+    batch: PublishBatch
+    shares: list[Share]
+    rejected: list[Rejected]
+    sync: bool
+
+
+class _Written(NamedTuple):
+    """A batch that is written; ``groups`` are the messages and the first txid of each group or transaction."""
+
+    batch: PublishBatch
+    parts: list[TopicEntries]
+    rejected: list[Rejected]
+    groups: list[tuple[list[bytes], int]]
+
+
+Flight: TypeAlias = Generator[None, _Load | None, list[Rejected]]
+"""Batches under way, from their locks to their acknowledgement: see :meth:`_Run.fly`."""
 
 
 def publish(
@@ -62,14 +81,14 @@ def publish(
     could repeat: after a dry run, for topics that nothing keeps.
     """
     with ExitStack() as stack:
-        run = _Run(instance, topic, message_type, options, on_acknowledged, on_reject)
+        run = _Run(instance, topic, message_type, options, on_acknowledged, on_reject, monotonic)
         stack.callback(run.close)
         started = monotonic()
         try:
             if options.on_error == "abort":
-                run.all_or_nothing(sources, monotonic)
+                run.all_or_nothing(sources)
             else:
-                run.stream(sources, monotonic)
+                run.stream(sources)
         except (SowError, OSError, KeyboardInterrupt) as error:
             try:
                 run.wind_up(error)
@@ -94,6 +113,7 @@ class _Run:
         options: PublishOptions,
         on_acknowledged: Callable[[Acknowledged], None] | None,
         on_reject: Callable[[Rejected], None] | None,
+        monotonic: Callable[[], float],
     ) -> None:
         if options.sequence is not None and options.client is None:
             raise UsageError("SOW-PUB-013", "--sequence needs --client: numbers belong to a named publisher")
@@ -101,6 +121,7 @@ class _Run:
             raise UsageError("SOW-PUB-014", f"a batch of {options.batch} messages is not possible")
         self.instance = instance
         self.options = options
+        self.monotonic = monotonic
         self.session = WriteSession(instance, dry_run=options.dry_run, volatile=options.allow_volatile)
         self.router = Router(self.session, (topic, message_type), options, self.land)
         self.report = PublishReport(dry_run=options.dry_run, durable=not options.dry_run, torn_tails=self.session.torn)
@@ -108,6 +129,10 @@ class _Run:
         self.on_acknowledged = on_acknowledged
         self.counts: dict[tuple[str, str], TopicCounts] = {}
         self.flight: Flight | None = None
+        self.aboard: list[_Written] = []
+        """What is written of the flight under way."""
+        self.due = 0.0
+        """When the flight under way is to land, though more could join it."""
         self.landed: tuple[PublishBatch, list[Rejected]] | None = None
         self.input = self.inputs = 0
         self.of_input: tuple[PublishBatch, list[Rejected]] | None = None
@@ -133,17 +158,17 @@ class _Run:
             self.report.topics.append(self.counts[ref])
         return self.counts[ref]
 
-    def stream(self, sources: Iterable[tuple[str, MessageSource]], monotonic: Callable[[], float]) -> None:
-        """Batch after batch; every batch is acknowledged by itself."""
+    def stream(self, sources: Iterable[tuple[str, MessageSource]]) -> None:
+        """Batch after batch, acknowledged before the run waits for its input."""
         options = self.options
         for number, (name, source) in enumerate(sources):
             for batch in batches(
                 name,
                 source,
-                count=options.batch,
+                count=options.batch or USUAL,
                 size=options.batch_bytes,
                 linger=self.linger,
-                monotonic=monotonic,
+                monotonic=self.monotonic,
                 before_waiting=self.land,
             ):
                 self.one_batch(batch)
@@ -151,7 +176,7 @@ class _Run:
             self.input, self.of_input = number + 1, None
         self.finish()
 
-    def all_or_nothing(self, sources: Iterable[tuple[str, MessageSource]], monotonic: Callable[[], float]) -> None:
+    def all_or_nothing(self, sources: Iterable[tuple[str, MessageSource]]) -> None:
         """Read everything, then write it as one group; holds the whole input in memory."""
         whole: list[PublishBatch] = []
         for name, source in sources:
@@ -163,7 +188,7 @@ class _Run:
                     count=1 << 20,
                     size=1 << 30,
                     linger=3600.0,
-                    monotonic=monotonic,
+                    monotonic=self.monotonic,
                     before_waiting=self.land,
                 )
             )
@@ -179,49 +204,115 @@ class _Run:
                 self.router.save_chains()
 
     def one_batch(self, batch: PublishBatch) -> None:
-        """Prepare a batch while the one before it is being synced, then let that one land and this one start.
+        """Prepare a batch while those before it are being synced, then let these land and this one start.
 
-        Preparing takes no lock and looks at no record, so it does not matter that the batch before is not visible yet.
+        Preparing takes no lock and looks at no record, so it does not matter that a batch before is not visible yet.
+        A batch may also join those under way: see :meth:`joins`.
         """
         shares, refusals = self.router.split(batch)
-        self.land()
+        if self.flight is not None and not self.joins(shares):
+            self.land()
         rejected = self.refusals.of(batch, refusals, framing=True)
         self.refusals.cut(batch, shares, rejected)
-        flight = self.fly(batch, shares, rejected)
+        size = batch.size + sum(written.batch.size for written in self.aboard)
+        load = _Load(batch, shares, rejected, not self.grows(shares) or size >= self.options.batch_bytes)
         with unbroken():
-            next(flight)
+            flight, self.flight = self.flight, None
+            if flight is None:
+                self.due = self.monotonic() + self.linger
+                flight = self.fly(load)
+                next(flight)
+            else:
+                flight.send(load)
             self.flight = flight
 
-    def fly(self, batch: PublishBatch, shares: list[Share], rejected: list[Rejected]) -> Flight:
-        """One batch from its locks to its acknowledgement; returns the messages that were refused.
+    def grows(self, shares: list[Share]) -> bool:
+        """Whether other batches may be synced with these shares: where no number is given, and a journal has all.
 
-        Stops once on the way, when the batch is appended and being synced: the next batch is prepared meanwhile. The
-        locks are held all that time. No other process may append behind entries that are not on disk yet, and nothing
-        reads them: were the sync to fail, they would never have been there.
+        A topic without a journal syncs each batch in its store, and chains are read from what is acknowledged.
         """
-        stop: KeyboardInterrupt | None = None
-        publisher = self.router.publisher(batch)
-        with self.session.batch([share.writer for share in shares]):
-            # Taken under the locks, so that times rise in the order in which batches are written.
-            now = self.instance.now
-            parts, rejected = self.settled(batch, shares, rejected, publisher, now)
-            synced, written = write(self.session, self.pool, parts, publisher, now)
-            yield
-            if synced is not None:
-                try:
-                    synced.result()
-                except KeyboardInterrupt as interrupt:
-                    stop = interrupt
-                    synced.result()  # the sync goes on; a batch that it makes durable is counted and told
-            # From here on the batch is acknowledged: its entries are on disk, whatever happens to this process.
-            self.account(batch, parts, rejected, written)
-            # Applied under the same locks, behind the acknowledgement: a crash while applying loses nothing that was
-            # told.
-            if not self.session.dry_run and stop is None:
-                self.session.apply()
+        return self.options.batch is None and all(
+            share.writer.journalled and share.preparer.keys.chains is None for share in shares
+        )
+
+    def joins(self, shares: list[Share]) -> bool:
+        """Whether these shares may be written under the locks of the batches under way, and synced with them.
+
+        While the input has more ready, a sync for each batch would only cost; :meth:`land` is called before the run
+        waits for more.
+        """
+        last = self.aboard[-1]
+        held = {part.writer.ref for part in self.aboard[0].parts}
+        return (
+            self.grows(shares)
+            # A refused message may end the run: nothing behind it is written before that is known.
+            and not last.rejected
+            and held.issuperset(share.writer.ref for share in shares)
+            and sum(written.batch.size for written in self.aboard) < self.options.batch_bytes
+            and self.monotonic() < self.due
+        )
+
+    def fly(self, load: _Load | None) -> Flight:
+        """Batches from their locks to their acknowledgement; returns the messages of the last one that were refused.
+
+        Stops on the way behind each batch that is appended: it takes the next one, or None to land. When the last one
+        is being synced, the next is prepared meanwhile. The locks are held all that time. No other process may append
+        behind entries that are not on disk yet, and nothing reads them: were the sync to fail, they would never have
+        been there.
+        """
+        assert load is not None
+        aboard: list[_Written] = []
+        self.aboard = aboard
+        with self.session.batch([share.writer for share in load.shares]):
+            synced: Future[None] | None = None
+            try:
+                while load is not None:
+                    synced = self.written(load)
+                    load = yield
+            except (Exception, KeyboardInterrupt):
+                # What stood before the batch that failed is acknowledged, as it is where it was synced by itself. Where
+                # the journal has failed it is not there any more, and the first error is told.
+                if aboard:
+                    with suppress(SowError):
+                        self.conclude(None)
+                raise
+            stop = self.conclude(synced)
         if stop is not None:
             raise stop
-        return rejected
+        return aboard[-1].rejected
+
+    def written(self, load: _Load) -> Future[None] | None:
+        """Write a batch under the locks that are held; returns its sync, None where none is under way."""
+        publisher = self.router.publisher(load.batch)
+        # Taken under the locks, so that times rise in the order in which batches are written.
+        now = self.instance.now
+        parts, rejected = self.settled(load.batch, load.shares, load.rejected, publisher, now)
+        synced, groups = write(self.session, self.pool, parts, publisher, now, sync=load.sync)
+        self.aboard.append(_Written(load.batch, parts, rejected, groups))
+        return synced
+
+    def conclude(self, synced: Future[None] | None) -> KeyboardInterrupt | None:
+        """Acknowledge what is written, once it is on disk, and apply it; returns an interrupt that came meanwhile."""
+        stop: KeyboardInterrupt | None = None
+        if synced is None and not self.session.dry_run and any(part.writer.journalled for part in self.aboard[0].parts):
+            synced = self.pool.submit(self.session.journal.sync)
+        if synced is not None:
+            try:
+                synced.result()
+            except KeyboardInterrupt as interrupt:
+                stop = interrupt
+                synced.result()  # the sync goes on; a batch that it makes durable is counted and told
+        # From here on the batches are acknowledged: their entries are on disk, whatever happens to this process.
+        # All are counted before the first is told of: the caller may break the run off.
+        for written in self.aboard:
+            self.account(written)
+        for written in self.aboard:
+            self.tell(written)
+        # Applied under the same locks, behind the acknowledgement: a crash while applying loses nothing that was
+        # told.
+        if not self.session.dry_run and stop is None:
+            self.session.apply()
+        return stop
 
     def settled(
         self,
@@ -260,6 +351,7 @@ class _Run:
         with unbroken():
             flight, self.flight = self.flight, None
             rejected = _end_of(flight)
+            self.aboard = []
         self.refusals.report(rejected)
 
     def note_end(self) -> None:
@@ -278,19 +370,13 @@ class _Run:
         line, offset = self.refusals.end_of(batch, rejected)
         return Rest(self.input, line, offset, self.messages - len(batch.payloads) + batch.before(offset))
 
-    def account(
-        self,
-        batch: PublishBatch,
-        parts: list[TopicEntries],
-        rejected: list[Rejected],
-        written: list[tuple[list[bytes], int]],
-    ) -> None:
-        """Count a batch that is durable, and tell the caller. ``written``: messages and first txid of each group."""
-        report = self.report
+    def account(self, written: _Written) -> None:
+        """Count a batch that is durable."""
+        report, batch = self.report, written.batch
         report.blank += batch.blank
         report.messages += len(batch.payloads) + len(batch.refused)
-        report.published += sum(map(len, parts))
-        for part in parts:
+        report.published += sum(map(len, written.parts))
+        for part in written.parts:
             report.bytes += sum(map(len, part.payloads))
             # One topic that nothing keeps is enough: the report does not promise what a crash would disprove.
             report.durable = report.durable and not part.writer.volatile
@@ -299,14 +385,20 @@ class _Run:
             total.add(counts)
             report.add(counts)
         # Noted before the caller is told, so that a run that is broken off in its callback counts this batch as done.
-        self.landed = self.of_input = batch, rejected
+        self.landed = self.of_input = batch, written.rejected
         self.messages += len(batch.payloads)
-        for payloads, first in written:
+        for payloads, first in written.groups:
             report.first_txid = report.first_txid or first
             report.last_txid = first + len(payloads) - 1
-            if self.on_acknowledged is not None:
-                with breakable():  # the caller may take its time
-                    self.on_acknowledged(Acknowledged(payloads, first, report.last_txid, batch, report.durable))
+
+    def tell(self, written: _Written) -> None:
+        """Tell the caller of a batch that is counted."""
+        if self.on_acknowledged is None:
+            return
+        for payloads, first in written.groups:
+            last = first + len(payloads) - 1
+            with breakable():  # the caller may take its time
+                self.on_acknowledged(Acknowledged(payloads, first, last, written.batch, self.report.durable))
 
     def look_ahead(self, part: TopicEntries, now: int) -> None:
         """Say, once in a run, that a topic gets times far ahead of the clock; times within a topic never go back."""

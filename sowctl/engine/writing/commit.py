@@ -43,9 +43,16 @@ class Acknowledged(DescribedStruct):
 
 
 def write(
-    session: WriteSession, pool: Executor, parts: list[TopicEntries], publisher: Publisher | None, now: int
+    session: WriteSession,
+    pool: Executor,
+    parts: list[TopicEntries],
+    publisher: Publisher | None,
+    now: int,
+    *,
+    sync: bool,
 ) -> tuple[Future[None] | None, list[tuple[list[bytes], int]]]:
-    """Write the entries of a batch; ``pool`` syncs the journal. A dry run puts them into the overlays alone.
+    """Write the entries of a batch; with ``sync``, ``pool`` syncs the journal. A dry run puts them into the overlays
+    alone.
 
     Returns the sync to wait for, None if there is none, and the messages that were written, with the first txid of
     each group or transaction. Raises what journals and stores raise.
@@ -64,7 +71,7 @@ def write(
         # appended before stores are written, and synced by another thread while they are.
         written.append(_append(session, pool, logged, publisher, now))
         # The caller waits for this before it acknowledges anything or lets go of the journal's lock.
-        synced = pool.submit(session.journal.sync)
+        synced = pool.submit(session.journal.sync) if sync else None
     alone = [part for part in parts if not part.writer.journalled and len(part)]
     written += [_write_alone(session, part, publisher) for part in alone]
     return synced, written

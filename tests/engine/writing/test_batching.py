@@ -55,21 +55,17 @@ class Script:
         return Chunk(payloads, lambda: (lines, range(first, self._count)), self._count)
 
 
-def _batches(source: Script, count: int | None = None, size: int = SIZE) -> Iterator[PublishBatch]:
+def _batches(source: Script, count: int = USUAL, size: int = SIZE) -> Iterator[PublishBatch]:
     return batches(
         "in", source, count=count, size=size, linger=0.1, monotonic=source.monotonic, before_waiting=lambda: None
     )
 
 
-def _sizes(source: Script, count: int | None = None, size: int = SIZE) -> list[int]:
+def _sizes(source: Script, count: int = USUAL, size: int = SIZE) -> list[int]:
     return [len(batch.payloads) for batch in _batches(source, count, size)]
 
 
-def test_a_batch_takes_what_is_ready_beyond_the_usual_number() -> None:
-    assert _sizes(Script(USUAL, USUAL, 700)) == [2 * USUAL + 700]
-
-
-def test_a_batch_of_the_usual_number_does_not_wait_for_more() -> None:
+def test_a_full_batch_does_not_wait_for_more() -> None:
     source = Script(USUAL, 50.0, 1)
     found = _batches(source)
     assert len(next(found).payloads) == USUAL
@@ -87,47 +83,36 @@ def test_a_smaller_batch_waits_until_its_first_message_is_old() -> None:
     assert 0.21 < source.now < 0.23
 
 
-def test_a_fixed_number_is_kept_whatever_is_ready() -> None:
-    assert _sizes(Script(10, 3 * USUAL), 4)[:3] == [4, 4, 4]
-    assert set(_sizes(Script(10, 3 * USUAL - 10), 30)) == {30}
-
-
-def test_a_batch_that_has_no_room_for_another_chunk_ends_with_its_chunk() -> None:
-    # Three chunks of a third each fit, and the batch ends behind the second, beyond which it would be cut anywhere.
-    assert _sizes(Script(*[340] * 4, size=1000), size=3 * 340 * 1000) == [680, 680]
+def test_chunks_fill_batches_whatever_their_sizes() -> None:
+    assert _sizes(Script(10, 32), 4) == [4] * 10 + [2]
+    assert _sizes(Script(3, 3, 3), 4) == [4, 4, 1]
 
 
 def test_a_message_larger_than_a_batch_is_a_batch_of_its_own() -> None:
     assert _sizes(Script(3, size=5000), size=100) == [1, 1, 1]
 
 
-def test_a_list_is_taken_as_it_is_ready_and_a_generator_by_the_usual_number() -> None:
-    messages = [b"{}"] * (3 * USUAL)
-    whole = batches(
-        "in", Listed(messages), count=None, size=SIZE, linger=9, monotonic=lambda: 0.0, before_waiting=lambda: None
-    )
-    assert [len(batch.payloads) for batch in whole] == [3 * USUAL]
-    parts = batches(
-        "in", Listed(iter(messages)), count=None, size=SIZE, linger=9, monotonic=lambda: 0.0,
-        before_waiting=lambda: None,
-    )  # fmt: skip
-    assert [len(batch.payloads) for batch in parts] == [USUAL] * 3
+def test_a_list_is_there_and_a_generator_may_take_its_time() -> None:
+    messages = [b"{}"] * 3
+    assert not Listed(messages).blocking
+    assert not Listed(tuple(messages)).blocking
+    assert Listed(iter(messages)).blocking
 
 
 @given(
     st.lists(st.one_of(st.integers(1, 2500), st.floats(0.001, 0.3)), max_size=8),
-    st.one_of(st.none(), st.integers(1, 3000)),
+    st.integers(1, 3000),
     st.integers(1, 60_000),
 )
 def test_every_message_is_in_one_batch_in_order_and_at_its_place(
-    steps: list[int | float], count: int | None, size: int
+    steps: list[int | float], count: int, size: int
 ) -> None:
     at = 0
     for batch in _batches(Script(*steps), count, size):
         assert batch.payloads
         assert batch.size == sum(map(len, batch.payloads))
         assert batch.size - len(batch.payloads[-1]) < size
-        assert count is None or len(batch.payloads) <= count
+        assert len(batch.payloads) <= count
         for index in (0, len(batch.payloads) - 1):
             assert batch.payloads[index].rstrip(b"\0") == b"%d" % (at + index)
             assert batch.place(index) == (at + index + 1, at + index)
