@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 USUAL = 1000
 """Messages in a batch where the caller fixes no number. More do not fit into the processor's cache with their keys,
-records and values: batches of 4,800 took 1.4 times as long from keys to overlay (0.86 s for 300,000, 0.61)."""
+records and values: the steps from keys to overlay, run by themselves, took 1.4 times as long for batches of 4,800 (0.86
+s for 300,000 messages, 0.61). Of the whole command the difference is 2 %."""
 
 
 class MessageSource(Protocol):
