@@ -174,6 +174,16 @@ def test_both_see_every_difference_of_payloads(form: str, topic: str, rounds: li
     _say_the_same(form, topic, [(messages, 0, 0) for messages in rounds])
 
 
+@pytest.mark.parametrize("update_only", [False, True])
+@pytest.mark.parametrize("other", [1, 2, 3])
+def test_a_delta_behind_a_record_of_its_run_that_is_over(other: int, update_only: bool) -> None:
+    """The record takes no delta any more, and its key is still taken: in one batch, and in two tasks of a run."""
+    first: dict[str, object] = {"id": 0, "v": 1, "delta": False}
+    over: dict[str, object] = {"id": other, "v": 1, "delta": False, "expiration": "past"}
+    rounds = [([first], 0, 40), ([over, first | {"delta": True}], 1, 0)]
+    _say_the_same("few keys", "brief", rounds, update_only=update_only)
+
+
 def _say_the_same(form: str, topic: str, rounds: list[Round], *, update_only: bool = False) -> None:
     """Publish the rounds to the one instance and commit them to the other, and compare all that both say."""
     options = PublishOptions(on_error="skip", update_only=update_only)

@@ -56,6 +56,8 @@ class Finishing:
         self._directory, self._writer, self._preparer, self._now = directory, writer, preparer, now
         self._names = names
         self._known: dict[bytes, bytes | None] = {}
+        self._over: set[bytes] = set()
+        """Keys of ``_known`` whose record was made in this run and has expired."""
 
     def finish(self, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
         """Segments of the run with finished messages, and publishes in place of deltas."""
@@ -70,6 +72,7 @@ class Finishing:
 
     def _bucket(self, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[StagedRow]:
         self._known = {}
+        self._over = set()
         # Each bucket walks the whole input for the times: a message's time depends on all messages before it, in any
         # bucket.
         last = self._writer.last_time
@@ -105,6 +108,7 @@ class Finishing:
     def _deleted(self, rows: Iterable[StagedRow]) -> Iterator[StagedRow]:
         for row in rows:
             self._known[row.key] = None
+            self._over.discard(row.key)
             yield row
 
     def _finished(self, rows: list[StagedRow]) -> Iterator[StagedRow]:
@@ -114,7 +118,7 @@ class Finishing:
         stored = {key: value for row in rows if (value := self._known[key := row.key]) is not None}
         times = [row.time for row in rows]
         # The function of publishing: a bulk load merges and enriches as single messages do.
-        gone = finish(self._writer, self._preparer, ready, range(len(rows)), times, stored, self._now)
+        gone = finish(self._writer, self._preparer, ready, range(len(rows)), times, stored, self._now, self._over)
         for refusal in gone:
             self._refuse(rows[refusal.index], (refusal.code, refusal.message))
         without = {refusal.index for refusal in gone}
@@ -135,8 +139,10 @@ class Finishing:
         expired = self._writer.expires and is_expired(self._writer.config.expiration, stamp, self._now)
         # Without a txid, which is given only when the group is written: nothing in this module looks at it.
         value = encode(row.key, row.check, 0, row.time, stamp, 0, row.payload, row.user_key, row.correlation_id)
-        # A record that is over by now is none that a delta is merged with (behaviour 11.40).
-        self._known[row.key] = None if expired else value
+        self._known[row.key] = value
+        # A record that is over by now is none that a delta is merged with (behaviour 11.40), and it still has its key:
+        # within one batch a publish sees it so, and a run is one batch.
+        (self._over.add if expired else self._over.discard)(row.key)
 
 
 def _is_deletion(row: StagedRow) -> bool:

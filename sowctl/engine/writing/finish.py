@@ -7,7 +7,7 @@ alone: the first message of every key makes a round, then the second, and so on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -43,12 +43,14 @@ def finish(
     times: Sequence[int],
     stored: dict[bytes, bytes],
     now: int,
+    over: Set[bytes] = frozenset(),
 ) -> list[Refusal]:
     """Put the finished messages of ``keep`` into ``ready``, and return the refusals of those that have none.
 
-    ``stored`` are the live records by key; they are taken apart when asked for.
+    ``stored`` are the live records by key; they are taken apart when asked for. Those of the keys ``over`` were made in
+    this run, which ends as a whole, and have expired.
     """
-    return _Finishing(writer, preparer, ready, times, stored, now).run(keep)
+    return _Finishing(writer, preparer, ready, times, stored, now, over).run(keep)
 
 
 class _Finishing:
@@ -62,8 +64,10 @@ class _Finishing:
         times: Sequence[int],
         stored: dict[bytes, bytes],
         now: int,
+        over: Set[bytes],
     ) -> None:
         self.writer = writer
+        self.over = over
         self.preparer = preparer
         self.ready = ready
         self.times = times
@@ -107,7 +111,7 @@ class _Finishing:
         if found is None and key in self.stored:
             value = self.stored[key]
             correlation = decode(key, value).correlation_id if value[0] & CORRELATION else None
-            found = self.current[key] = Before(value[CHECK], payloads((value,))[0], correlation)
+            found = self.current[key] = Before(value[CHECK], payloads((value,))[0], correlation, key in self.over)
         return found
 
     def _is_owner(self, index: int, before: Before | None) -> bool:
