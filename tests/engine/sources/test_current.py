@@ -11,7 +11,6 @@ import pytest
 
 from sowctl.engine.sources.current import CurrentSource, open_current
 from sowctl.identity.keyspace import bounds
-from sowctl.store import read
 from tests.support.instances import Lab, keep_store, message, put_back
 
 LONG = 1000
@@ -68,28 +67,7 @@ def test_a_tail_counts_as_if_it_were_applied(lab: Lab, tmp_path: Path, topic: st
         for keys in (known, known[::3], changed, [b"\0" * 8]):
             wanted = [(key, stored[key]) for key in keys if key in stored]
             assert list(zip(*source.lookup(keys[::-1] + keys), strict=True)) == wanted
-            batches = list(source.lookups(keys, 4))
-            assert [row for found in batches for row in zip(*found, strict=True)] == wanted
     lab.open().topic(topic).replay()
-
-
-@pytest.mark.parametrize("topic", ["t", "quotes"])
-def test_many_keys_are_found_by_their_places_as_by_themselves(
-    lab: Lab, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a store that all entries are applied to; a place says nothing of a key that the tail has."""
-    import numpy  # noqa: F401 - places are looked up only where it is loaded
-
-    monkeypatch.setattr(read, "MANY", 1)
-    stored = dict(_life(lab, topic, tmp_path / "kept"))
-    for behind in (True, False):
-        if not behind:
-            lab.open().topic(topic).replay()
-        with _opened(lab, topic) as source:
-            assert (source.overlay is not None) is behind
-            known = sorted({*stored, *(key for keys, _ in source.snapshot.scan() for key in keys), b"\0" * 8})
-            batches = list(source.lookups(known, 4))
-            assert [row for found in batches for row in zip(*found, strict=True)] == sorted(stored.items())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
