@@ -85,6 +85,7 @@ def run(
     from sowctl.cli.words.when import seconds
     from sowctl.engine.bulk.staging import refuse_pattern
     from sowctl.engine.options import PublishOptions
+    from sowctl.spark.jobs.inputs import expanded
     from sowctl.spark.jobs.load import LoadOptions, load
     from sowctl.spark.session import require_pyspark
 
@@ -108,8 +109,9 @@ def run(
     )
     with invocation.open_instance() as instance:
         wanted = topic_of(instance, topic, message_type)
-        # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once.
+        # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once, a missing file too.
         refuse_pattern(wanted)
+        expanded(files)
         with session(invocation, master, conf) as spark:
             report = load(spark, instance, wanted, files, options, staging_directory=directory(staging))
     # With --rejects they are in that file, all of them and not only the first.
