@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
@@ -212,30 +213,37 @@ def as_numpy(columns: Columns) -> NumpyColumns:
     )
 
 
-# Kept between blocks: making a compressor costs more than compressing a small block.
-_compressor: zstandard.ZstdCompressor | None = None
-_decompressor: zstandard.ZstdDecompressor | None = None
+class _Zstd(threading.local):
+    """What compresses and decompresses, kept between blocks: making one costs more than a small block.
+
+    Each thread has its own: the library works without the interpreter's lock, and its objects are for one thread.
+    """
+
+    compressor: zstandard.ZstdCompressor | None = None
+    decompressor: zstandard.ZstdDecompressor | None = None
+
+
+_zstd = _Zstd()
 
 
 def compress(codec: int, raw: bytes) -> bytes:
     """``raw`` as a block stores it."""
-    return raw if codec == CODEC_NONE else _zstd().compress(raw)
+    return raw if codec == CODEC_NONE else _compressor().compress(raw)
 
 
 def compress_all(parts: Sequence[bytes]) -> list[bytes]:
     """Each of ``parts`` as zstd stores it: the same bytes as of :func:`compress`, in one call that other threads do not
     wait for."""
-    stored = _zstd().multi_compress_to_buffer([*parts])
+    stored = _compressor().multi_compress_to_buffer([*parts])
     return [stored[place].tobytes() for place in range(len(stored))]
 
 
-def _zstd() -> zstandard.ZstdCompressor:
-    global _compressor
-    if _compressor is None:
+def _compressor() -> zstandard.ZstdCompressor:
+    if _zstd.compressor is None:
         import zstandard
 
-        _compressor = zstandard.ZstdCompressor(level=1)
-    return _compressor
+        _zstd.compressor = zstandard.ZstdCompressor(level=1)
+    return _zstd.compressor
 
 
 def decompress(codec: int, stored: memoryview, raw_size: int) -> memoryview:
@@ -243,7 +251,6 @@ def decompress(codec: int, stored: memoryview, raw_size: int) -> memoryview:
 
     The size that the frame states is compared first, because it is what the library allocates.
     """
-    global _decompressor
     if codec == CODEC_NONE:
         if len(stored) != raw_size:
             raise ValueError("sizes differ")
@@ -253,13 +260,13 @@ def decompress(codec: int, stored: memoryview, raw_size: int) -> memoryview:
         raise ValueError("unknown codec or too large")
     import zstandard
 
-    if _decompressor is None:
-        _decompressor = zstandard.ZstdDecompressor()
+    if _zstd.decompressor is None:
+        _zstd.decompressor = zstandard.ZstdDecompressor()
     try:
         # Before anything is allocated: a few bytes of zstd may claim to unpack to gigabytes.
         if zstandard.frame_content_size(stored) != raw_size:
             raise ValueError("the compressed part states another size")
-        raw = _decompressor.decompress(stored, max_output_size=raw_size, allow_extra_data=False)
+        raw = _zstd.decompressor.decompress(stored, max_output_size=raw_size, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
     if len(raw) != raw_size:
