@@ -15,6 +15,7 @@ from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.fold.removal import PART, remove_expired
 from sowctl.engine.topics.retention import Retention, extend, value_of, version_of
 from sowctl.store.codec import history_key_of, stamps
+from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
     from sowctl.store.env import Store
@@ -52,6 +53,11 @@ def apply(
     def run(txn: WriteTxn) -> Applied:
         # A position counts within its lineage only: in another log the same txids are other entries.
         applied = txn.meta.applied if txn.meta.lineage == lineage else 0
+        if NO_LINEAGE != lineage == txn.meta.lineage and applied < overlay.base:
+            # A replay has put an older store in place since the overlay was made, which lacks the entries between the
+            # two. Nothing is applied, and no position claimed: the journal has them all, and the next batch begins with
+            # what the journal holds behind this store (``StoreWriter.renew``).
+            return Applied(0, 0)
         if upto > applied or txn.meta.lineage != lineage:
             changes = into_store(txn, overlay, applied, rule)
             # Records and position change in one transaction: after a crash the store stands before all of it or behind.

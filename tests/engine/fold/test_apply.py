@@ -97,6 +97,17 @@ def test_entries_are_applied_once_whoever_applies_them(tmp_path: Path, rule: Ret
         assert sorted(records(store)) == [key_of(0), key_of(2)] and store.meta().applied == 4
 
 
+def test_nothing_is_applied_to_a_store_that_stands_before_the_overlay(tmp_path: Path) -> None:
+    """A replay has put an older one in place: the entries between are missing, and a position would hide that."""
+    with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
+        first, later = Overlay(), Overlay(base=4)
+        folded(first, [(0, False)], 1)
+        apply(store, first, lineage=LINEAGE, upto=1, rule=None)
+        folded(later, [(0, True)], 5)
+        assert apply(store, later, lineage=LINEAGE, upto=5, rule=None) == Applied(0, 0)
+        assert sorted(records(store)) == [key_of(0)] and store.meta().applied == 1
+
+
 def test_expired_records_leave_with_the_transaction(tmp_path: Path) -> None:
     with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
         overlay = Overlay()
