@@ -10,7 +10,7 @@ from __future__ import annotations
 import marshal
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
 from struct import Struct
@@ -160,7 +160,9 @@ class Spool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        # Closing writes what is buffered, which may fail once more; that it could not be written was told before.
+        with suppress(OSError):
+            self._file.close()
 
     def __len__(self) -> int:
         return self._count
@@ -174,7 +176,10 @@ class Spool:
         self._count += 1
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        self._file.seek(0)
+        try:
+            self._file.seek(0)  # writes what is buffered
+        except OSError as problem:
+            raise _unwritten(problem, self._directory) from problem
         for _ in range(self._count):
             yield marshal.load(self._file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import tempfile
 from itertools import accumulate
@@ -102,3 +103,22 @@ def test_a_spool_that_cannot_be_written_says_where(tmp_path: Path, monkeypatch: 
     with Spool(tmp_path / "nowhere") as spool, pytest.raises(StorageError) as caught:
         spool.add((b"x" * 20,))
     assert (caught.value.code, caught.value.place) == ("SOW-ENG-040", str(tmp_path / "nowhere"))
+
+
+def test_a_full_disk_is_told_as_such_also_when_the_spool_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is buffered cannot be written at the end either, and that hides nothing."""
+
+    class Full(io.BytesIO):
+        def seek(self, *arguments: int) -> int:
+            raise OSError(errno.ENOSPC, "no space left")
+
+        def close(self) -> None:
+            raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", lambda *arguments, **given: Full())
+    with pytest.raises(StorageError) as caught, Spool(tmp_path) as spool:
+        spool.add((b"x",))
+        list(spool)
+    assert caught.value.code == "SOW-ENG-040"
