@@ -300,7 +300,7 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
             "them and could not bring them back",
             place=str(topic.file),
             hint=f"sowctl query {topic.name} --meta > FILE, move the store aside, then "
-            "sowctl publish --framing envelope FILE",
+            "sowctl publish --framing envelope < FILE",
             topic=topic.name,
         )
 

@@ -318,7 +318,7 @@ def _name_rekey(error: RefusedError, config: TopicConfig) -> None:
     else:
         error.hint = (
             f"sowctl query {config.name} --meta > FILE, move the store aside, then sowctl publish --framing envelope "
-            f"FILE; {former}"
+            f"< FILE; {former}"
         )
 
 
