@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.publishers import Publisher
 
 DEFAULT_LINGER = 0.1
+MESSAGE_OVERHEAD = 64
+"""Bytes that a message takes at least besides its payload."""
 DEFAULTS = PublishOptions()
 
 
@@ -214,7 +216,7 @@ class _Run:
             self.land()
         rejected = self.refusals.of(batch, refusals, framing=True)
         self.refusals.cut(batch, shares, rejected)
-        size = batch.size + sum(written.batch.size for written in self.aboard)
+        size = _room(batch) + self.carried()
         load = _Load(batch, shares, rejected, not self.grows(shares) or size >= self.options.batch_bytes)
         with unbroken():
             flight, self.flight = self.flight, None
@@ -248,9 +250,13 @@ class _Run:
             # A refused message may end the run: nothing behind it is written before that is known.
             and not last.rejected
             and held.issuperset(share.writer.ref for share in shares)
-            and sum(written.batch.size for written in self.aboard) < self.options.batch_bytes
+            and self.carried() < self.options.batch_bytes
             and self.monotonic() < self.due
         )
+
+    def carried(self) -> int:
+        """About how many bytes the batches under way hold in memory."""
+        return sum(_room(written.batch) for written in self.aboard)
 
     def fly(self, load: _Load | None) -> Flight:
         """Batches from their locks to their acknowledgement; returns the messages of the last one that were refused.
@@ -428,6 +434,11 @@ class _Run:
                 error.facts.setdefault("while_applying", second.message)
         if isinstance(error, SowError):
             error.facts["report"] = self.report
+
+
+def _room(batch: PublishBatch) -> int:
+    """About how many bytes a batch takes: small messages take more than their payloads."""
+    return batch.size + MESSAGE_OVERHEAD * len(batch.payloads)
 
 
 def _end_of(flight: Flight) -> list[Rejected]:

@@ -64,6 +64,9 @@ class Listed:
             # The types of a whole batch are one set, so good input pays for no test of each message.
             wrong = next(type(payload).__name__ for payload in payloads if type(payload) not in _PAYLOADS)
             raise TypeError(f"a message is bytes, not {wrong}; of a dict: json.dumps(message).encode()")
+        if any(type(payload) is not bytes for payload in payloads):
+            # A view may count items wider than a byte, and a bytearray may change before it is written.
+            payloads = [bytes(payload) for payload in payloads]
         start = self._count
         self._count += len(payloads)
         numbers = range(start + 1, self._count + 1)
@@ -141,20 +144,22 @@ def batches(
     batch, deadline = PublishBatch(name), 0.0
     while True:
         waiting = bool(batch.payloads or batch.refused)
-        try:
-            # The input is asked without waiting first: before a wait for more, what is under way is to be acknowledged.
-            chunk = None if source.blocking else source.poll(0)
-            if chunk is None and not source.ended:
-                before_waiting()
-                # With messages waiting, the wait ends when the oldest of them has waited long enough; an empty batch
-                # waits for ever.
-                chunk = source.poll(max(0.0, deadline - monotonic()) if waiting else None)
-        except SowError:
+        chunk, failed = None, None
+        # The input is asked without waiting first: before a wait for more, what is under way is to be acknowledged.
+        if not source.blocking:
+            chunk, failed = _polled(source, 0)
+        if chunk is None and failed is None and not source.ended:
+            # What this raises ends the run: a refused message, or a sync. Nothing behind it is published.
+            before_waiting()
+            # With messages waiting, the wait ends when the oldest of them has waited long enough; an empty batch waits
+            # for ever.
+            chunk, failed = _polled(source, max(0.0, deadline - monotonic()) if waiting else None)
+        if failed is not None:
             # An error of the input does not take back what stood before it: that is published, and only then the error
             # rises.
             if waiting:
                 yield batch
-            raise
+            raise failed
         if chunk is None:
             # Silence makes a batch full as well: a lone message is published after ``linger`` seconds, not when more
             # arrive.
@@ -184,6 +189,13 @@ def batches(
         if (batch.payloads or batch.refused) and monotonic() >= deadline:
             yield batch
             batch = PublishBatch(name)
+
+
+def _polled(source: MessageSource, timeout: float | None) -> tuple[Chunk | None, SowError | None]:
+    try:
+        return source.poll(timeout), None
+    except SowError as error:
+        return None, error
 
 
 def joined(parts: Sequence[PublishBatch]) -> PublishBatch:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
 from sowctl.engine.api import InstanceHandle
@@ -275,3 +278,25 @@ def test_envelopes_of_two_clients_do_not_share_numbers(lab: Lab) -> None:
     options = PublishOptions(on_error="skip")
     report = publish(lab.open(), "t", [("in", _frames(lines, "envelope"))], options, on_reject=refused.append)
     assert (report.published, [one.code for one in refused]) == (2, ["SOW-PUB-008"])
+
+
+def test_nothing_behind_a_message_that_ends_the_run_is_published(lab: Lab) -> None:
+    """Also where the input is silent behind it and other batches are waiting."""
+    messages = [b"bad" if n == 5 else b'{"id":%d}' % n for n in range(1, 31)]
+    for given in (iter(messages), messages):
+        with pytest.raises(InputError) as caught:
+            lab.open().topic("t").publish(given, batch=10)
+        assert caught.value.facts["report"].last_line == 4
+        assert sorted(lab.query("t")) == ['{"id":1}', '{"id":2}', '{"id":3}', '{"id":4}']
+
+
+def test_threads_of_one_program_publish_to_instances_of_their_own(tmp_path: Path) -> None:
+    """What compresses works without the interpreter's lock: each thread has its own."""
+    labs = [Lab(tmp_path / str(number), config_xml(topic_xml("t"), ("t",))) for number in range(3)]
+    lines = [b'{"id":%d,"t":"%s"}' % (n, b"abc" * (n % 60)) for n in range(3000)]
+    with ThreadPoolExecutor(len(labs)) as pool:
+        done = list(pool.map(lambda lab: lab.open().topic("t").publish(lines, batch=100).published, labs))
+    assert done == [len(lines)] * len(labs)
+    for lab in labs:
+        assert lab.findings() == []
+        assert lab.open().topic("t").replay(verify=True).action == "verified"

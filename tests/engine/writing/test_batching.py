@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.engine.writing.batching import USUAL, Listed, PublishBatch, batches
+from sowctl.errors import InputError, StorageError
 from sowctl.messages.framing.chunks import Chunk
 
 SIZE = 1 << 20
@@ -119,3 +122,41 @@ def test_every_message_is_in_one_batch_in_order_and_at_its_place(
         at += len(batch.payloads)
         assert batch.end == at
     assert at == sum(step for step in steps if isinstance(step, int))
+
+
+def test_what_is_raised_before_a_wait_ends_the_run_with_nothing_behind_it() -> None:
+    """A refused message of the batch before, or its sync: the messages that wait are not published."""
+    source = Script(3, 9.0, 1)
+
+    def refused() -> None:
+        raise InputError("SOW-MSG-002", "a message of the batch before")
+
+    found = batches(
+        "in", source, count=USUAL, size=SIZE, linger=0.1, monotonic=source.monotonic, before_waiting=refused
+    )
+    with pytest.raises(InputError):
+        next(found)
+
+
+def test_an_error_of_the_input_comes_behind_what_stood_before_it() -> None:
+    class Broken(Script):
+        def poll(self, timeout: float | None = None) -> Chunk | None:
+            if not self._steps:
+                raise StorageError("SOW-INP-005", "the input cannot be read")
+            return super().poll(timeout)
+
+    for steps in ((3,), (3, 0.01)):
+        found = _batches(Broken(*steps))
+        assert len(next(found).payloads) == 3
+        with pytest.raises(StorageError):
+            next(found)
+
+
+def test_messages_are_bytes_whatever_carries_them() -> None:
+    """A view counts items, which may be wider than a byte; a bytearray may be changed later."""
+    wide = memoryview(array("H", b'{"id":2} '.ljust(10)))
+    mutable = bytearray(b'{"id":3}')
+    chunk = Listed([b'{"id":1}', wide, mutable, memoryview(b"xxyy")[::2]]).poll()
+    mutable[:] = b"gone"
+    assert chunk is not None
+    assert chunk.payloads == [b'{"id":1}', b'{"id":2}  ', b'{"id":3}', b"xy"]

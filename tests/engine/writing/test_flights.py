@@ -74,7 +74,7 @@ def test_a_batch_of_a_given_number_is_synced_by_itself(lab: Lab) -> None:
 
 
 def test_what_is_synced_together_has_bounds_of_bytes_and_of_time(lab: Lab) -> None:
-    size = len(_messages(40)[-1])
+    size = len(_messages(40)[-1]) + publish_module.MESSAGE_OVERHEAD
     assert _syncs(lab, 40, batch_bytes=8 * size) in (5, 6)
     assert _syncs(lab, 40, linger=0.0) >= 20
 
