@@ -94,6 +94,7 @@ PAGES = (
     "sow-config",
     "sow-journal",
     "sow-memo",
+    "sow-run",
     "sow-store",
     "sowctl-behaviour",
     "sowctl-errors",

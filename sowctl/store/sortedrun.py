@@ -1,0 +1,258 @@
+"""A sorted run: changes behind a store in a file of their own, newest value per key, in key order (``sow-run(5)``).
+
+Everything in a run is in the journal too, so a run may be missing, cut or damaged at any time: what cannot be used
+raises :class:`BadRun`, and the caller folds the journal's entries again. A run is written once, under a temporary name,
+and never changed, so that a reader may keep it mapped after it was removed. Called by :mod:`sowctl.engine.fold.runs`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+from sowctl.checksum import crc32
+from sowctl.errors import SowError
+from sowctl.seam import Seam
+from sowctl.store.codec import KEY_SIZE
+from sowctl.store.integrity import verify
+from sowctl.store.lmdberrors import explained
+from sowctl.store.meta import StoreMeta, decode_meta, encode_meta
+from sowctl.store.opening.access import StoreFiles
+
+MAGIC = b"SOWRUN\0\0"
+VERSION = 1
+_HEAD = struct.Struct("<8sHHIQQQQII")
+"""Magic, version, zero, bytes of the state, txid behind which it begins, changes, deletions, bytes of values, checksums
+of the keys and of the ends."""
+_CRC = struct.Struct("<I")
+# Columns begin at a multiple of 8, so that their numbers are read in place.
+_ALIGN = 8
+MANY = 256
+"""From so many keys on, numpy finds them together, where it is loaded."""
+_NAME = re.compile(r"([0-9]+)-([0-9]+)\.run")
+
+Changes = tuple[list[bytes], list[bytes | None]]
+"""Keys in order and their stored values, in parallel; None is a deletion."""
+
+
+class BadRun(Exception):
+    """A file that is of no use: damaged, cut, of another version, or of a machine with another byte order."""
+
+
+def runs_directory(store: Path) -> Path:
+    """Where the runs of the store at ``store`` lie; links are followed, as for its locks."""
+    real = StoreFiles.of(store).path
+    return real.with_name(f"{real.name}-runs")
+
+
+def runs_beside(store: Path) -> dict[tuple[int, int], Path]:
+    """The files that are runs of a store by their names: the txid behind which each begins and the one it leads to."""
+    directory = runs_directory(store)
+    try:
+        paths = list(directory.iterdir())
+    except OSError:
+        return {}  # the usual case: there is no such directory
+    found = {}
+    for path in paths:
+        if match := _NAME.fullmatch(path.name):
+            found[int(match[1]), int(match[2])] = path
+    return found
+
+
+def write_run(store: Path, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam) -> Path:
+    """Write the changes that lead a store from txid ``base`` to ``state``; returns the file. Raises StorageError.
+
+    ``parts`` have ``count`` ascending keys together, each once. ``state`` says definition, lineage, position, block and
+    last time of a store that has them. Nothing is synced: the journal has the entries, and checksums tell what a crash
+    took away.
+    """
+    directory = runs_directory(store)
+    path = directory / f"{base}-{state.applied}.run"
+    # Only one process writes runs of an instance at a time, under the journal's lock: a file of this name is left over.
+    temporary = path.with_name(f"{path.name}.new")
+    with explained(Path(store), "write a sorted run"):
+        with suppress(FileExistsError):
+            seam.call("dir.make", os.mkdir, directory, 0o750)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = seam.call("file.open", os.open, temporary, flags, store.stat().st_mode & 0o777)
+        try:
+            try:
+                _fill(fd, state, base, count, parts, seam)
+            finally:
+                os.close(fd)
+            seam.call("file.rename", os.rename, temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    return path
+
+
+def _fill(fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam) -> None:
+    """Values first, as they come, so that each is touched once; the columns before them when they are known."""
+    raw = encode_meta(state)
+    start = _aligned(_HEAD.size + len(raw) + _CRC.size)
+    numbers, lengths = array("Q"), array("Q")
+    at = start + 16 * count
+    size = deletions = 0
+    for keys, values in parts:
+        if None in values:
+            deletions += values.count(None)
+        filled = [value or b"" for value in values]
+        numbers.frombytes(b"".join(keys))
+        lengths.extend(map(len, filled))
+        size += _write(fd, b"".join(filled), at + size, seam)
+    assert len(numbers) == count, "parts have as many keys as was said"
+    numbers.byteswap()  # keys are big-endian; as numbers of this machine they are searched where they lie
+    own, ends = numbers.tobytes(), array("Q", accumulate(lengths)).tobytes()
+    head = _HEAD.pack(MAGIC, VERSION, 0, len(raw), base, count, deletions, size, crc32(own), crc32(ends)) + raw
+    head += _CRC.pack(crc32(head))
+    _write(fd, head.ljust(start, b"\0") + own + ends, 0, seam)
+
+
+def _aligned(size: int) -> int:
+    return size + -size % _ALIGN
+
+
+def _write(fd: int, piece: bytes, at: int, seam: Seam) -> int:
+    # pwrite(2) may take less than it was given.
+    rest = memoryview(piece)
+    while rest:
+        written = seam.call("file.pwrite", os.pwrite, fd, rest, at)
+        rest, at = rest[written:], at + written
+    return len(piece)
+
+
+class SortedRun:
+    """A run, mapped. ``state`` is what a store would say of itself that had these changes; ``base`` the txid before.
+
+    Header, keys and ends of the values are verified when it is opened, each value when it is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises BadRun for a file that is missing, too."""
+        if sys.byteorder != "little":
+            raise BadRun("runs are little-endian")
+        self.path = path
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                self.bytes = os.fstat(fd).st_size
+                if self.bytes < _HEAD.size:
+                    raise BadRun("too short")
+                # Mapped and not read: a look-up touches the pages that it needs. The file is only ever removed as a
+                # whole, never cut, so no page goes away under the map.
+                self._map = mmap.mmap(fd, self.bytes, access=mmap.ACCESS_READ)
+            finally:
+                os.close(fd)
+        except OSError as problem:
+            raise BadRun(problem.strerror or str(problem)) from None
+        view = memoryview(self._map)
+        magic, version, _, length, self.base, count, self.deletions, size, keys_crc, ends_crc = _HEAD.unpack_from(view)
+        end = _HEAD.size + length
+        if magic != MAGIC or version != VERSION:
+            raise BadRun("another format")
+        if end + _CRC.size > self.bytes or crc32(view[:end]) != _CRC.unpack_from(view, end)[0]:
+            raise BadRun("the header is damaged")
+        start = _aligned(end + _CRC.size)
+        middle, values = start + 8 * count, start + 16 * count
+        if values + size != self.bytes or any(view[end + _CRC.size : start]):
+            raise BadRun("it is not as long as its header says")
+        if crc32(view[start:middle]) != keys_crc or crc32(view[middle:values]) != ends_crc:
+            raise BadRun("keys or ends are damaged")
+        try:
+            self.state = decode_meta(bytes(view[_HEAD.size : end]), str(path))
+        except SowError as problem:
+            raise BadRun(problem.message) from None
+        self._keys, self._ends, self._values = (
+            view[start:middle].cast("Q"),
+            view[middle:values].cast("Q"),
+            view[values:],
+        )
+
+    def __len__(self) -> int:
+        """How many keys changed."""
+        return len(self._keys)
+
+    @property
+    def upto(self) -> int:
+        """The txid that it leads to."""
+        return self.state.applied
+
+    def rank(self, key: bytes, low: int = 0, *, after: bool = False) -> int:
+        """The place of the first key from ``low`` on that is not before ``key``; with ``after``, that is behind it."""
+        return (bisect_right if after else bisect_left)(self._keys, int.from_bytes(key, "big"), low)
+
+    def key(self, place: int) -> bytes:
+        """The key at a place."""
+        return self._keys[place].to_bytes(KEY_SIZE, "big")
+
+    def part(self, start: int, stop: int) -> Changes:
+        """The changes at the places from ``start`` to ``stop`` (exclusive), verified. Raises BadRun."""
+        count = stop - start
+        if count <= 0:
+            return [], []
+        raw = struct.pack(f">{count}Q", *self._keys[start:stop])
+        keys = [raw[at : at + KEY_SIZE] for at in range(0, len(raw), KEY_SIZE)]
+        first = self._ends[start - 1] if start else 0
+        ends = [end - first for end in self._ends[start:stop]]
+        # One copy for all, then slices of it: a slice of a mapped view costs more.
+        piece = bytes(self._values[first : first + ends[-1]])
+        return keys, self._sound(keys, [piece[at:end] for at, end in pairwise((0, *ends))])
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """The values of those ``keys``, in order, that changed. Raises BadRun."""
+        places = self._places(keys)
+        if not places:
+            return {}
+        ends, cut = self._ends, self._values
+        found = [keys[number] for number, _ in places]
+        values = [bytes(cut[ends[at - 1] if at else 0 : ends[at]]) for _, at in places]
+        return dict(zip(found, self._sound(found, values), strict=True))
+
+    def _places(self, keys: Sequence[bytes]) -> list[tuple[int, int]]:
+        """Of those of ``keys``, which ascend, that changed: the number among them, and the place here."""
+        if len(keys) >= MANY and "numpy" in sys.modules and len(self._keys):
+            import numpy as np
+
+            own = np.frombuffer(self._keys, dtype="<u8")
+            wanted = np.frombuffer(b"".join(keys), dtype=">u8").astype("<u8")
+            ranks = own.searchsorted(wanted)
+            there = (own[np.minimum(ranks, len(own) - 1)] == wanted).nonzero()[0]
+            return list(zip(there.tolist(), ranks[there].tolist(), strict=True))
+        places: list[tuple[int, int]] = []
+        at = 0
+        for number, key in enumerate(keys):
+            at = self.rank(key, at)
+            if at < len(self._keys) and self._keys[at] == int.from_bytes(key, "big"):
+                places.append((number, at))
+        return places
+
+    def _sound(self, keys: Sequence[bytes], values: list[bytes]) -> list[bytes | None]:
+        """``values`` with None for those that are empty, which are deletions; all others are proven to be sound."""
+        if not self.deletions:
+            if verify(keys, values):
+                raise BadRun("a value is damaged")
+            return values  # type: ignore[return-value] # a list of bytes, which nobody adds to
+        live = [(key, value) for key, value in zip(keys, values, strict=True) if value]
+        if live and verify(*zip(*live, strict=True)):
+            raise BadRun("a value is damaged")
+        return [value or None for value in values]
+
+    def check(self, size: int = 1000) -> None:
+        """Read everything once. Raises BadRun."""
+        for start in range(0, len(self), size):
+            keys, _ = self.part(start, min(start + size, len(self)))
+            if any(after <= before for before, after in pairwise(keys)):
+                raise BadRun("its keys do not ascend")
+
+
+__all__ = ["BadRun", "Changes", "SortedRun", "runs_beside", "runs_directory", "write_run"]
