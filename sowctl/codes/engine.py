@@ -23,6 +23,13 @@ CODES: dict[str, str] = {
         Do: Put the former Key back, or give them new keys with ``sowctl replay --rekey TOPIC`` where the topic is
         journalled.
         """,
+    "SOW-CHK-004": """0 a sorted run that cannot be used
+
+        Why: A file beside the store, which a bulk load leaves when it is cut off, is damaged or of another version. The
+        journal has its entries, and readers and writers take them from there: nothing is lost, it only takes longer.
+        Do: Nothing; ``sowctl replay TOPIC`` brings the store up to date and removes the file.
+        See: sow-run(5)
+        """,
     "SOW-ENG-001": """5 the journal lacks entries that the store needs
 
         Why: The store has not applied some entries of its topic, and the journal files that held them are gone. Going

@@ -167,7 +167,10 @@ class ReplayReport(Struct):
 
 
 class TopicInfo(Struct):
-    """What ``info`` knows of a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in entries not applied."""
+    """What ``info`` knows of a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in keys not applied.
+
+    ``runs``, ``run_records`` and ``run_bytes`` are the sorted runs beside the store, the changes in them, and the bytes
+    of their files."""
 
     topic: str
     message_type: str
@@ -190,11 +193,14 @@ class TopicInfo(Struct):
     history: str | None = None
     digest: str | None = None
     index_bytes: int = 0
+    runs: int = 0
+    run_records: int = 0
+    run_bytes: int = 0
     note: str | None = None
 
 
 class CheckReport(Struct):
-    """How much a check has read, of stores and of the journal, and in words what it could not verify."""
+    """How much a check has read, of stores, of runs and of the journal, and in words what it could not verify."""
 
     stores: int = 0
     records: int = 0
@@ -203,6 +209,7 @@ class CheckReport(Struct):
     journal_files: int = 0
     journal_entries: int = 0
     journal_bytes: int = 0
+    runs: int = 0
     not_verified: tuple[str, ...] = ()
 
 

@@ -40,6 +40,11 @@ def lost_write(recorded: int, committed: int) -> str:
     )
 
 
+TOGETHER = 256
+"""Keys that are looked up together: of 20,000 new ones in 3,000,000 records, each takes 2.6 us so, and 3.7 all at once.
+"""
+
+
 class Reader:
     """One transaction of a store, and what can be read in it."""
 
@@ -105,17 +110,27 @@ class Reader:
         value = self.get_many((key,)).get(key)
         return None if value is None else codec.decode(key, value)
 
-    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The values of those ``keys`` that have a record, verified; fastest when ``keys`` ascend."""
-        databases = self._handle.databases
+    def get_many(self, keys: Sequence[bytes], *, again: bool | None = None) -> dict[bytes, bytes]:
+        """The values of those ``keys`` that have a record, verified; fastest when ``keys`` ascend.
+
+        ``again``: whether the neighbours of what is not there are searched for by themselves; a writer, most of whose
+        keys may be new, leaves it out ("How to read"). None: as the kind of transaction has it.
+        """
+        found: dict[bytes, bytes] = {}
         with explained(self._path, "read records"):
-            cursor = self._txn.cursor(databases.records)
-            # What was found is proven by its checksum, which covers the key. What was not found has no checksum: its
-            # absence is proven by its neighbours.
-            found: dict[bytes, bytes] = dict(cursor.getmulti(keys))
-            refuse_damaged(list(found), list(found.values()), self._path)
-            if len(found) < len(keys) and self.meta.records:
-                self._records().verify_absence([key for key in keys if key not in found])
+            cursor = self._txn.cursor(self._handle.databases.records)
+            records = self._records(again)
+            # In parts, so that the pages which the first search of a key has met are in the processor's cache when its
+            # neighbours are looked at.
+            for start in range(0, len(keys), TOGETHER):
+                asked = keys[start : start + TOGETHER]
+                # What was found is proven by its checksum, which covers the key. What was not found has no checksum:
+                # its absence is proven by its neighbours.
+                there: dict[bytes, bytes] = dict(cursor.getmulti(asked))
+                refuse_damaged(list(there), list(there.values()), self._path)
+                if len(there) < len(asked) and self.meta.records:
+                    records.verify_absence([key for key in asked if key not in there])
+                found |= there
         return found
 
     def get_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
@@ -190,11 +205,12 @@ class Reader:
         """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
         return _versions_of(self._history(), self._path, key)
 
-    def _ordered(self, database: Any, length: int, covered: int) -> Ordered:
-        return Ordered(self._txn, database, length, covered, self._path, again=self.SEARCHES_AGAIN)
+    def _ordered(self, database: Any, length: int, covered: int, again: bool | None = None) -> Ordered:
+        twice = self.SEARCHES_AGAIN if again is None else again
+        return Ordered(self._txn, database, length, covered, self._path, again=twice)
 
-    def _records(self) -> Ordered:
-        return self._ordered(self._handle.databases.records, codec.KEY_SIZE, codec.KEY_SIZE)
+    def _records(self, again: bool | None = None) -> Ordered:
+        return self._ordered(self._handle.databases.records, codec.KEY_SIZE, codec.KEY_SIZE, again)
 
     def _history(self) -> Ordered:
         return self._ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE, codec.KEY_SIZE)

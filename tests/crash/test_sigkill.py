@@ -12,6 +12,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ from sowctl.findings import Level
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import message
 from tests.support.processes import Child
-from tests.support.verbs import LOGGED, Event, Plot, log_of, problems, rebuilt_is_live
+from tests.support.verbs import LOGGED, Event, Plot, log_of, problems, rebuilt_is_live, small_memory
 
 KEYS = 40
 BATCH = 7
@@ -113,7 +115,15 @@ class Rounds:
         assert len(positions) == len(events)
 
 
-def test_killed_at_random_moments(memory: Path, seed: int, deep: bool) -> None:
+@pytest.mark.parametrize("room", [nullcontext, small_memory], ids=["usual", "small-memory"])
+def test_killed_at_random_moments(
+    memory: Path, seed: int, deep: bool, room: Callable[[], AbstractContextManager[None]]
+) -> None:
+    with room():
+        _rounds(memory, seed, deep)
+
+
+def _rounds(memory: Path, seed: int, deep: bool) -> None:
     chance = random.Random(seed)
     plot = Plot(memory / "lab", journal_size=20_000)
     rounds = Rounds(plot, chance)

@@ -11,6 +11,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from sowctl.engine.writing.batching import Listed
 from sowctl.seam import Seam
 from tests.support.examples import examples
 from tests.support.instances import SECOND, Lab, config_xml, topic_xml, verified
+from tests.support.verbs import small_memory
 
 TOPICS = {
     "plain": topic_xml("plain"),
@@ -169,11 +171,14 @@ def contents(lab: Lab, topic: str, at: int | None = None) -> dict[int, bytes]:
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEP, min_size=1, max_size=14))
-def test_rebuilt_is_live_and_both_are_the_model(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+@given(st.lists(STEP, min_size=1, max_size=14), st.sampled_from([nullcontext, small_memory]))
+def test_rebuilt_is_live_and_both_are_the_model(
+    steps: list[tuple],  # type: ignore[type-arg]
+    room: Callable[[], AbstractContextManager[None]],
+) -> None:
     place = Path(tempfile.mkdtemp(prefix="sowctl-test-"))
     try:
-        with verified(Lab(place / "lab", XML)) as lab:
+        with room(), verified(Lab(place / "lab", XML)) as lab:
             model, instants, removed = play(lab, steps)
             published = sorted({entry[0] for entry in model.log if _has_store(lab, entry[0])})
             for topic in published:

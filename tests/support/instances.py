@@ -137,7 +137,7 @@ class Lab:
     def forget(self, topic: str) -> None:
         """Delete a store with everything beside it."""
         for path in self.store(topic).parent.glob(f"{topic}.json.sow*"):
-            path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def journals(self) -> list[Path]:
         return sorted((self.directory / "journal").glob("*.journal"))

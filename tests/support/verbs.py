@@ -10,7 +10,8 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
@@ -18,6 +19,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from sowctl.engine.api import InstanceHandle
+from sowctl.engine.fold import limits
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.delete import delete
@@ -383,6 +385,33 @@ def torn(plot: Plot) -> None:
     plot.book, plot.values = kept
 
 
+@contextmanager
+def small_memory() -> Iterator[None]:
+    """Writers whose memory is full after four keys: runs and merges in every session, as in a bulk load."""
+    usual = limits.LIMITS
+    limits.LIMITS = limits.Limits(changes=4, bulk_share=1000, merge_share=1.0, small_records=0)
+    try:
+        yield
+    finally:
+        limits.LIMITS = usual
+
+
+def flushed(plot: Plot) -> None:
+    """Sorted runs beside a store, and entries behind them in the journal alone, as a killed bulk load leaves them."""
+    grown(plot)
+    files: dict[str, bytes] = {}
+
+    def told() -> None:
+        # At the last batch: what was told then is in the journal, and nothing of the end of the run is done yet.
+        files.clear()
+        files.update(read_files(plot.root))
+
+    with small_memory():
+        plot.publish("j", [*range(20, 44), 20, 3], batch=3, told=told)
+    put_files(plot.root, files)
+    plot.delete("h", [3])
+
+
 # Verbs: each with the template that it starts from
 
 
@@ -408,7 +437,7 @@ def deleting(plot: Plot, seam: Seam) -> None:
 
 def deleting_in_parts(plot: Plot, seam: Seam) -> None:
     """As a delete of many: a group of several appends, and for each of them a transaction of the store."""
-    with patch("sowctl.engine.verbs.delete.PART", 1), patch("sowctl.engine.writing.topicwriter.APPLY_CHANGES", 1):
+    with patch("sowctl.engine.verbs.delete.PART", 1), patch("sowctl.engine.fold.limits.LIMITS.changes", 1):
         deleting(plot, seam)
 
 
@@ -435,6 +464,17 @@ def rebuilding(plot: Plot, seam: Seam) -> None:
 def going_on(plot: Plot, seam: Seam) -> None:
     plot.publish("j", [1, 99], batch=1, seam=seam)
     plot.delete("q", [4], seam=seam)
+
+
+def loading(plot: Plot, seam: Seam) -> None:
+    with small_memory():
+        plot.publish("j", [*range(60, 84), 60, 2], seam=seam)
+
+
+def deleting_from_runs(plot: Plot, seam: Seam) -> None:
+    with small_memory():
+        plot.delete("j", [3, 20, 21, 22, 23, 24, 25], seam=seam)
+        plot.publish("j", [20, 3], seam=seam)
 
 
 def looking_back(plot: Plot, seam: Seam) -> None:
@@ -465,5 +505,12 @@ CASES: list[tuple[str, Template, Verb]] = [
     ("rebuild-missing", missing, catching_up),
     ("rebuild-damaged", damaged, catching_up),
     ("snapshot", behind, looking_back),
+    ("load", grown, loading),
+    ("load-flushed", flushed, loading),
+    ("publish-flushed", flushed, going_on),
+    ("delete-flushed", flushed, deleting_from_runs),
+    ("expire-flushed", flushed, expiring),
+    ("catch-up-flushed", flushed, catching_up),
+    ("rebuild-flushed", flushed, rebuilding),
 ]
 IDS = [case[0] for case in CASES]

@@ -267,7 +267,7 @@ class _Commit:
             for block in journal.journal.blocks(after=first - 1, topic=writer.ref):
                 writer.overlay.fold(block, writer.ref, first - 1)
                 if writer.is_full():
-                    writer.apply(journal.lineage, block.last_txid, block=block.identity)
+                    writer.relieve(journal.lineage, block.last_txid, block=block.identity)
             writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
 
     def _into_store(self, writer: StoreWriter) -> None:

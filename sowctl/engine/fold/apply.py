@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
+from sowctl.engine.fold.inorder import in_key_order
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.fold.removal import PART, remove_expired
 from sowctl.engine.topics.retention import Retention, extend, value_of, version_of
+from sowctl.store.changes import LEAST_KEYS
 from sowctl.store.codec import history_key_of, stamps
 from sowctl.store.meta import NO_LINEAGE
 
@@ -86,11 +88,11 @@ def into_store(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention | 
 def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
     """In parts: the store passes over what it is given several times, and a part stays in the processor's cache."""
     # In key order, so that neighbours on a page of the store are changed together.
-    ordered = sorted(overlay.current)
     changes = 0
-    for start in range(0, len(ordered), PART):
-        keys = ordered[start : start + PART]
-        values = [overlay.current[key] for key in keys]
+    # Into an empty store keys are appended: pages become full, and none is searched for. Few of them are put, so that
+    # the change list leads on from them; of more it would know nothing in any case.
+    appending = not txn.meta.records and len(overlay.current) > LEAST_KEYS
+    for keys, values in in_key_order(overlay.current, PART):
         if applied > overlay.base:
             # Another process has applied a part of these entries; a value of that part may be older than the store's.
             fresh = [place for place, value in enumerate(values) if value is None or stamps(value)[0] > applied]
@@ -102,7 +104,7 @@ def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
             keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
             values = [value for value in values if value is not None]
         if keys:
-            txn.put(keys, cast("list[bytes]", values))
+            (txn.bulk_append if appending else txn.put)(keys, cast("list[bytes]", values))
     return changes
 
 

@@ -1,54 +1,119 @@
-"""The journal's tail behind a store, folded in memory: acknowledged, but not applied yet (README, principle 2).
+"""The journal's tail behind a store, folded: acknowledged, but not applied yet (README, principle 2).
 
 A fold turns journal entries into stored values, so that everything above sees one kind of bytes. Writers keep an
-overlay per topic and empty it into the store now and then; readers build one from the blocks behind the store's
-position.
+overlay per topic and empty it now and then, into the store or into a sorted run beside it (``sow-run(5)``); readers
+build one from the runs and the blocks behind the store's position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.blocks import values_of
+from sowctl.engine.fold.inorder import InOrder, Layer, Layers, Sorted
 from sowctl.store.codec import TOMBSTONE, stamps
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
+    from sowctl.store.sortedrun import SortedRun
 
 
 class Overlay:
     """Changes of one topic, newest per key; with ``history`` also every change in txid order.
 
-    ``current`` maps a key to its stored value, None where the key was deleted. ``changes`` (history only) lists
-    ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values added, ``deletes`` whether any key
-    was deleted. Every entry of the topic above ``base`` up to the end of the journal is in here; a store below ``base``
-    cannot take it.
+    The older ones may be in sorted runs, ``runs``, from the oldest to the newest. ``current`` has those behind the
+    runs: it maps a key to its stored value, None where the key was deleted. ``changes`` (history only, which has no
+    runs) lists ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values added to ``current``,
+    ``deletes`` whether any key was deleted there. Every entry of the topic above ``base`` up to the end of the journal
+    is in here; a store below ``base`` cannot take it.
     """
 
-    __slots__ = ("_added", "base", "changes", "current", "deletes", "last_time", "last_txid", "size")
+    __slots__ = (
+        "_added",
+        "_again",
+        "_layers",
+        "base",
+        "changes",
+        "current",
+        "deletes",
+        "last_time",
+        "last_txid",
+        "runs",
+        "size",
+    )
 
-    def __init__(self, *, history: bool = False, base: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        history: bool = False,
+        base: int = 0,
+        runs: Sequence[SortedRun] = (),
+        again: Callable[[SortedRun], Mapping[bytes, bytes | None]] | None = None,
+    ) -> None:
+        """``again`` folds the journal's entries of a run that is damaged; it is there where runs are."""
         self.base = base
+        self.runs: list[SortedRun] = list(runs)
+        # The runs once more; in the place of a damaged one stands what the journal says in its stead.
+        self._layers: list[Layer] = list(runs)
         self.current: dict[bytes, bytes | None] = {}
         self.changes: list[tuple[bytes, bytes]] | None = [] if history else None
-        self.last_txid = 0
-        self.last_time = 0
+        self.last_txid = self.runs[-1].upto if self.runs else 0
+        self.last_time = max((run.state.last_time for run in self.runs), default=0)
         self.size = 0
         self._added = 0
+        self._again = again
         self.deletes = False
 
     def __len__(self) -> int:
-        return len(self.current)
+        """How many keys changed; one that changed in several runs, or in memory too, counts for each."""
+        return len(self.current) + sum(map(len, self.runs))
+
+    @property
+    def begins(self) -> int:
+        """The txid behind which ``current`` begins: where the last run ends."""
+        return self.runs[-1].upto if self.runs else self.base
 
     @property
     def held(self) -> int:
-        """About how many bytes of values are held; superseded ones are gone unless there is history."""
+        """About how many bytes of values are held in memory; superseded ones are gone unless there is history."""
         if self.changes is not None or not self._added:
             return self.size
         # Superseded values are gone from memory; their sizes are not known any more, so the mean stands for them.
         return self.size * len(self.current) // self._added
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """The newest values of those ``keys``, in key order, that changed; None is a deletion."""
+        current = self.current
+        found = {key: current[key] for key in keys if key in current}
+        if self.runs:
+            rest = [key for key in keys if key not in found] if found else keys
+            found |= Layers(self._layers, self._refold).find(rest)
+        return found
+
+    def in_order(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> InOrder:
+        """The changes from key ``start`` (inclusive) to ``stop`` (exclusive), in windows of about ``size``."""
+        memory = None
+        if self.current:
+            current: Mapping[bytes, bytes | None] = self.current
+            if start is not None or stop is not None:
+                # Nine bytes of 255 lie behind every key, which has eight.
+                low, high = start or b"", stop or bytes((255,)) * 9
+                # Only the keys of this part are sorted: each part is read by itself, perhaps by another process.
+                current = {key: value for key, value in current.items() if low <= key < high}
+            memory = Sorted(current)
+        return InOrder(Layers(self._layers, self._refold, memory), size, start, stop)
+
+    def parts(self, size: int) -> Iterator[Mapping[bytes, bytes | None]]:
+        """All changes in key order, in parts of about ``size``."""
+        for _, part in self.in_order(size).upto(None):
+            if part:
+                yield {key: part[key] for key in sorted(part)}
+
+    def _refold(self, number: int) -> Mapping[bytes, bytes | None]:
+        assert self._again is not None
+        return self._again(self.runs[number])
 
     def put(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add published records in txid order."""
@@ -84,9 +149,32 @@ class Overlay:
         for key, value in zip(keys, values, strict=True):
             (self.delete if value[0] & TOMBSTONE else self.put)((key,), (value,))
 
+    def moved(self, run: SortedRun, again: Callable[[SortedRun], Mapping[bytes, bytes | None]]) -> None:
+        """What was in memory is in ``run`` now, which follows the other runs."""
+        self.runs.append(run)
+        self._layers.append(run)
+        self._again = again
+        self._forget()
+
+    def recall(self) -> None:
+        """Take everything that is in runs into memory."""
+        whole: dict[bytes, bytes | None] = {}
+        layers = Layers(self._layers, self._refold)
+        for number in range(len(layers)):
+            whole.update(zip(*layers.part(number, 0, len(layers[number])), strict=True))
+        self.current = whole | self.current
+        self.deletes = self.deletes or None in whole.values()
+        self.size = sum(len(value) for value in self.current.values() if value is not None)
+        self._added = len(self.current)
+        self.runs, self._layers = [], []
+
     def clear(self, base: int) -> None:
         """Forget everything but position and time: it has been applied up to ``base``."""
         self.base = base
+        self.runs, self._layers = [], []
+        self._forget()
+
+    def _forget(self) -> None:
         self.current.clear()
         if self.changes is not None:
             self.changes.clear()

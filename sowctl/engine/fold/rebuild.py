@@ -14,6 +14,7 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.fold.apply import into_store
 from sowctl.engine.fold.folding import EntrySpan, RecordCheck, fold
 from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.runs import remove_runs
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.topics.retention import Retention, retention
@@ -146,6 +147,8 @@ def assemble(
             with writer.lock():
                 _finish_under_lock(builder, log, topic, span.until, rule)
                 builder.put_in_place(wait=instance.lock_wait)
+                # The new store has everything: runs beside the old one lead nowhere any more.
+                remove_runs(topic.file, builder.meta, log.lineage)
         meta = builder.meta
     return Rebuilt(topic, entries, meta.records, meta.versions, meta.applied, meta.digest)
 

@@ -97,9 +97,17 @@ class Memos:
 def open_memos(instance: Instance, source: StoredSource, slots: Sequence[Slot]) -> Memos | None:
     """The columns of ``slots``, built if need be; a slot that cannot be indexed has none. None: do without."""
     assert source.path is not None
+    # Indexes are of the store alone: behind a bulk load they would be built, and be of no use.
+    if source.overlay is not None and len(source.overlay) > _most(source):
+        return None
     directory = MemoDirectory(source.path, instance.seam)
     names = names_of(instance, source, slots)
     return _opened(directory, source, names) or _built(instance, directory, source, names)
+
+
+def _most(source: StoredSource) -> int:
+    """The most records that may have changed since indexes were built for these to be of use."""
+    return max(source.meta.records // figures.CHANGED_SHARE, figures.CHANGED)
 
 
 def names_of(instance: Instance, source: StoredSource, slots: Iterable[Slot]) -> dict[Slot, str]:
@@ -148,9 +156,9 @@ def _opened(directory: MemoDirectory, source: StoredSource, names: dict[Slot, st
         return None
     if source.overlay is not None:
         # What the journal holds behind the store is newer than any index.
-        changed = changed | source.overlay.current.keys()
+        changed = changed.union(*source.overlay.parts(figures.BUILT))
     # So many records would be read one by one that building anew is faster.
-    if len(changed) > max(source.meta.records // figures.CHANGED_SHARE, figures.CHANGED):
+    if len(changed) > _most(source):
         return None
     columns = {}
     for slot, name in names.items():

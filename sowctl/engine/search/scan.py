@@ -206,7 +206,7 @@ def statistics_of(
         # A plan that is only executed does without the count of expired records.
         base.visible_records() if shown else base.meta.records,
         base.meta.records,
-        len(base.overlay.current) if base.overlay is not None else 0,
+        len(base.overlay) if base.overlay is not None else 0,
         whole,
         base.path is not None,
         reopens,

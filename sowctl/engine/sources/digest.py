@@ -70,21 +70,23 @@ def _current(source: CurrentSource, target: Target, now: int) -> tuple[int, int,
     """The stored sum, corrected by what the overlay changes and by what has expired."""
     meta, snapshot = source.meta, source.snapshot
     total, records = meta.digest, meta.records
-    overlay = source.overlay.current if source.overlay is not None else {}
+    overlay = source.overlay
     rule = target.topic.expiration if target.topic is not None else None
     # A sum can be corrected: what the overlay replaces goes out of it, what it puts comes in, what is hidden goes out.
-    for key, old in snapshot.get_many(sorted(overlay)).items():
-        total -= digest_term(key, old)
-        records -= 1
-    for key, value in overlay.items():
-        if value is not None and not (rule is not None and is_expired(rule, expiration_of(value), now)):
-            total += digest_term(key, value)
-            records += 1
+    for replaced, fresh in source.changes():
+        total -= digest_sum(replaced, replaced.values())
+        records -= len(replaced)
+        for key, value in fresh.items():
+            if value is not None and not (rule is not None and is_expired(rule, expiration_of(value), now)):
+                total += digest_term(key, value)
+                records += 1
     if rule is not None and expires(rule):
-        # An expired record under an overlay's key has left the sum already.
-        hidden = sorted(key for key in snapshot.expired(now) if key not in overlay)
+        hidden = sorted(snapshot.expired(now))
         for start in range(0, len(hidden), SCAN_BATCH):
-            found = snapshot.get_many(hidden[start : start + SCAN_BATCH])
+            keys = hidden[start : start + SCAN_BATCH]
+            # An expired record under an overlay's key has left the sum already.
+            changed = overlay.find(keys) if overlay is not None else {}
+            found = snapshot.get_many([key for key in keys if key not in changed])
             total -= digest_sum(found, found.values())
             records -= len(found)
     return total, records, meta.versions

@@ -1,7 +1,7 @@
-"""Records put in their places among others, in key order: the journal's among the store's, changed among indexed ones.
+"""Records put in their places among others, in key order: changed ones among indexed ones, versions among records.
 
-Called by sources (:mod:`sowctl.engine.sources.current`) and writers where the overlay holds something, and by
-:mod:`sowctl.engine.search.indexed` where records changed since indexes were built.
+Called by :mod:`sowctl.engine.search.indexed` where records changed since indexes were built, and by states of the past.
+What an overlay holds is put among a store's records by :mod:`sowctl.engine.fold.inorder`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 from sowctl.store.codec import Uncut, payloads
 
 if TYPE_CHECKING:
-    from sowctl.engine.sources.source import Matched, Pairs
+    from sowctl.engine.sources.source import Matched
 
 
 T = TypeVar("T")
@@ -105,19 +105,6 @@ def woven(found: Iterable[Matched], fresh: Mapping[bytes, bytes], size: int) -> 
             yield together, Woven(values, [(at, fresh[key]) for at, key in zip(places, due, strict=True)])
         else:
             yield batch
-
-
-def merged(pairs: Iterable[Pairs], overlay: Mapping[bytes, bytes | None], size: int) -> Iterator[Pairs]:
-    """Records of the store with those of the overlay in their places, in key order; None there is a deletion."""
-    for batch, due in _with_due(pairs, sorted(overlay), size):
-        if batch is not None and not due:
-            yield batch
-            continue
-        found: dict[bytes, bytes | None] = {} if batch is None else dict(zip(*batch, strict=True))
-        found.update((key, overlay[key]) for key in due)  # a record of the overlay stands for the store's of its key
-        # Deletions fall out here, with the store's records that they hide.
-        rows = sorted((key, value) for key, value in found.items() if value is not None)
-        yield [key for key, _ in rows], [value for _, value in rows]
 
 
 def by_key(*streams: Iterable[tuple[bytes, T]]) -> Iterator[tuple[bytes, list[T]]]:

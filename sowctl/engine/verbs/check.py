@@ -33,6 +33,7 @@ from sowctl.findings import Finding, Level, Place
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.store.meta import StoreMeta
 
 
 SCAN_BATCH = 1000
@@ -177,12 +178,40 @@ class CheckRun:
         try:
             with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
                 check_position(meta, log, (topic.name, topic.message_type), path)
+            yield from self._runs(path, meta)
         except SowError as error:
             # A journal that may not be read is not damaged.
             if error.exit_status in (StorageError.exit_status, LockedError.exit_status):
                 self._sound.append(error.exit_status)
             if error.exit_status != MissingError.exit_status:
                 yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)
+
+    def _runs(self, store: Path, meta: StoreMeta) -> Iterator[Finding]:
+        """The sorted runs beside a store that lead on from where it stands; the others are of no use to anybody."""
+        from sowctl.store.sortedrun import BadRun, SortedRun, runs_beside
+
+        count = changes = size = 0
+        for (_, upto), path in sorted(runs_beside(store).items()):
+            if upto <= meta.applied:
+                continue
+            try:
+                run = SortedRun(path)
+                run.check(SCAN_BATCH)
+            except BadRun as problem:
+                # A writer may have merged it since the names were read.
+                if path.exists():
+                    yield Finding(
+                        "SOW-CHK-004",
+                        Level.WARNING,
+                        Place(str(path)),
+                        f"a sorted run cannot be used: {problem}; its entries are read from the journal",
+                    )
+                continue
+            count, changes, size = count + 1, changes + len(run), size + run.bytes
+        if count:
+            self._lines.append(f"{store.name}-runs: {count:,} runs, {changes:,} changes, {size:,} bytes")
+            self._read.runs += count
+            self._read.bytes += size
 
     def _keys(self, topic: TopicConfig, path: Path) -> Iterator[Finding]:
         """Whether every record stands under the key that its topic makes of it."""

@@ -153,8 +153,10 @@ def _fill(row: TopicInfo, source: CurrentSource, path: Path) -> None:
     row.last_update = max(meta.last_time, overlay.last_time if overlay is not None else 0) or None
     row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
     row.records, row.expired = source.records_by_lifetime()
+    for run in overlay.runs if overlay is not None else ():
+        row.runs, row.run_records, row.run_bytes = row.runs + 1, row.run_records + len(run), row.run_bytes + run.bytes
     # Keys that changed behind the store, not entries: so many records a writer will touch when it catches up.
-    row.lag = len(overlay) if overlay is not None else 0
+    row.lag = sum(map(len, overlay.parts(BATCH))) if overlay is not None else 0
 
 
 def _log_only(instance: Instance) -> list[TopicInfo]:

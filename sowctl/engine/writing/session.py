@@ -138,27 +138,31 @@ class WriteSession:
         self.journal.sync()
         return first
 
-    def apply(self, *, force: bool = False) -> None:
-        """Apply overlays that have grown large (``force``: all that hold anything). Locks must be held."""
+    def apply(self, *, force: bool = False, ending: bool = False) -> None:
+        """Let overlays go that have grown large (``force``: all that hold anything, wholly into their stores).
+
+        ``ending``: all, but what is in runs may stay there. Locks must be held.
+        """
         # An overlay that lacks entries must not be applied: the store's position would claim that it has them.
         if not self._complete:
             return
         # Only what the journal holds, synced, is applied. A crash between the sync and here loses nothing: the next
         # writer folds the same entries from the journal, from the store's position on.
-        held = [topic for topic in self.stores.values() if topic.journalled and topic.overlay.size]
+        held = [topic for topic in self.stores.values() if topic.journalled and topic.is_behind]
         for topic in sorted(held, key=lambda t: t.store.path):
             # Renewed first: a replay may have put an older store in place, and the overlay would not reach back to it.
-            if force or topic.is_full():
+            if force or ending or topic.is_full():
                 topic.renew(self.instance, self.journal)
-                topic.apply(self.journal.lineage, self.journal.last_txid, block=self.journal.last_block)
+                let_go = topic.apply if force else topic.settle if ending else topic.relieve
+                let_go(self.journal.lineage, self.journal.last_txid, block=self.journal.last_block)
 
     def finish(self) -> None:
         """Apply everything, under the journal's lock."""
         # With nothing in the overlays, no lock is waited for.
-        if not self.dry_run and any(topic.journalled and topic.overlay.size for topic in self.stores.values()):
+        if not self.dry_run and any(topic.journalled and topic.is_behind for topic in self.stores.values()):
             with self.journal.lock():
                 self._refresh()
-                self.apply(force=True)
+                self.apply(ending=True)
 
     def close(self) -> None:
         """Close stores and journal; what was acknowledged stays in the journal."""

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sowctl.engine.fold import limits
 from sowctl.engine.fold.apply import apply
+from sowctl.engine.fold.inorder import merged
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.fold.removal import EXPIRED
+from sowctl.engine.fold.runs import extend, find_runs, flush, refolding, remove_runs
 from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import expires, is_expired, unexpired
@@ -34,40 +36,11 @@ from sowctl.store.env import Store
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
+    from sowctl.engine.fold.keyfilter import KeyFilter
     from sowctl.engine.instance import Instance
     from sowctl.journal.format import Topic
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import AppliedBlock
-
-
-APPLY_BYTES = 72 << 20
-FIRST_BYTES = 80 << 20
-"""An overlay is applied when it holds this many bytes of values; more where the store is as good as empty."""
-EMPTY_BYTES = 16 << 20
-APPLY_CHANGES = 400_000
-"""Or this many keys, or earlier:"""
-DIRTY_BYTES = 120 << 20
-"""Bytes of pages that one transaction may change, about. LMDB holds them in memory until it commits."""
-CHANGED_BYTES = 168 << 20
-"""Bytes of pages that it may change or add; new records fill the pages that they add to about two thirds."""
-PAGE = 4096
-
-
-def apply_limits(file_bytes: int) -> tuple[int, int]:
-    """How many random keys may be changed at once in a store of this size, and how many bytes of values held for it.
-
-    n keys of a store of P pages change about P (1 - exp(-n / P)) of them.
-    """
-    pages, dirty = file_bytes / PAGE, DIRTY_BYTES / PAGE
-    if file_bytes <= EMPTY_BYTES:
-        return APPLY_CHANGES, FIRST_BYTES
-    # The more of the store is changed, the less room is left for what is added.
-    held = min(APPLY_BYTES, (CHANGED_BYTES - min(file_bytes, DIRTY_BYTES)) * 2 // 3)
-    # A store that fits into one transaction as a whole sets no limit to the keys.
-    if pages <= dirty:
-        return APPLY_CHANGES, held
-    # The formula above, solved for n where the changed pages are as many as one transaction may hold.
-    return min(APPLY_CHANGES, int(-pages * math.log1p(-dirty / pages))), held
 
 
 class TopicWriter(Protocol):
@@ -109,9 +82,13 @@ def is_volatile(config: TopicConfig) -> bool:
 
 
 class StoreWriter:
-    """A topic's store with its overlay. ``last_time`` is the highest time that the topic has seen."""
+    """A topic's store with its overlay. ``last_time`` is the highest time that the topic has seen.
 
-    def __init__(self, config: TopicConfig, store: Store, overlay: Overlay) -> None:
+    ``flushes``: the overlay goes into sorted runs when it is full, and not into the store.
+    """
+
+    def __init__(self, instance: Instance, config: TopicConfig, store: Store, overlay: Overlay) -> None:
+        self._instance = instance
         self.config = config
         self.store = store
         self.definition = store.definition
@@ -123,9 +100,13 @@ class StoreWriter:
         self.last_txid = 0
         self.last_time = 0
         self.remove_expired_at: int | None = None
-        self.limits = apply_limits(store.file_size())
+        self.flushes = False
+        self._applied = 0
+        # The keys that store and runs may have, where this writer has merged them; None where that is not known.
+        self._known: KeyFilter | None = None
         self.held = ExitStack()
         self.reload()
+        self._set_limits()
 
     @property
     def volatile(self) -> bool:
@@ -157,26 +138,37 @@ class StoreWriter:
         self.last_time = max(meta.last_time, self.overlay.last_time)
 
     def renew(self, instance: Instance, journal: JournalWriter) -> None:
-        """After the journal's lock was taken: start over if a replay has put an older store in place."""
-        if self.store.meta().applied < self.overlay.base:
-            # The overlay holds the entries above ``base`` alone; a store that stands before that misses those between.
+        """After the journal's lock was taken: start over if others have moved the store, forward or back."""
+        # The overlay holds the entries above ``base`` alone; a store that stands before that misses those between. And
+        # runs lead on from ``base``: beside a store that others have brought further, they would lead nowhere.
+        if self.store.meta().applied != self.overlay.base:
             self.overlay = caught_up(instance, self.config, self.store, journal)
+            self._known = None
         self.reload()
 
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
         """The live stored values of ``keys``, overlay first; expired records count as absent (``behaviour`` 11.40)."""
-        asked = set(keys)
+        # In key order, neighbours lie on one page of the store, and of a run.
+        asked = sorted(set(keys))
+        # The overlay comes first: it is newer than the store for every key that it has. A key that it has deleted is
+        # among its changes, as None, and must not be looked up in the store.
         current = self.overlay.current
-        # A key that the overlay has deleted is in ``current`` as None, and must not be looked up in the store.
-        wanted = asked.difference(current)
-        # The overlay comes first: it is newer than the store for every key that it has.
-        found = {key: value for key in asked - wanted if (value := current[key]) is not None}
+        changed = {key: current[key] for key in asked if key in current}
+        wanted = [key for key in asked if key not in changed] if changed else asked
+        if self._known is not None:
+            # Most keys of a load may be new: what is in no run and not in the store need not be searched for there.
+            wanted = self._known.may_have(wanted)
+        if self.overlay.runs:
+            changed |= self.overlay.find(wanted)
+            wanted = [key for key in wanted if key not in changed]
+        found = {key: value for key, value in changed.items() if value is not None}
         if wanted:
             with naming_replay(self.config), self.store.snapshot() as snapshot:
                 # An empty store, as in a first load, is not asked key by key.
                 if snapshot.count:
-                    # In key order, neighbours lie on one page of the store.
-                    found.update(snapshot.get_many(sorted(wanted)))
+                    # As in a writing transaction, the neighbours of new keys are not searched for a second time: it
+                    # costs half of the look-up.
+                    found.update(snapshot.get_many(wanted, again=False))
         if self.expires:
             rule = self.config.expiration
             # A record whose lifetime is over counts as absent: the next message of its key inserts (behaviour 11.40).
@@ -184,9 +176,14 @@ class StoreWriter:
         return found
 
     def is_full(self) -> bool:
-        """Whether the overlay has grown so large that it is to be applied."""
+        """Whether the overlay holds so much in memory that it is to be let go."""
         keys, size = self.limits
-        return len(self.overlay) >= keys or self.overlay.held >= size
+        return len(self.overlay.current) >= keys or self.overlay.held >= size
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the overlay has anything that the store has not."""
+        return bool(self.overlay.size or self.overlay.runs)
 
     @contextmanager
     def source(self, now: int) -> Iterator[CurrentSource]:
@@ -201,13 +198,47 @@ class StoreWriter:
         """All live records, overlay included, in key order. The store must not be written meanwhile."""
         with naming_replay(self.config), self.store.snapshot() as snapshot:
             pairs = snapshot.scan(batch=size)
-            if self.overlay.current:
-                from sowctl.engine.sources.merge import merged
-
-                pairs = merged(pairs, self.overlay.current, size)
+            if len(self.overlay):
+                pairs = merged(pairs, self.overlay.in_order(size))
             for keys, values in pairs:
                 places = unexpired(values, now) if self.expires else range(len(values))
                 yield [keys[place] for place in places], [values[place] for place in places]
+
+    def relieve(self, lineage: bytes, upto: int, block: AppliedBlock | None = None) -> None:
+        """Let go of what the overlay holds in memory: into the store, into a run, or, with the runs, into a new store.
+
+        Arguments and errors as of :meth:`apply`. The journal's lock is held, and what the overlay holds is synced.
+        """
+        with naming_replay(self.config):
+            records = self.store.meta().records
+            # Into an empty store, keys are appended in order.
+            if block is None or not records or not self._is_mergeable:
+                self.apply(lineage, upto, block=block)
+                return
+            self.flushes = self.flushes or limits.is_bulk(self._applied + len(self.overlay), records)
+            if not self.flushes:
+                self.apply(lineage, upto, block=block)
+            elif limits.is_to_be_merged(len(self.overlay), len(self.overlay.runs), records):
+                self._merge(lineage, upto, block, ending=False)
+            else:
+                if self._known is not None:
+                    self._known.add(self.overlay.current)
+                flush(self._instance, self.config, self.store, self.overlay, lineage, upto, block)
+            self._set_limits()
+
+    def settle(self, lineage: bytes, upto: int, block: AppliedBlock | None = None) -> None:
+        """The end of a session: as :meth:`apply`, but runs of others that are small beside the store stay there.
+
+        What is behind them stays in the journal, until there is enough of both to be merged.
+        """
+        if (
+            self.overlay.runs
+            and not self.flushes
+            and limits.is_small(len(self.overlay), self.store.meta().records)
+            and not self.is_full()
+        ):
+            return
+        self.apply(lineage, upto, block=block)
 
     def apply(
         self,
@@ -221,6 +252,14 @@ class StoreWriter:
         ``block`` is the journal's block that ends with ``upto``.
         """
         with naming_replay(self.config):
+            if self.overlay.runs or self.flushes:
+                much = len(self.overlay) >= limits.in_place(self.store.file_size())[0]
+                if (much or (self.flushes and self.overlay.runs)) and self._is_mergeable:
+                    self._merge(lineage, upto, block, ending=True)
+                    return
+                # So little that it fits into memory, and into one transaction.
+                self.overlay.recall()
+            count = len(self.overlay)
             done = apply(
                 self.store,
                 self.overlay,
@@ -231,11 +270,50 @@ class StoreWriter:
                 remove_expired_at=self.remove_expired_at,
                 sequences=sequences,
             )
+        self._applied += count
         # When nothing was left of it, that is enough for a session: what expires later is hidden from readers, and the
         # next writer removes it.
         if done.expired < EXPIRED:
             self.remove_expired_at = None
-        self.limits = apply_limits(self.store.file_size())
+        self._stored(lineage)
+
+    @property
+    def _is_mergeable(self) -> bool:
+        """Whether a run or a merge carries everything: versions and publishers' numbers it does not."""
+        meta = self.store.meta()
+        return self.journalled and self.rule is None and not (meta.versions or meta.sequences)
+
+    def _merge(self, lineage: bytes, upto: int, block: AppliedBlock | None, *, ending: bool) -> None:
+        from sowctl.engine.fold.compaction import merge
+        from sowctl.engine.fold.keyfilter import KeyFilter
+
+        # The former one goes first, and at the end of a session nothing is looked up any more.
+        self._known = None
+        known = None if ending else KeyFilter()
+        merged_all = merge(
+            self._instance,
+            self.store,
+            self.overlay,
+            lineage=lineage,
+            upto=upto,
+            block=block,
+            remove_expired_at=self.remove_expired_at,
+            known=known,
+        )
+        if merged_all is not None:
+            self.remove_expired_at = None
+        self._stored(lineage)
+        # Where another store has come meanwhile, nothing is known of its keys.
+        self._known = known if merged_all is not None else None
+
+    def _stored(self, lineage: bytes) -> None:
+        self._known = None
+        if self.journalled:
+            remove_runs(Path(self.store.path), self.store.meta(), lineage)
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        self.limits = limits.in_memory() if self.flushes else limits.in_place(self.store.file_size())
 
 
 def open_writer(
@@ -296,7 +374,7 @@ def _open_writer(
     if journal is not None:
         refuse_unlogged_past(config, store.meta(), journal.journal)
     # Caught up before the first message: keys that are inserted or updated are told apart by what the topic holds now.
-    writer = StoreWriter(config, store, caught_up(instance, config, store, journal))
+    writer = StoreWriter(instance, config, store, caught_up(instance, config, store, journal))
     if writer.expires:
         # Expired records leave the file with the first transaction of the session, which is written anyway.
         writer.remove_expired_at = instance.now
@@ -346,6 +424,8 @@ def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: Jo
     if journal is None:
         return overlay
     ref = config.name, config.message_type
+    # What no reader needs any more goes: a process may have died between a merge and this.
+    remove_runs(Path(store.path), meta, journal.lineage)
     # The topic's last entry is applied, and the store is not ahead of the journal: there is nothing to read.
     at_rest = journal.topic_state(ref).last_txid <= meta.applied <= journal.last_txid
     if at_rest and meta.lineage == journal.lineage:
@@ -353,9 +433,13 @@ def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: Jo
         return overlay
     # The store's own position proves how far the journal went: one that ends before it has lost its end.
     with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
-        overlay.base = check_position(meta, log, ref, Path(store.path))
-        for block in log.blocks(after=overlay.base, topic=ref):
-            overlay.fold(block, ref, overlay.base)
+        path = Path(store.path)
+        after = check_position(meta, log, ref, path)
+        if config.history is None:
+            runs = find_runs(instance, path, meta, log, after)
+            overlay = Overlay(base=after, runs=runs, again=refolding(instance, config, path, meta))
+        overlay.base = after
+        extend(overlay, log, ref)
     return overlay
 
 

@@ -1,4 +1,4 @@
-"""Fresh records among those that did not change, and a store's records with those of the journal behind it."""
+"""Fresh records among those that did not change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.sources.merge import Woven, merged, woven
+from sowctl.engine.sources.merge import Woven, woven
 from sowctl.store import codec
 from tests.support.stores import key_of, value_of
 
@@ -39,31 +39,6 @@ def test_all_in_key_order(old: set[bytes], fresh: set[bytes], size: int) -> None
         assert codec.payloads(values) == codec.payloads([wanted[key] for key in keys])
         assert list(values) == [wanted[key] for key in keys]
         assert len(values) == len(keys)
-
-
-@given(
-    st.sets(st.sampled_from(KEYS)),
-    st.dictionaries(st.sampled_from(KEYS), st.booleans()),
-    st.sampled_from(["as drawn", "last keys", "behind"]),
-    st.integers(1, 7),
-)
-def test_a_store_and_what_is_behind_it_are_one_dict_updated(
-    old: set[bytes], fresh: dict[bytes, bool], where: str, size: int
-) -> None:
-    """Records and deletions of an overlay, also for the last key of each batch and for keys behind all of them."""
-    there = sorted(old)
-    batches = [there[start : start + size] for start in range(0, len(there), size)]
-    if where == "last keys":
-        fresh |= {keys[-1]: bool(number % 2) for number, keys in enumerate(batches)}
-    elif where == "behind":
-        fresh = {key: kept for key, kept in fresh.items() if not there or key > there[-1]}
-    overlay = {key: value(key, b"fresh") if kept else None for key, kept in fresh.items()}
-    stored = {key: value(key, b"old") for key in there}
-    found = list(merged([(keys, [stored[key] for key in keys]) for keys in batches], overlay, size))
-    wanted = {key: text for key, text in (stored | overlay).items() if text is not None}
-    assert [pair for keys, values in found for pair in zip(keys, values, strict=True)] == sorted(wanted.items())
-    # What stands behind the last batch comes in batches, too; a batch of the store takes in what is due within it.
-    assert all(len(keys) <= size for keys, _ in found[len(batches) :])
 
 
 def test_woven_values_are_a_sequence() -> None:

@@ -200,7 +200,7 @@ def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pyte
 def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Deletes work in parts of 4 records. The most that was appended, held, removed at once; and transactions."""
     monkeypatch.setattr("sowctl.engine.verbs.delete.PART", 4)
-    monkeypatch.setattr("sowctl.engine.writing.topicwriter.APPLY_CHANGES", 4)
+    monkeypatch.setattr("sowctl.engine.fold.limits.LIMITS.changes", 4)
     monkeypatch.setattr("sowctl.engine.fold.apply.PART", 4)
     monkeypatch.setattr("sowctl.engine.fold.spill.SPOOL_BYTES", 100)
     most = {"group": 0, "overlay": 0, "transaction": 0, "transactions": 0}

@@ -138,7 +138,8 @@ def test_writers_remove_a_bounded_number_with_each_transaction(lab: Lab, monkeyp
 
 
 def test_a_long_session_goes_on_removing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.writing.topicwriter.APPLY_CHANGES", 2)
+    monkeypatch.setattr("sowctl.engine.fold.limits.LIMITS.changes", 2)
+    monkeypatch.setattr("sowctl.engine.fold.limits.LIMITS.bulk_share", 0)  # what it writes goes in place
     lab.publish("quotes", *(message(id=n) for n in range(20)))
     lab.clock.tick(30)
     with transactions(monkeypatch) as seen:

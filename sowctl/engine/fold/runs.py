@@ -1,0 +1,159 @@
+"""Sorted runs beside a store: what a writer's memory held when it was full, until store and runs are merged.
+
+A run has the journal's entries of its topic between two txids, newest per key, so nothing is lost with it: one that is
+missing, damaged, of another journal or of another definition is not used, and its entries are folded from the journal.
+Writers flush, merge and remove runs under the journal's lock; readers take those that continue a store's position
+without a gap. Ruled by ``sow-run(5)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.inorder import in_key_order
+from sowctl.engine.topics.positions import check_position, open_log
+from sowctl.store.meta import StoreMeta
+from sowctl.store.sortedrun import BadRun, SortedRun, runs_beside, runs_directory, write_run
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.fold.overlay import Overlay
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.store.env import Store
+    from sowctl.store.meta import AppliedBlock
+
+PART = 10_000
+"""Changes that are written at once."""
+Refold = Callable[[SortedRun], Mapping[bytes, bytes | None]]
+"""Folds the journal's entries of a run again."""
+
+
+def find_runs(
+    instance: Instance, store: Path, meta: StoreMeta, log: Journal, after: int, until: int | None = None
+) -> list[SortedRun]:
+    """The runs that lead on from txid ``after``, where the journal continues the store with ``meta``; may be none.
+
+    ``until``: only runs that lead no further than to this txid.
+    """
+    last = min(log.last_txid(), log.last_txid() if until is None else until)
+    there = runs_beside(store)
+    found: list[SortedRun] = []
+    while run := _next(instance, there, meta, log, after, last):
+        found.append(run)
+        after = run.upto
+    return found
+
+
+def _next(
+    instance: Instance, there: dict[tuple[int, int], Path], meta: StoreMeta, log: Journal, after: int, last: int
+) -> SortedRun | None:
+    """Of the runs that begin at ``after`` the one that leads furthest, at most to ``last``."""
+    for upto in sorted((upto for base, upto in there if base == after and after < upto <= last), reverse=True):
+        path = there[after, upto]
+        try:
+            run = SortedRun(path)
+        except BadRun as problem:
+            # One that is gone was merged into the store meanwhile.
+            if path.exists():
+                tell_unused(instance, path, str(problem))
+            continue
+        if (run.base, run.upto) == (after, upto) and _belongs(run, meta, log):
+            return run
+    return None
+
+
+def _belongs(run: SortedRun, meta: StoreMeta, log: Journal) -> bool:
+    """Whether a run is of this store's definition and of this journal, and not of another copy of it."""
+    state = run.state
+    if state.definition != meta.definition or state.lineage != log.lineage or state.block is None:
+        return False
+    # Two copies of a journal give the same txids to different entries: the block tells them apart.
+    return log.has_block(state.block, state.applied)
+
+
+def tell_unused(instance: Instance, path: Path, reason: str) -> None:
+    """Say, once in a run, that a file is passed over."""
+    instance.notify_once(
+        f"run {path}", f"the sorted run {path} is not used ({reason}): its entries are read from the journal"
+    )
+
+
+def refolding(instance: Instance, topic: TopicConfig, store: Path, meta: StoreMeta) -> Refold:
+    """What folds the entries of a damaged run of ``topic`` again; ``meta`` is that of the store.
+
+    It raises DamageError where the journal does not have them any more.
+    """
+
+    def again(run: SortedRun) -> Mapping[bytes, bytes | None]:
+        from sowctl.engine.fold.overlay import Overlay
+
+        tell_unused(instance, run.path, "a value in it is damaged")
+        ref = topic.name, topic.message_type
+        overlay = Overlay()
+        with open_log(instance, acknowledged=run.upto) as log:
+            # Proven as for a store that stands where the run begins.
+            check_position(meta.changed(lineage=log.lineage, applied=run.base, block=None), log, ref, store)
+            for block in log.blocks(after=run.base, until=run.upto, topic=ref):
+                overlay.fold(block, ref, run.base, run.upto)
+        return overlay.current
+
+    return again
+
+
+def extend(overlay: Overlay, log: Journal, ref: Topic, until: int | None = None) -> None:
+    """Fold what the journal holds behind the runs of an overlay, up to the txid ``until``."""
+    after = overlay.begins
+    for block in log.blocks(after=after, until=until, topic=ref):
+        overlay.fold(block, ref, after, until)
+
+
+def flush(
+    instance: Instance,
+    topic: TopicConfig,
+    store: Store,
+    overlay: Overlay,
+    lineage: bytes,
+    upto: int,
+    block: AppliedBlock,
+) -> None:
+    """What ``overlay`` holds in memory into a run; it leads to ``upto``, where the journal's ``block`` ends.
+
+    The journal's lock is held. Raises StorageError; the overlay is as it was then.
+    """
+    # Loaded from here on: every batch is looked up in this run, and numpy finds its keys together.
+    import numpy  # noqa: F401
+
+    path, meta = Path(store.path), store.meta()
+    state = StoreMeta(meta.definition, lineage=lineage, applied=upto, last_time=overlay.last_time, block=block)
+    parts = in_key_order(overlay.current, PART)
+    written = write_run(path, state, overlay.begins, len(overlay.current), parts, instance.seam)
+    # Opened as a reader would: what is taken from memory must be there.
+    overlay.moved(SortedRun(written), refolding(instance, topic, path, meta))
+
+
+def remove_runs(store: Path, meta: StoreMeta, lineage: bytes) -> None:
+    """Remove what no store at the position of ``meta`` or behind it needs, and what no writer finished.
+
+    The journal's lock is held: nobody else writes runs. A run that leads on stays.
+    """
+    directory = runs_directory(store)
+    try:
+        paths = list(directory.iterdir())
+    except OSError:
+        return  # the usual case: there are none
+    there = {path: upto for (_, upto), path in runs_beside(store).items()}
+    for path in paths:
+        if there.get(path, 0) > meta.applied:
+            with suppress(BadRun):
+                state = SortedRun(path).state
+                if (state.lineage, state.definition) == (lineage, meta.definition):
+                    continue
+        with suppress(OSError):
+            path.unlink()
+    with suppress(OSError):
+        directory.rmdir()

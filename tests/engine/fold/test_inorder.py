@@ -1,0 +1,133 @@
+"""An overlay of runs and memory against a plain dictionary: look-ups, windows in order, and the merge with a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.engine.fold.blocks import tombstone
+from sowctl.engine.fold.inorder import merged
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.seam import SEAM
+from sowctl.store.meta import StoreMeta
+from sowctl.store.sortedrun import SortedRun, write_run
+from tests.support.stores import DEFINITION, START, key_of, value_of
+
+KEYS = [key_of(number) for number in range(1, 31)]
+LAYER = st.dictionaries(st.sampled_from(KEYS), st.booleans(), max_size=20)
+BOUND = st.none() | st.integers(0, 31).map(key_of)
+Plain = dict[bytes, bytes | None]
+
+
+def overlay_of(directory: Path, layers: list[dict[bytes, bool]]) -> tuple[Overlay, Plain, list[Plain]]:
+    """An overlay whose last layer is in memory, the others in runs; the changes newest per key, and by layer."""
+    (directory / "s.sow").touch()
+    overlay, newest, each = Overlay(base=0), dict[bytes, bytes | None](), []
+    for number, layer in enumerate(layers, start=1):
+        for key, deleted in layer.items():
+            txid = 100 * number
+            if deleted:
+                overlay.delete([key], [tombstone(key, b"checkwrd", txid, START + txid)])
+            else:
+                overlay.put([key], [value_of(key, txid, b"layer %d" % number)])
+        each.append(dict(overlay.current))
+        newest |= overlay.current
+        if number < len(layers):
+            keys = sorted(overlay.current)
+            state = StoreMeta(DEFINITION, lineage=b"l" * 16, applied=100 * number, last_time=START, block=(0, 0, 0))
+            values = [overlay.current[key] for key in keys]
+            run = SortedRun(write_run(directory / "s.sow", state, overlay.begins, len(keys), [(keys, values)], SEAM))
+            overlay.moved(run, lambda run: each[run.upto // 100 - 1])
+    return overlay, newest, each
+
+
+@given(
+    layers=st.lists(LAYER, min_size=1, max_size=4),
+    asked=st.sets(st.sampled_from(KEYS)),
+    start=BOUND,
+    stop=BOUND,
+    size=st.integers(1, 9),
+)
+def test_an_overlay_is_its_newest_changes(
+    layers: list[dict[bytes, bool]],
+    asked: set[bytes],
+    start: bytes | None,
+    stop: bytes | None,
+    size: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    overlay, newest, each = overlay_of(tmp_path_factory.mktemp("runs"), layers)
+    assert overlay.begins == 100 * (len(layers) - 1)
+    assert len(overlay) == sum(map(len, each)) and len(overlay.runs) == len(layers) - 1
+    assert overlay.find(sorted(asked)) == {key: newest[key] for key in asked if key in newest}
+    parts = list(overlay.parts(size))
+    assert [key for part in parts for key in part] == sorted(newest)
+    assert {key: value for part in parts for key, value in part.items()} == newest
+    assert all(len(part) <= size * len(layers) for part in parts)
+    inside = [key for key in sorted(newest) if (start or b"") <= key < (stop or b"\xff" * 9)]
+    windows = [sorted(part) for _, part in overlay.in_order(size, start, stop).upto(None)]
+    assert [key for part in windows for key in part] == inside
+    overlay.recall()
+    assert (overlay.current, overlay.runs, len(overlay)) == (newest, [], len(newest))
+    assert not any(value is None for value in newest.values()) or overlay.deletes
+    assert overlay.held == sum(len(value) for value in newest.values() if value is not None)
+
+
+@given(
+    layers=st.lists(LAYER, min_size=1, max_size=3),
+    there=st.sets(st.sampled_from(KEYS)),
+    batch=st.integers(1, 9),
+    size=st.integers(1, 9),
+)
+def test_a_store_merged_with_an_overlay(
+    layers: list[dict[bytes, bool]], there: set[bytes], batch: int, size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    overlay, newest, _ = overlay_of(tmp_path_factory.mktemp("runs"), layers)
+    store = {key: value_of(key, 1, b"old") for key in sorted(there)}
+    keys = list(store)
+    batches = [keys[at : at + batch] for at in range(0, len(keys), batch)]
+    pairs = [(part, [store[key] for key in part]) for part in batches]
+    found = list(merged(iter(pairs), overlay.in_order(size)))
+    whole: Plain = {**store, **newest}
+    live = {key: value for key, value in whole.items() if value is not None}
+    assert [key for part, _ in found for key in part] == sorted(live)
+    assert {key: value for part in found for key, value in zip(*part, strict=True)} == live
+    assert all(part for part, _ in found)
+
+
+def test_a_damaged_run_is_folded_again_once(tmp_path: Path) -> None:
+    layers = [dict.fromkeys(KEYS[:9], False), {KEYS[1]: True}, {KEYS[2]: False}]
+    overlay, newest, each = overlay_of(tmp_path, layers)
+    path = overlay.runs[0].path
+    whole = path.read_bytes()
+    path.unlink()
+    path.write_bytes(whole[:-1] + b"\0")  # the last value
+    asked: list[int] = []
+
+    def again(run: SortedRun) -> Mapping[bytes, bytes | None]:
+        asked.append(run.upto)
+        return each[run.upto // 100 - 1]
+
+    damaged = Overlay(base=0, runs=[SortedRun(path), overlay.runs[1]], again=again)
+    assert damaged.find(KEYS[:8]) == {key: each[0][key] for key in KEYS[:8]} | {KEYS[1]: None}
+    assert asked == []
+    before = {key: value for part in damaged.parts(4) for key, value in part.items()}
+    assert before == {key: newest[key] if key != KEYS[2] else each[0][key] for key in newest}
+    assert damaged.find([KEYS[8]]) == {KEYS[8]: each[0][KEYS[8]]}
+    assert asked == [100]
+
+
+def test_windows_end_at_what_is_asked_for(tmp_path: Path) -> None:
+    overlay, newest, _ = overlay_of(tmp_path, [dict.fromkeys(KEYS[::2], False), dict.fromkeys(KEYS[::3], False)])
+    changes = overlay.in_order(4)
+    first = [key for _, part in changes.upto(KEYS[10]) for key in sorted(part)]
+    rest = [key for _, part in changes.upto(None) for key in sorted(part)]
+    assert first == [key for key in sorted(newest) if key <= KEYS[10]]
+    assert first + rest == sorted(newest)
+    bounds = [bound for bound, _ in overlay.in_order(4).upto(KEYS[20])]
+    assert bounds[-1] == KEYS[20] and all(one < other for one, other in pairwise(filter(None, bounds)))

@@ -1,0 +1,21 @@
+"""The filter of keys: what it says is not there is not there; a load with it stores what one without it does."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.engine.fold.keyfilter import BITS, KeyFilter
+
+KEYS = st.lists(st.binary(min_size=8, max_size=8), max_size=30)
+
+
+@given(st.lists(KEYS, max_size=3), KEYS)
+def test_what_was_noted_is_found_and_little_else(noted: list[list[bytes]], asked: list[bytes]) -> None:
+    known = KeyFilter()
+    for keys in noted:
+        known.add(keys)
+    every = [key for keys in noted for key in keys]
+    slots = {int.from_bytes(key, "big") >> (64 - BITS) for key in every}
+    assert known.may_have(every) == every
+    assert known.may_have(asked) == [key for key in asked if int.from_bytes(key, "big") >> (64 - BITS) in slots]

@@ -1,0 +1,42 @@
+"""When an overlay lets go: bounds on values held and on pages that one transaction changes; in place, or by runs."""
+
+from __future__ import annotations
+
+from math import exp
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sowctl.engine.fold.limits import LIMITS, PAGE, in_memory, in_place, is_bulk, is_small, is_to_be_merged
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_transaction_changes_no_more_pages_than_allowed(file_bytes: int) -> None:
+    limit, held = in_place(file_bytes)
+    pages = file_bytes / PAGE
+    assert 0 < limit <= LIMITS.changes
+    assert 0 < held <= (LIMITS.first_bytes if file_bytes <= LIMITS.empty_bytes else LIMITS.bytes)
+    # with what new records add, on pages that are filled to two thirds
+    assert min(file_bytes, LIMITS.dirty_bytes) + held * 1.5 <= LIMITS.changed_bytes
+    changed = pages * (1 - exp(-limit / pages)) * PAGE if pages else 0
+    assert changed <= LIMITS.dirty_bytes * 1.01 if pages else limit == LIMITS.changes
+
+
+def test_a_large_store_is_changed_in_smaller_steps() -> None:
+    assert in_place(0) == (LIMITS.changes, LIMITS.first_bytes)
+    assert in_place(LIMITS.empty_bytes + 1) == (LIMITS.changes, LIMITS.bytes)
+    assert in_place(LIMITS.dirty_bytes) == (LIMITS.changes, 32 << 20)
+    assert 25_000 < in_place(1 << 30)[0] < 60_000
+    # where no page of a store is changed, its size sets no limit
+    assert in_memory() == (LIMITS.changes, LIMITS.bytes)
+
+
+@given(st.integers(0, 10_000_000), st.integers(1, 10_000_000))
+def test_what_a_merge_rewrites_is_in_proportion_to_what_was_changed(changed: int, records: int) -> None:
+    # a session turns to runs when a merge rewrites few records for each that it has changed
+    assert is_bulk(changed, records) is (records <= LIMITS.bulk_share * changed)
+    assert is_to_be_merged(changed, 3, records) is (changed >= LIMITS.merge_share * records)
+    assert is_to_be_merged(changed, LIMITS.most_runs, records)
+    # a merge at the end of any session rewrites few records for each change, or few at all
+    if not is_small(changed, records):
+        assert records <= LIMITS.bulk_share * changed or changed + records <= LIMITS.small_records

@@ -1,0 +1,385 @@
+"""Sorted runs in whole instances: what a bulk load leaves, who uses it, and that no reader can tell the difference."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sowctl.engine.fold import limits
+from sowctl.engine.fold.compaction import merge
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.runs import find_runs
+from sowctl.engine.sources import current
+from sowctl.engine.topics.positions import meta_of, open_log
+from sowctl.engine.verbs.check import check
+from sowctl.errors import DamageError
+from sowctl.findings import Level
+from sowctl.seam import SEAM
+from sowctl.store.env import Store
+from sowctl.store.meta import StoreMeta
+from sowctl.store.sortedrun import SortedRun, runs_beside, runs_directory, write_run
+from tests.support.instances import SECOND
+from tests.support.stores import key_of, value_of
+from tests.support.verbs import Plot, flushed, grown, loading, problems, rebuilt_is_live, small_memory
+
+Spoil = Callable[[Plot], None]
+
+
+@pytest.fixture
+def plot(tmp_path: Path) -> Iterator[Plot]:
+    """An instance with runs beside the store of j, two of them, and entries behind them."""
+    made = Plot(tmp_path / "lab")
+    flushed(made)
+    made.book.settle()
+    assert len(runs_beside(made.lab.store("j"))) == 2
+    yield made
+
+
+def store_of(plot: Plot) -> Path:
+    return plot.lab.store("j")
+
+
+def meta(plot: Plot) -> StoreMeta:
+    return meta_of(store_of(plot), plot.lab.open())
+
+
+def used(plot: Plot) -> int:
+    """How many runs a reader takes."""
+    instance = plot.lab.open()
+    with open_log(instance) as log:
+        known = meta(plot)
+        return len(find_runs(instance, store_of(plot), known, log, known.applied))
+
+
+def runs_of(plot: Plot) -> list[SortedRun]:
+    """The runs in the order in which they follow one another."""
+    return [SortedRun(path) for _, path in sorted(runs_beside(store_of(plot)).items())]
+
+
+def sound(plot: Plot) -> None:
+    """What there is is what was published, for every kind of reader."""
+    now = plot.lab.clock.at
+    expected = plot.book.final(now)
+    assert plot.contents() == expected
+    topic = plot.lab.open().topic("j")
+    assert topic.query().count() == len(expected["j"]) == topic.info().records
+    rows = topic.query("/id IN (3, 20, 21, 1)").records()
+    assert {json.loads(row.payload)["id"] for row in rows} == {3, 20, 21}
+    assert rebuilt_is_live(plot.lab) is None
+
+
+def put(path: Path, content: bytes) -> None:
+    """A file in the place of another: what is mapped is never changed."""
+    path.unlink()
+    path.write_bytes(content)
+
+
+def publish_elsewhere(plot: Plot) -> None:
+    """Another process publishes, and with that brings the runs into the store."""
+    events = plot.fresh("j", range(90, 95))
+    plot.book.hand_in(events)
+    plot.book.settle()
+    command = [sys.executable, "-m", "sowctl", "-c", str(plot.lab.config), "publish", "j"]
+    lines = "".join(f"{event.payload}\n" for event in events)
+    subprocess.run(command, input=lines.encode(), check=True, capture_output=True, cwd=Path(__file__).parents[3])
+
+
+def test_readers_see_through_runs(plot: Plot) -> None:
+    sound(plot)
+    runs = runs_of(plot)
+    row = plot.lab.open().topic("j").info()
+    assert (row.runs, row.run_records) == (2, sum(map(len, runs)))
+    assert row.run_bytes == sum(run.path.stat().st_size for run in runs)
+    # two messages are behind the runs
+    assert row.lag == row.run_records + 2 == 14
+    found = check(plot.lab.open())
+    assert list(found) == []
+    assert f"j.json.sow-runs: 2 runs, {row.run_records} changes, {row.run_bytes:,} bytes" in found.coverage
+    assert found.report.runs == 2
+    # a dry run meets them, and changes nothing
+    topic = plot.lab.open().topic("j")
+    report = topic.publish([b'{"id":20}', b'{"id":21}', b'{"id":777}'], dry_run=True)
+    assert (report.inserted, report.updated) == (1, 2)
+    assert used(plot) == 2
+
+
+def test_a_memo_index_and_the_runs_behind_it(plot: Plot) -> None:
+    values = {json.loads(text)["v"]: key for key, text in plot.book.final(plot.lab.clock.at)["j"].items()}
+    for value, key in values.items():
+        rows = list(plot.lab.open().topic("j").query(f"/v = {value}", index_from=0).records())
+        assert [json.loads(row.payload)["id"] for row in rows] == [key]
+    assert list((plot.root / "sow").rglob("*.memo"))
+
+
+def test_the_next_session_merges(plot: Plot) -> None:
+    before = meta(plot)
+    loading(plot, SEAM)
+    after = meta(plot)
+    assert not runs_directory(store_of(plot)).exists()
+    sound(plot)
+    assert (after.created, after.definition, after.lineage) == (before.created, before.definition, before.lineage)
+    assert after.last_time == plot.lab.clock.at
+    assert problems(plot.lab) == []
+
+
+def test_a_replay_brings_runs_into_the_store(plot: Plot) -> None:
+    report = plot.lab.open().topic("j").replay()
+    assert report.action == "caught up"
+    assert not runs_directory(store_of(plot)).exists()
+    assert plot.lab.open().topic("j").info().lag == 0
+    sound(plot)
+
+
+def test_a_rebuild_needs_no_runs_and_leaves_none(plot: Plot) -> None:
+    report = plot.lab.open().topic("j").replay(rebuild=True)
+    assert report.action == "rebuilt"
+    assert not runs_directory(store_of(plot)).exists()
+    sound(plot)
+
+
+def test_runs_of_others_that_are_small_stay(plot: Plot, monkeypatch: pytest.MonkeyPatch) -> None:
+    # with the usual figures, all of so small a store would be merged
+    monkeypatch.setattr(limits, "LIMITS", limits.Limits(bulk_share=1, small_records=0))
+    plot.publish("j", [50, 51])
+    assert used(plot) == 2
+    assert plot.lab.open().topic("j").info().lag > 12
+    sound(plot)
+    # what is behind them goes on being folded, until memory is full
+    monkeypatch.setattr(limits, "LIMITS", limits.Limits(bulk_share=1, small_records=0, changes=4))
+    plot.publish("j", [52])
+    assert not runs_directory(store_of(plot)).exists()
+    sound(plot)
+
+
+def _header(plot: Plot) -> None:
+    path = runs_of(plot)[0].path
+    put(path, path.read_bytes()[:20] + b"\1" + path.read_bytes()[21:])
+
+
+def _cut(plot: Plot) -> None:
+    path = runs_of(plot)[1].path
+    put(path, path.read_bytes()[:-3])
+
+
+def _holes(plot: Plot) -> None:
+    # what a power cut may leave of a file that was never synced
+    path = runs_of(plot)[0].path
+    put(path, bytes(path.stat().st_size))
+
+
+def _first_gone(plot: Plot) -> None:
+    runs_of(plot)[0].path.unlink()
+
+
+def _second_gone(plot: Plot) -> None:
+    runs_of(plot)[1].path.unlink()
+
+
+def _rewritten(plot: Plot, **parts: object) -> None:
+    """The first run with another state, and its values without the last key: what it says would be wrong."""
+    run = runs_of(plot)[0]
+    keys, values = run.part(0, len(run) - 1)
+    write_run(store_of(plot), run.state.changed(**parts), run.base, len(keys), [(keys, values)], SEAM)
+
+
+def _other_journal(plot: Plot) -> None:
+    _rewritten(plot, lineage=b"another journal.")
+
+
+def _other_copy(plot: Plot) -> None:
+    block = runs_of(plot)[0].state.block
+    assert block is not None
+    _rewritten(plot, block=(*block[:2], block[2] ^ 1))
+
+
+def _other_definition(plot: Plot) -> None:
+    _rewritten(plot, definition=replace(runs_of(plot)[0].state.definition, key_fields=("/v",)))
+
+
+def _no_block(plot: Plot) -> None:
+    _rewritten(plot, block=None)
+
+
+def _named_otherwise(plot: Plot) -> None:
+    run = runs_of(plot)[1]
+    run.path.rename(run.path.with_name(f"{meta(plot).applied}-{run.upto}.run"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "left"),
+    [
+        (_header, 0),
+        (_cut, 1),
+        (_holes, 0),
+        (_first_gone, 0),
+        (_second_gone, 1),
+        (_other_journal, 0),
+        (_other_copy, 0),
+        (_other_definition, 0),
+        (_no_block, 0),
+        (_named_otherwise, 1),
+    ],
+)
+def test_a_run_that_is_of_no_use_is_passed_over(plot: Plot, spoil: Spoil, left: int) -> None:
+    spoil(plot)
+    assert used(plot) == left
+    sound(plot)
+    loading(plot, SEAM)
+    sound(plot)
+    assert not runs_directory(store_of(plot)).exists()
+
+
+def test_check_names_a_damaged_run_and_readers_say_it_once(plot: Plot) -> None:
+    _header(plot)
+    found = list(check(plot.lab.open()))
+    assert [(one.id, one.level) for one in found] == [("SOW-CHK-004", Level.WARNING)]
+    plot.lab.notes.clear()
+    instance = plot.lab.open()
+    expected = plot.book.final(plot.lab.clock.at)["j"]
+    assert len(list(instance.topic("j").query().records())) == len(expected) == instance.topic("j").query().count()
+    assert len(plot.lab.notes) == 1 and "is not used" in plot.lab.notes[0]
+
+
+def test_a_damaged_value_is_read_from_the_journal(plot: Plot) -> None:
+    run = runs_of(plot)[0]
+    whole = bytearray(run.path.read_bytes())
+    whole[-6] ^= 1
+    put(run.path, bytes(whole))
+    # header, keys and ends are sound, so it is taken
+    assert used(plot) == 2
+    plot.lab.notes.clear()
+    instance = plot.lab.open()
+    assert {json.loads(row.payload)["id"] for row in instance.topic("j").query().records()} == set(
+        plot.book.final(plot.lab.clock.at)["j"]
+    )
+    assert len(plot.lab.notes) == 1 and "damaged" in plot.lab.notes[0]
+    sound(plot)
+    loading(plot, SEAM)
+    sound(plot)
+    assert problems(plot.lab) == []
+
+
+def test_a_damaged_value_that_the_journal_has_no_more(plot: Plot) -> None:
+    run = runs_of(plot)[1]
+    whole = bytearray(run.path.read_bytes())
+    whole[-6] ^= 1
+    put(run.path, bytes(whole))
+    # every journal file but the last one is gone, and with them the entries of the run
+    for path in plot.lab.journals()[:-1]:
+        path.unlink()
+    with pytest.raises(DamageError):
+        list(plot.lab.open().topic("j").query().records())
+
+
+def test_a_reader_that_was_overtaken_looks_again(plot: Plot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a look at the store and one at its runs, a writer merges the two."""
+    read, seen = current.read_overlay, []
+
+    def overtaken(*args: object, **options: object) -> object:
+        if not seen:
+            publish_elsewhere(plot)
+        seen.append(options)
+        return read(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(current, "TAIL", 5)
+    monkeypatch.setattr(current, "read_overlay", overtaken)
+    source = current.open_current(plot.lab.open(), plot.lab.open().topic("j").config)
+    try:
+        # the second look finds a store that has everything
+        assert len(seen) == 2 and source.overlay is None
+        assert source.visible_records() == len(plot.book.final(plot.lab.clock.at)["j"])
+    finally:
+        source.close()
+
+
+def test_a_long_journal_is_read_where_there_is_no_other_way(plot: Plot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(current, "TAIL", 1)
+    for run in runs_of(plot):
+        run.path.unlink()
+    sound(plot)
+
+
+def test_a_reader_keeps_the_runs_that_it_has_open(plot: Plot) -> None:
+    expected = plot.book.final(plot.lab.clock.at)["j"]
+    source = current.open_current(plot.lab.open(), plot.lab.open().topic("j").config)
+    try:
+        parts = source.batches(5)
+        first = next(parts)
+        publish_elsewhere(plot)
+        assert not runs_directory(store_of(plot)).exists()
+        assert len(first[0]) + sum(len(keys) for keys, _ in parts) == len(expected)
+    finally:
+        source.close()
+
+
+def test_up_to_a_txid_no_run_leads_beyond_it(plot: Plot) -> None:
+    instance, known = plot.lab.open(), meta(plot)
+    first, second = runs_of(plot)
+    with open_log(instance) as log:
+        for until, count in [(known.applied, 0), (first.upto - 1, 0), (first.upto, 1), (second.upto, 2)]:
+            assert len(find_runs(instance, store_of(plot), known, log, known.applied, until)) == count
+
+
+def test_nothing_is_merged_with_a_store_that_took_the_place_of_another(plot: Plot) -> None:
+    """A replay may put one in place that stands elsewhere: entries between would be missing in what is merged."""
+    instance = plot.lab.open()
+    path = store_of(plot)
+    with Store.open(path, write=True) as store:
+        meta = store.meta()
+        overlay = Overlay(base=meta.applied + 3)
+        key = key_of(1)
+        overlay.put([key], [value_of(key, meta.applied + 4, b"{}")])
+        done = merge(instance, store, overlay, lineage=meta.lineage, upto=meta.applied + 4, block=None)
+        assert (done, store.meta(), len(overlay), overlay.base) == (None, meta, 0, meta.applied + 4)
+    sound(plot)
+
+
+def test_what_expires_is_left_out_of_a_merge(tmp_path: Path) -> None:
+    plot = Plot(tmp_path / "lab")
+    grown(plot)
+    with small_memory():
+        plot.publish("q", range(100, 130))
+        plot.lab.clock.tick(31)
+        assert meta_of(plot.lab.store("q"), plot.lab.open()).records > 30
+        plot.publish("q", range(130, 150))
+    after = meta_of(plot.lab.store("q"), plot.lab.open())
+    assert (after.records, after.removal_mark) == (20, plot.lab.clock.at)
+    assert plot.contents() == plot.book.final(plot.lab.clock.at)
+    assert problems(plot.lab) == []
+    assert rebuilt_is_live(plot.lab) is None
+
+
+def test_topics_with_history_and_without_a_journal_have_no_runs(tmp_path: Path) -> None:
+    plot = Plot(tmp_path / "lab")
+    grown(plot)
+
+    def told() -> None:
+        assert not any(runs_directory(plot.lab.store(topic)).exists() for topic in "ha")
+
+    with small_memory():
+        for topic in "ha":
+            plot.publish(topic, range(40), told=told)
+    assert plot.contents() == plot.book.final(plot.lab.clock.at)
+    assert rebuilt_is_live(plot.lab) is None
+    assert plot.lab.clock.at > SECOND
+
+
+def test_a_small_change_of_a_large_store_goes_into_it_in_place(tmp_path: Path) -> None:
+    plot = Plot(tmp_path / "lab")
+    plot.publish("j", range(200), batch=50)
+    inode = plot.lab.store("j").stat().st_ino
+    with small_memory():
+        limits.LIMITS.bulk_share = 4
+        plot.publish("j", range(30), batch=6)
+        assert plot.lab.store("j").stat().st_ino == inode
+        plot.publish("j", range(300, 400), batch=6)
+    # the second session changed more than a quarter, turned to runs, and was merged at its end
+    assert plot.lab.store("j").stat().st_ino != inode
+    assert not runs_directory(plot.lab.store("j")).exists()
+    assert plot.contents() == plot.book.final(plot.lab.clock.at)
