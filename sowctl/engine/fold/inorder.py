@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from typing import Protocol, TypeVar
 
 from sowctl.engine.fold.spill import Pairs
@@ -117,7 +118,7 @@ class Layers:
         for number in range(len(self) - 1, -1, -1):
             if not wanted:
                 break
-            here = self._read(number, lambda layer, wanted=wanted: layer.find(wanted))  # type: ignore[misc]
+            here: Mapping[bytes, bytes | None] = self._read(number, methodcaller("find", wanted))
             if here:
                 found |= here
                 wanted = [key for key in wanted if key not in here]
