@@ -37,7 +37,7 @@ _CRC = struct.Struct("<I")
 # Columns begin at a multiple of 8, so that their numbers are read in place.
 _ALIGN = 8
 MANY = 256
-"""From so many keys on, numpy finds them together, where it is loaded."""
+"""From so many keys on, numpy finds them together, in runs whose ``arrays`` are set."""
 _NAME = re.compile(r"([0-9]+)-([0-9]+)\.run")
 
 Changes = tuple[list[bytes], list[bytes | None]]
@@ -142,6 +142,8 @@ class SortedRun:
         if sys.byteorder != "little":
             raise BadRun("runs are little-endian")
         self.path = path
+        self.arrays = False
+        """Whether numpy is worth loading for look-ups of many keys: a bulk load asks again and again."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
@@ -220,7 +222,7 @@ class SortedRun:
 
     def _places(self, keys: Sequence[bytes]) -> list[tuple[int, int]]:
         """Of those of ``keys``, which ascend, that changed: the number among them, and the place here."""
-        if len(keys) >= MANY and "numpy" in sys.modules and len(self._keys):
+        if self.arrays and len(keys) >= MANY and len(self._keys):
             import numpy as np
 
             own = np.frombuffer(self._keys, dtype="<u8")
@@ -241,7 +243,7 @@ class SortedRun:
         if not self.deletions:
             if verify(keys, values):
                 raise BadRun("a value is damaged")
-            return values  # type: ignore[return-value] # a list of bytes, which nobody adds to
+            return values  # type: ignore[return-value]  # a list of bytes, which nobody adds to
         live = [(key, value) for key, value in zip(keys, values, strict=True) if value]
         if live and verify(*zip(*live, strict=True)):
             raise BadRun("a value is damaged")

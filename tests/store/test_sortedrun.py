@@ -51,11 +51,10 @@ def test_what_was_written_is_read(
     assert runs_beside(store) == {(10, 90): run.path}
 
 
-def test_many_keys_are_found_together(tmp_path: Path) -> None:
-    import numpy
-
-    assert numpy is not None  # loaded, so that the search of many keys takes its way
+@pytest.mark.parametrize("arrays", [False, True])
+def test_many_keys_are_found_together(tmp_path: Path, arrays: bool) -> None:
     run = written(tmp_path / "s.sow", {key: b"%d" % number for number, key in enumerate(KEYS) if number % 3})
+    run.arrays = arrays
     asked = KEYS[: 2 * MANY]
     assert run.find(asked) == {key: value_of(key, 50, b"%d" % n) for n, key in enumerate(asked) if n % 3}
 

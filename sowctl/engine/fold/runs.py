@@ -125,15 +125,15 @@ def flush(
 
     The journal's lock is held. Raises StorageError; the overlay is as it was then.
     """
-    # Loaded from here on: every batch is looked up in this run, and numpy finds its keys together.
-    import numpy  # noqa: F401
-
     path, meta = Path(store.path), store.meta()
     state = StoreMeta(meta.definition, lineage=lineage, applied=upto, last_time=overlay.last_time, block=block)
     parts = in_key_order(overlay.current, PART)
     written = write_run(path, state, overlay.begins, len(overlay.current), parts, instance.seam)
     # Opened as a reader would: what is taken from memory must be there.
     overlay.moved(SortedRun(written), refolding(instance, topic, path, meta))
+    # From here on every batch is looked up in all runs.
+    for run in overlay.runs:
+        run.arrays = True
 
 
 def remove_runs(store: Path, meta: StoreMeta, lineage: bytes) -> None:
