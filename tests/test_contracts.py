@@ -56,9 +56,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
         file = tmp_path / Path(*module.split(".")).with_suffix(".py")
         with file.open("a") as opened:
             opened.write(f"\ndef _added_{number}():\n    {statement}\n")
-    (tmp_path / "sowctl/engine/views.py").write_text("from sowctl.engine import api\n")
+    (tmp_path / "sowctl/engine/upper.py").write_text("from sowctl.engine import api\n")
     done = _lint(tmp_path)
     assert done.returncode == 1, done.stderr
     told = {re.sub(r"\s*\(l\.\d+\)$", "", line.strip(" -")) for line in done.stdout.splitlines() if " -> " in line}
     assert not {f"{module} -> {found}" for module, _, found in IMPORTS} - told
-    assert all(re.search(rf"^- {name}$", done.stdout, re.M) for name in (r"sowctl\.engine\.views", r"sowctl\.newroom"))
+    assert all(re.search(rf"^- {name}$", done.stdout, re.M) for name in (r"sowctl\.engine\.upper", r"sowctl\.newroom"))

@@ -26,8 +26,11 @@ def topics(instance: Instance, names: Sequence[str], *, regex: bool = False) -> 
 
 
 def one(instance: Instance, text: str, message_type: str | None) -> Target:
-    """The one target of this name. Raises UsageError ``SOW-CLI-023`` where a pattern matches several."""
-    found = resolve(instance, text, message_type)
+    """The one target of this name, to be read: a view, too.
+
+    Raises UsageError ``SOW-CLI-023`` where a pattern matches several.
+    """
+    found = resolve(instance, text, message_type, derived=True)
     if len(found) > 1:
         names = ", ".join(target.topic.label for target in found if target.topic is not None)
         raise UsageError("SOW-CLI-023", f"{text!r} matches several topics: {names}", hint="name one of them")

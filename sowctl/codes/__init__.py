@@ -7,7 +7,7 @@ text here. Nothing that reads or writes data imports this room; tests compare it
 
 The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``cli``, ``configuration``, ``engine``
 (instances, topics, findings of ``check``), ``expressions``, ``journal``, ``messages`` (types, framings, keys, paths and
-times), ``publishing`` (deleting too), ``queries`` (replay and snapshot too), ``spark``, ``store``.
+times), ``publishing`` (deleting too), ``queries`` (replay and snapshot too), ``spark``, ``store``, ``views``.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ AREAS: dict[str, ErrorArea] = {
     "SOW-SPK": ErrorArea("Spark", "spark", "sowctl-spark(7)"),
     "SOW-STO": ErrorArea("Stores", "store", "sow-store(5)"),
     "SOW-VAL": ErrorArea("Paths and times", "messages", "sowctl-expressions(7)"),
+    "SOW-VIW": ErrorArea("Views", "views", "sowctl-behaviour(7)"),
 }
 """The areas by the beginning of their codes."""
 

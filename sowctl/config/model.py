@@ -60,7 +60,8 @@ class Logical(Struct, frozen=True):
 class TopicConfig(Configured, frozen=True, eq=False):
     """A SOW topic. ``key_domain`` is the Name where none is set, ``file`` None for a transient topic.
 
-    ``logical`` is set where only a part of a Pattern topic is meant, ``key_mode`` none where no store keeps records.
+    ``logical`` is set where only a part of a Pattern topic is meant, ``key_mode`` none where no store keeps records,
+    ``derived`` where it stands for a view, conflated topic or queue that is read as a topic.
     """
 
     name: str
@@ -87,6 +88,7 @@ class TopicConfig(Configured, frozen=True, eq=False):
     place: Place
     node: Node
     logical: Logical | None = None
+    derived: OtherEntry | None = None
 
     kind = "Topic"
 

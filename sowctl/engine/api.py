@@ -41,8 +41,11 @@ class InstanceHandle(Instance, frozen=True):
     lasting: ClassVar[bool] = True
 
     def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
-        """The verbs of one topic. Raises MissingError (exit 10) and UsageError (exit 2, ambiguous)."""
-        return TopicHandle(self, find_topic(self, name, message_type))
+        """The verbs of one topic, or of a view, which refuses those that write.
+
+        Raises MissingError (exit 10) and UsageError (exit 2, ambiguous).
+        """
+        return TopicHandle(self, find_topic(self, name, message_type, derived=True))
 
     def check(self) -> CheckRun:
         """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""
@@ -233,8 +236,9 @@ class TopicHandle:
     def digest(self, at: int | str | None = None) -> Digest:
         """The digest of the state, of now or as of ``at`` (as :meth:`get` takes it)."""
         from sowctl.engine.sources.digest import digest
+        from sowctl.engine.views.opening import open_target
 
-        return digest(self.instance, self.target, self._at(at))
+        return digest(self.instance, self.target, self._at(at), open_target)
 
     def info(self) -> TopicInfo:
         """Sizes, counts and position."""

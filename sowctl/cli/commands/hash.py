@@ -36,10 +36,11 @@ def run(
     from sowctl.cli.lookup import one
     from sowctl.cli.words.when import moment
     from sowctl.engine.sources.digest import digest
+    from sowctl.engine.views.opening import open_target
 
     when = moment(invocation, at)
     with invocation.open_instance(target) as instance:
-        found = digest(instance, one(instance, target, message_type), when.of(instance))
+        found = digest(instance, one(instance, target, message_type), when.of(instance), open_target)
     if format == "json":
         from sowctl.output.reports import as_json
 

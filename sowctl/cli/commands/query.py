@@ -129,7 +129,7 @@ def run(
     asked = replace(asked, at=when.time)
     if explain:
         with invocation.open_instance(target) as instance:
-            targets = resolve(instance, target, message_type, literal=literal_topic)
+            targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)
             asked = replace(asked, at=when.of(instance))
             return _show_plans(invocation, instance, targets, asked, analyze=analyze, format=format)
     sink = None
@@ -140,7 +140,7 @@ def run(
         # Made before a store is opened, so that a wrong option costs nothing.
         sink = Sink(invocation, Choice(*printing))
     with invocation.open_instance(target, fix_names=fix_names) as instance:
-        targets = resolve(instance, target, message_type, literal=literal_topic)
+        targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)
         asked = replace(asked, at=when.of(instance))
         with closing(query(instance, targets, asked)) as result:
             if count or sink is None:

@@ -64,6 +64,8 @@ def named_keys(node: Node | None, definition: Definition, config: TopicConfig | 
 
     if definition.key_domain == "" or (config is not None and config.pattern is not None):
         return None  # keys depend on the logical topic of each record
+    if config is not None and config.derived is not None:
+        return None  # keys are of the source's values, and a view may show them otherwise, or under other names
     fields = definition.key_fields if definition.key_mode == "fields" and config is not None else ()
     paths = [_first_value(parse_path(field)) for field in fields]
     # The bound holds for every record that the filter can match, and perhaps for more: the whole filter is asked of

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search import figures
 from sowctl.engine.search.plan import MEMO_INDEX, Plan, Question, Statistics, draft, scanned
-from sowctl.engine.sources.opening import open_source
+from sowctl.engine.sources.opening import Opener, open_source
 from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import SowError
@@ -162,18 +162,22 @@ def scanning(
     size: int,
     *,
     shown: bool = False,
+    opener: Opener = open_source,
 ) -> Iterator[Scan]:
-    """Open a target to filter all its records, by the plan of what is ``asked``. Raises as ``open_source``.
+    """Open a target to filter all its records, by the plan of what is ``asked``. Raises as ``opener``.
 
     ``shown``: the plan is printed; then it says how many records there are to see, which takes counting the expired.
+    ``opener`` is what opens the target; a store that is opened once more, is opened as a topic's.
     """
     # One clock for the whole query: a record does not expire between its plan and its reading.
     now = instance.now
     instance = replace(instance, clock=lambda: now)
     with ExitStack() as held:
-        source = open_source(instance, target, at)
+        source = opener(instance, target, at)
         opened = held.enter_context(closing(source))
         question = asked(source)
+        if target.topic is not None and target.topic.derived is not None:
+            target = _filed(source, target)
         again = at is None and _stays(target)
         statistics = statistics_of(source, question, reopens=again, shown=shown, lasting=instance.lasting)
         plan, way = _executable(instance, source.stored, question, statistics)
@@ -250,6 +254,12 @@ def _processors() -> int:
     if (threads is not None and threads.active_count() > 1) or not hasattr(os, "sched_getaffinity"):
         return 0
     return len(os.sched_getaffinity(0))
+
+
+def _filed(source: Source, target: Target) -> Target:
+    """The target of a derived source with the file that was opened for it, if it is one."""
+    stored = source.stored
+    return target if stored is None or stored.config is None else Target(topic=stored.config)
 
 
 def _stays(target: Target) -> bool:

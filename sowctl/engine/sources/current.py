@@ -221,8 +221,13 @@ def open_current(
     ``until``: of the journal behind the store, only the entries up to this txid; ``admit`` has made sure then that the
     store itself holds none of the topic behind it. A missing store is rebuilt in a temporary place where the journals
     cover it. Raises MissingError ``SOW-ENG-010`` (nothing was ever published), ``SOW-ENG-011`` (the journals do not
-    reach back), DamageError with the replay command as its hint, and what ``admit`` raises.
+    reach back), UsageError ``SOW-ENG-031`` (a view that was not opened by its own door), DamageError with the replay
+    command as its hint, and what ``admit`` raises.
     """
+    if topic.derived is not None and topic.file is None:
+        from sowctl.engine.topics.derived import not_a_topic
+
+        raise not_a_topic(topic.derived)
     at = instance.now if now is None else now
     with ExitStack() as stack:
         path = topic.file

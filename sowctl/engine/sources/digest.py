@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.sources.current import CurrentSource
-from sowctl.engine.sources.opening import open_now, open_source
+from sowctl.engine.sources.opening import Opener, open_now, open_source
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import expires, is_expired
 from sowctl.engine.topics.positions import naming_replay
@@ -24,6 +24,7 @@ from sowctl.store.integrity import DIGEST_MODULUS, digest_sum, digest_term
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
 
 SCAN_BATCH = 1000
 
@@ -40,14 +41,15 @@ class Digest(Struct, frozen=True):
     note: str | None = None
 
 
-def digest(instance: Instance, target: Target, at: int | None = None) -> Digest:
+def digest(instance: Instance, target: Target, at: int | None = None, opener: Opener = open_source) -> Digest:
     """The digest of a target now, or of the records as of ``at`` (microseconds UTC; versions do not count then).
 
-    A logical topic's is that of its records alone.
+    A logical topic's is that of its records alone, and so is that of a view, which ``opener`` opens.
     """
     # The stored sum is that of the whole present store; of a part of it, or of the past, it says nothing.
-    if at is not None or (target.topic is not None and target.topic.logical is not None):
-        return _of_records(instance, target, at)
+    topic = target.topic
+    if at is not None or (topic is not None and (topic.logical is not None or topic.derived is not None)):
+        return _of_records(opener(instance, target, at))
     source = open_now(instance, target)
     with closing(source), naming_replay(target.topic):
         history = target.topic.history if target.topic is not None else None
@@ -111,8 +113,7 @@ def _with_versions(source: CurrentSource, target: Target, now: int) -> tuple[int
     return total, records, versions
 
 
-def _of_records(instance: Instance, target: Target, at: int | None) -> Digest:
-    source = open_source(instance, target, at)
+def _of_records(source: Source) -> Digest:
     total = records = txid = 0
     with closing(source):
         for keys, values in source.batches(SCAN_BATCH):

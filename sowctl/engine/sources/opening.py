@@ -1,8 +1,10 @@
-"""Opening what a target names, now or at an instant: verbs and the tasks of Spark jobs get their sources here alone."""
+"""Opening topics and files, now or at an instant. Readers, who also take what is derived from topics, call the door in
+:mod:`sowctl.engine.views.opening`; writers, and the tasks of Spark jobs, get their sources here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from sowctl.engine.topics.targets import Target
 
@@ -10,6 +12,9 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.current import CurrentSource
     from sowctl.engine.sources.source import Source
+
+Opener: TypeAlias = "Callable[[Instance, Target, int | None], Source]"
+"""Opens a target, now or at an instant: :func:`open_source`, or the door above it that also opens views."""
 
 
 def open_source(instance: Instance, target: Target, at: int | None) -> Source:

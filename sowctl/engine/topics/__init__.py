@@ -1,6 +1,7 @@
 """What a configuration says about topics, before any data is opened. In the order in which data passes:
 
 * ``targets``: what a TARGET names: a topic, logical topics, a pattern over names, a store file.
+* ``derived``: a view as the topic that it is read as.
 * ``storefile``: files that are no stores, named by mistake or standing at a topic's place.
 * ``positions``: where stores and journals stand to each other: opening both, which journal explains which store.
 * ``logplaces``: bookmarks and txids as instants.

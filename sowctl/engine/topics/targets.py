@@ -37,8 +37,10 @@ class Target(Struct, frozen=True):
     path: Path | None = None
 
 
-def resolve(instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False) -> list[Target]:
-    """The targets that ``text`` names, in configuration order.
+def resolve(
+    instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False, derived: bool = False
+) -> list[Target]:
+    """The targets that ``text`` names, in configuration order; with ``derived``, for readers, also views.
 
     An exact name wins; then an existing path with ``/`` or ``.sow``; then the name of a logical topic; then, unless
     ``literal``, a regular expression over the names. It takes a Pattern topic whole where it matches the topic's own
@@ -49,7 +51,8 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
     plainly is no store), MissingError ``SOW-ENG-012`` (nothing of that name).
     """
     name, message_type = split_target(text, message_type)
-    exact = _exact(instance, name, message_type, logical=literal or not is_pattern(name.replace(".", "")))
+    logical = literal or not is_pattern(name.replace(".", ""))
+    exact = _exact(instance, name, message_type, logical=logical, derived=derived)
     path = instance.working / text
     # A topic's own name wins over a file of that name; a Pattern, which matches nearly anything, does not.
     if exact is None or exact.logical is not None:
@@ -75,10 +78,13 @@ def resolve(instance: Instance, text: str, message_type: str | None = None, *, l
     raise _missing(instance, name, message_type)
 
 
-def find_topic(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
-    """The one SOW topic, or logical topic, of this exact name. Raises as :func:`resolve` does."""
+def find_topic(instance: Instance, text: str, message_type: str | None = None, *, derived: bool = False) -> TopicConfig:
+    """The one SOW topic, or logical topic, of this exact name; with ``derived`` also a view.
+
+    Raises as :func:`resolve` does.
+    """
     name, message_type = split_target(text, message_type)
-    found = _exact(instance, name, message_type, logical=True)
+    found = _exact(instance, name, message_type, logical=True, derived=derived)
     if found is None:
         raise _missing(instance, name, message_type)
     return found
@@ -124,8 +130,13 @@ def split_target(text: str, message_type: str | None = None) -> tuple[str, str |
     return (match[2], match[1]) if match else (text, message_type)
 
 
-def _exact(instance: Instance, name: str, message_type: str | None, *, logical: bool) -> TopicConfig | None:
-    """The topic of this name, narrowed where it is a logical topic's; the latter only with ``logical``."""
+def _exact(
+    instance: Instance, name: str, message_type: str | None, *, logical: bool, derived: bool = False
+) -> TopicConfig | None:
+    """The topic of this name, narrowed where it is a logical topic's; the latter only with ``logical``.
+
+    With ``derived`` a view, too, as the topic that it is read as.
+    """
     takers = _takers(instance, name, message_type, logical=logical)
     # A topic is known by name and message type together (behaviour 1.1), so a name alone may be ambiguous.
     if len(takers) > 1:
@@ -139,7 +150,12 @@ def _exact(instance: Instance, name: str, message_type: str | None, *, logical: 
         return None
     entry = takers[0]
     if isinstance(entry, OtherEntry):
-        raise UsageError("SOW-ENG-031", f"{name!r} is a {entry.kind}, not a topic with a store of its own")
+        from sowctl.engine.topics.derived import as_topic, not_a_topic
+
+        # The language is loaded where such an entry is read, and by no other command.
+        if not derived:
+            raise not_a_topic(entry)
+        return as_topic(entry)
     return entry
 
 

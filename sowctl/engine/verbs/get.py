@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.records import RecordBatch, batch_of
 from sowctl.engine.search.keytext import keys_meant
-from sowctl.engine.sources.opening import open_source
 from sowctl.engine.topics.targets import Target
+from sowctl.engine.views.opening import open_target
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -24,7 +24,7 @@ def get(
     several fields joined by commas. With ``fields`` it is the latter alone. Raises as
     :func:`~sowctl.engine.search.keytext.keys_meant`, and what reading raises.
     """
-    with closing(open_source(instance, target, at)) as source:
+    with closing(open_target(instance, target, at)) as source:
         meant = keys_meant(texts, target, source.definition, fields=fields)
         found = dict(zip(*source.lookup([key for keys in meant for key in keys]), strict=True))
         present: list[bytes] = []

@@ -23,6 +23,7 @@ from sowctl.engine.search.scan import Scan, filtered, scanning
 from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
 from sowctl.engine.sources.source import Matched, Pairs, Source, alone
 from sowctl.engine.topics.targets import Target, with_records
+from sowctl.engine.views.opening import open_target
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -174,7 +175,9 @@ class _Run:
                 return self._question(known if known is not None else self._matcher(target, source))
 
             options = self._options
-            with scanning(self._instance, target, options.at, asked, options.batch_size, shown=shown) as scan:
+            with scanning(
+                self._instance, target, options.at, asked, options.batch_size, shown=shown, opener=open_target
+            ) as scan:
                 numbers = QueryStatistics(scan.source.topic, scan.source.message_type)
                 self._place[scan.source.topic, scan.source.message_type] = len(self.statistics)
                 self.statistics.append(numbers)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.sources.opening import open_source
 from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.topics.targets import Target
+from sowctl.engine.views.opening import open_target
 from sowctl.errors import RefusedError
 from sowctl.store.builder import build
 from sowctl.store.codec import stamps
@@ -48,7 +48,7 @@ def snapshot_file(
     then = instance.now if at is None else at
     if path.exists() and not force:
         raise RefusedError("SOW-SNP-001", "there is a file already", place=str(path), hint="--force replaces it")
-    source = open_source(instance, target, at)
+    source = open_target(instance, target, at)
     with (
         closing(source),
         build(path, _definition(instance, target, source), seam=instance.seam, now=instance.now) as builder,

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
-from sowctl.engine.search.matcher import Matcher, headers_of
-from sowctl.errors import InputError
+from sowctl.engine.views.records import records_of
 from sowctl.expressions.rows.joining import source_of
 from sowctl.expressions.rows.projection import GroupKey, GroupState
 from sowctl.identity.keys import batch_digester
@@ -27,7 +25,7 @@ from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.spark.jobs.viewprogram import Maker, Program, Query, ViewRecord
-from sowctl.store.codec import encode, payloads, stamps
+from sowctl.store.codec import encode
 from sowctl.values.fields import SlotValue
 
 if TYPE_CHECKING:
@@ -104,34 +102,8 @@ def _records(maker: Maker, number: int, parts: Iterable[Part]) -> Iterator[ViewR
 
 def _of_part(program: Program, number: int, part: Part) -> Iterator[ViewRecord]:
     """What travels of the records of a part."""
-    message_type, topic = program.query.sources[number]
-    kind = program.instance.type_of(message_type)
-    # With one source the filter is asked of records as they are read; of a join it is asked of whole rows.
-    text = program.query.filter if len(program.query.sources) == 1 else None
-    matcher = Matcher(text, kind, topic, program.environment, functions=functions_of(program.instance))
-    extract = kind.extractor(program.slots[number])
-    sides = program.sides[number]
-    key_texts = kind.key_texts([side.path for side in sides]) if sides else None
-    for keys, values in part.pairs():
-        places = matcher.places(keys, values)
-        keys, values = [keys[place] for place in places], [values[place] for place in places]
-        messages = payloads(values)
-        rows, refused = extract(messages)
-        # A record that cannot be read fails the view: without it the groups would be wrong in silence.
-        if refused:
-            key = str(int.from_bytes(keys[refused[0].index], "big"))
-            raise InputError(
-                "SOW-QRY-004",
-                f"the message of record {key} cannot be read: {refused[0].message}",
-                place=topic,
-                sow_key=key,
-            )
-        texts: Sequence[tuple[bytes | None, ...]] = (
-            key_texts(messages)[0] if key_texts is not None else [()] * len(rows)
-        )
-        uses_header = number == 0 and program.projection.uses_header
-        headers = headers_of(keys, values, topic) if uses_header else [None] * len(rows)
-        yield from map(ViewRecord, keys, map(stamps, values), headers, rows, texts)
+    for records in records_of(program, number, part.pairs()):
+        yield from records
 
 
 def _first(record: ViewRecord) -> JoinedRow:

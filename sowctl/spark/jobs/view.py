@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from sowctl.config.derived import View
 from sowctl.config.model import TopicConfig
 from sowctl.engine.bulk.staging import staging
+from sowctl.engine.views import definition
+from sowctl.engine.views.definition import Query
 from sowctl.errors import MissingError, UsageError
 from sowctl.spark.jobs.datasets import write_records
 from sowctl.spark.jobs.grouping import FilePart, grouped
@@ -24,7 +26,6 @@ from sowctl.spark.jobs.outputs import Output, Part
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.state import parts_of
 from sowctl.spark.jobs.storefile import write_store
-from sowctl.spark.jobs.viewprogram import Query
 from sowctl.store.meta import Definition
 
 if TYPE_CHECKING:
@@ -82,17 +83,7 @@ def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
     from sowctl.engine.topics.targets import find_topic
 
     if isinstance(wanted, View):
-        return Query(
-            wanted.name,
-            wanted.message_type,
-            tuple(_meant(instance, *source) for source in wanted.sources),
-            wanted.joins,
-            wanted.projection,
-            wanted.grouping,
-            wanted.filter,
-            wanted.join_null_equivalency,
-            wanted.key_domain,
-        )
+        return definition.query_of(instance, wanted)
     if (wanted.topic is None) == (not wanted.joins):
         raise UsageError("SOW-SPK-066", "a view is over one topic or over a join", hint="name a topic, or give --join")
     if wanted.topic is not None:
@@ -110,18 +101,6 @@ def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
         message_type, name = wanted.message_type or sources[0][0], "+".join(name for _, name in sources)
     texts = wanted.joins, wanted.projection, wanted.grouping
     return Query(name, message_type, sources, *texts, wanted.filter, False, name)
-
-
-def _meant(instance: Instance, message_type: str, name: str) -> tuple[str, str]:
-    """The source of a view: of the type that is written, or the view's; else the one entry that has the name.
-
-    Rule F022 warns of that in a view of another type than its topic.
-    """
-    assert instance.config is not None
-    found = instance.config.find(name)
-    # A topic that alone has this name is meant, although its type is another one (behaviour 11.52).
-    alone = len(found) == 1 and not instance.config.find(name, message_type)
-    return (found[0].message_type, name) if alone else (message_type, name)
 
 
 def _joined(instance: Instance, wanted: AdHoc) -> tuple[tuple[str, str], ...]:

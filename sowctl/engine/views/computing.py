@@ -1,0 +1,30 @@
+"""A view computed from all records of its sources, as of a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sowctl.engine.views.definition import Program
+from sowctl.engine.views.groups import Groups
+from sowctl.engine.views.joins import Held, rows_of
+from sowctl.engine.views.records import records_of
+
+if TYPE_CHECKING:
+    from sowctl.engine.sources.source import Pairs
+    from sowctl.engine.views.definition import ViewRecord
+    from sowctl.engine.views.moment import Moment
+
+READ = 1000
+
+
+def computed(moment: Moment, program: Program) -> Iterator[Pairs]:
+    """Keys and stored values of the view's messages, in key order. Raises what reading the sources raises."""
+
+    def source(number: int) -> Iterator[list[ViewRecord]]:
+        return records_of(program, number, moment.source(program.query.sources[number]).batches(READ))
+
+    groups = Groups(program)
+    for rows in rows_of(program, source(0), Held(program, source)):
+        groups.add(rows)
+    yield from groups.messages()

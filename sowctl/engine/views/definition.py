@@ -1,0 +1,173 @@
+"""A view, compiled: which fields of which source it reads, how its sources are joined, what becomes of the rows.
+
+Shared by the engine's views and by Spark's job ``view``, whose tasks ask it for everything that depends on the texts of
+a view. What the texts mean is ruled by sowctl-expressions(7), which sources are meant by ``behaviour`` 5.1 and 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
+
+from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.search.matcher import environment_of
+from sowctl.errors import UsageError
+from sowctl.expressions.compile import compile_projection
+from sowctl.expressions.rows.joining import JoinStep, plan, source_of
+from sowctl.expressions.rows.projection import Projection
+from sowctl.expressions.syntax.joins import Join, JoinSide, parse_join
+from sowctl.values.fields import Slot, SlotValue, Values
+
+if TYPE_CHECKING:
+    from sowctl.config.derived import View
+    from sowctl.engine.instance import Instance
+    from sowctl.expressions.compile import Filter
+    from sowctl.expressions.environment import Header
+
+
+class Query(Struct, frozen=True):
+    """A view: ``sources`` are message type and name; texts as a configuration has them."""
+
+    name: str
+    message_type: str
+    sources: tuple[tuple[str, str], ...]
+    joins: tuple[str, ...]
+    projection: tuple[str, ...]
+    grouping: tuple[str, ...]
+    filter: str | None
+    nulls_match: bool
+    key_domain: str
+
+
+def query_of(instance: Instance, view: View) -> Query:
+    """A view of the configuration, with the sources that are meant."""
+    return Query(
+        view.name,
+        view.message_type,
+        tuple(dict.fromkeys(_meant(instance, *source) for source in view.sources)),
+        view.joins,
+        view.projection,
+        view.grouping,
+        view.filter,
+        view.join_null_equivalency,
+        view.key_domain,
+    )
+
+
+def _meant(instance: Instance, message_type: str, name: str) -> tuple[str, str]:
+    """The source of a view: of the type that is written, or the view's; else the one entry that has the name.
+
+    Rule F022 warns of that in a view of another type than its topic.
+    """
+    assert instance.config is not None
+    found = instance.config.find(name)
+    # A topic that alone has this name is meant, although its type is another one (behaviour 11.52).
+    alone = len(found) == 1 and not instance.config.find(name, message_type)
+    return (found[0].message_type, name) if alone else (message_type, name)
+
+
+class ViewRecord(NamedTuple):
+    """What a view keeps of a record: its key, (txid, time), header, the fields asked for, the texts of join keys."""
+
+    key: bytes
+    stamp: tuple[int, ...]
+    header: Header | None
+    values: tuple[SlotValue, ...]
+    texts: tuple[bytes | None, ...]
+
+
+class Program:
+    """A compiled view: which fields of which source, and what becomes of them."""
+
+    def __init__(self, instance: Instance, query: Query) -> None:
+        """Raises ExpressionError for the texts, UsageError ``SOW-QRY-013`` for a type that cannot be written."""
+        self.instance, self.query = instance, query
+        self.functions = functions_of(instance)
+        joined = len(query.sources) > 1
+        # A qualifier may leave the message type out.
+        names = [(name,) for _, name in query.sources] + [(kind, name) for kind, name in query.sources]
+        self.projection: Projection = compile_projection(
+            query.projection, query.grouping, joined=joined, sources=names, extra=self.functions
+        )
+        self.kind = instance.type_of(query.message_type)
+        if not self.kind.constructible:
+            raise UsageError("SOW-QRY-013", f"messages of type {self.kind.name} cannot be written, so not projected")
+        self.environment = environment_of(instance)
+        self.filter: Filter | None = None
+        # Over one topic the filter is the matcher's, which asks it of records as they are read.
+        if joined and query.filter:
+            from sowctl.expressions.compile import compile_filter
+
+            self.filter = compile_filter(query.filter, extra=self.functions)
+        self.joins: tuple[Join, ...] = tuple(map(parse_join, query.joins))
+        self.slots: list[list[Slot]] = [[] for _ in query.sources]
+        self.places = self._placed(self.projection.slots, self.projection.sources)
+        self.tested = self._placed(self.filter.slots, self.filter.sources) if self.filter is not None else []
+        # Over one topic, the values of a record are nearly always those of the projection, in its order.
+        self.direct = not joined and [place for _, place, _ in self.places] == list(range(len(self.slots[0])))
+
+    def _placed(self, slots: Sequence[Slot], sources: Sequence[tuple[str, ...]]) -> list[tuple[int, int, bool]]:
+        """For every slot: its source, its place among that source's slots, whether it is a list."""
+        found = []
+        for slot, qualifier in zip(slots, sources, strict=True):
+            source = self.source_of(qualifier)
+            mine = self.slots[source]
+            # A field that is used several times is taken out of a message once.
+            if slot not in mine:
+                mine.append(slot)
+            found.append((source, mine.index(slot), slot.listed))
+        return found
+
+    def source_of(self, qualifier: tuple[str | None, ...]) -> int:
+        """The number of the source that a qualifier names; the first where there is none."""
+        if not qualifier:
+            return 0
+        for number, (kind, name) in enumerate(self.query.sources):
+            if name == qualifier[-1] and (len(qualifier) < 2 or qualifier[0] in (None, kind)):
+                return number
+        raise UsageError("SOW-EXP-028", f"[{qualifier[-1]}] is no source of the view")
+
+    @cached_property
+    def sides(self) -> list[list[JoinSide]]:
+        """The sides of joins by source, each once: their texts travel with the records."""
+        found: list[list[JoinSide]] = [[] for _ in self.query.sources]
+        for join in self.joins:
+            for side in join:
+                mine = found[self.source_of((side.message_type, side.topic))]
+                if side not in mine:
+                    mine.append(side)
+        return found
+
+    @cached_property
+    def steps(self) -> list[JoinStep[Any]]:
+        """The steps of the join. Raises UsageError ``SOW-EXP-027``."""
+        if not self.joins:
+            return []
+        start: tuple[str | None, str]
+        steps: list[JoinStep[Any]]
+        start, steps = plan(self.joins)
+        # Rows begin with the records of the first source; a join that starts elsewhere would have nothing to attach to.
+        if self.source_of(start) != 0:
+            raise UsageError("SOW-EXP-027", f"[{start[1]}] is joined before it is attached")
+        return steps
+
+    def text(self, side: JoinSide, record: ViewRecord | None) -> bytes | None:
+        """The text of a join key in a record."""
+        if record is None:
+            return None
+        # The texts of a record stand in the order of ``sides``, both here and where they were taken out.
+        return record.texts[self.sides[self.source_of(source_of(side))].index(side)]
+
+    def values(
+        self, records: Sequence[ViewRecord | None], places: list[tuple[int, int, bool]]
+    ) -> tuple[SlotValue, ...]:
+        """The values of slots in a row."""
+        found: list[SlotValue] = []
+        for source, place, listed in places:
+            record = records[source] if source < len(records) else None
+            # A missing partner has NULL in all its fields (behaviour 11.47); a list of values is then empty.
+            found.append(record.values[place] if record is not None else Values(()) if listed else None)
+        return tuple(found)

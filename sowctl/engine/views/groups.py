@@ -1,0 +1,67 @@
+"""Groups of a view: from rows to the messages that the view shows, one for each group.
+
+A message is made by the same projection as that of an aggregated query. Its SOW key is that of the grouping texts under
+the view's key domain, its txid and time are those of the latest row (``behaviour`` 5.1, 11.50).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from sowctl.engine.views.definition import Program
+from sowctl.engine.views.joins import Contribution
+from sowctl.identity.keys import batch_digester
+from sowctl.store.codec import encode
+
+if TYPE_CHECKING:
+    from sowctl.engine.sources.source import Pairs
+    from sowctl.expressions.environment import Header
+    from sowctl.expressions.rows.projection import GroupKey, GroupState
+
+WRITTEN = 1000
+"""Messages that are made at once."""
+
+
+class Groups:
+    """Groups that rows are added to, in memory."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._digester = batch_digester(program.query.key_domain, 0)
+        self._groups: dict[GroupKey, GroupState] = {}
+
+    def add(self, rows: Sequence[Contribution]) -> None:
+        """Add rows; those of one group come in their order. Raises LimitError ``SOW-EXP-030``."""
+        projection = self._program.projection
+        values, stamps = [row.values for row in rows], [row.stamp for row in rows]
+        projection.add(self._groups, values, self._program.environment, headers(self._program, rows), stamps)
+
+    def messages(self) -> Iterator[Pairs]:
+        """Keys and stored values of the view's messages, in key order."""
+        digests = self._digester(list(self._groups), null=True)
+        order = sorted(zip(digests, self._groups.values(), strict=True), key=itemgetter(0))
+        for start in range(0, len(order), WRITTEN):
+            part = order[start : start + WRITTEN]
+            yield [digest[:8] for digest, _ in part], [message(self._program, *one) for one in part]
+
+
+def digests(program: Program, rows: Sequence[Contribution]) -> list[bytes]:
+    """The digest of each row's group, of which the first 8 bytes are the SOW key."""
+    values = [row.values for row in rows]
+    keys = program.projection.keys(values, program.environment, headers(program, rows))
+    return batch_digester(program.query.key_domain, 0)(keys, null=True)
+
+
+def headers(program: Program, rows: Iterable[Contribution]) -> list[Header] | None:
+    """The headers of rows, where the projection asks for any."""
+    return [row.header for row in rows if row.header is not None] if program.projection.uses_header else None
+
+
+def message(program: Program, digest: bytes, group: GroupState) -> bytes:
+    """The stored value of a group's message."""
+    fields = program.projection.fields(group, program.environment)
+    payload = program.kind.build(list(zip(program.projection.destinations, fields, strict=True)))
+    txid, time = group.stamp or (0, 0)
+    return encode(digest[:8], digest[8:], txid, time, 0, 0, payload)

@@ -1,0 +1,113 @@
+"""Rows of a view: a record of the first source with every combination of records that its joins attach.
+
+A join is a left outer one, and its values are compared as texts (``behaviour`` 5.2, 11.33, 11.47). Where a record of an
+attached source is found does not matter here: the caller hands over what looks it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from sowctl.engine.views.definition import Program, ViewRecord
+from sowctl.expressions.environment import NO_HEADER, Header
+from sowctl.expressions.rows.joining import source_of
+from sowctl.values.fields import Row
+
+Texts: TypeAlias = tuple[bytes | None, ...]
+Lookup: TypeAlias = Callable[[int, Texts], Sequence[ViewRecord]]
+"""The records that meet the texts of a step (by its number), in key order."""
+NO_PARTNER = bytes(9)
+"""Stands in the order of a row where no record is attached, before any that is."""
+_PARTNER = b"\x01"
+
+
+class Contribution(NamedTuple):
+    """A row on its way into a group. ``order``: the key of its first record, then 9 bytes for each attached source;
+    rows of a group are taken in this order. ``stamp``: txid and time of its latest record."""
+
+    order: bytes
+    stamp: tuple[int, ...]
+    header: Header | None
+    values: Row
+
+
+def contributions(program: Program, records: Iterable[ViewRecord], lookup: Lookup) -> list[Contribution]:
+    """The rows of some records of the first source that the view's filter leaves, in their order."""
+    if program.direct:
+        return [Contribution(one.key, one.stamp, one.header, one.values) for one in records]
+    rows = [row for record in records for row in joined(program, record, lookup)]
+    if program.filter is not None:
+        tested = [program.values(row, program.tested) for row in rows]
+        rows = [rows[place] for place in program.filter.matches(tested, program.environment, None)]
+    return [
+        Contribution(
+            order_of(row),
+            # A row is as new as the newest of its records (behaviour 11.50).
+            max(one.stamp for one in row if one is not None),
+            row[0].header if row[0] is not None else NO_HEADER,
+            program.values(row, program.places),
+        )
+        for row in rows
+    ]
+
+
+def joined(program: Program, record: ViewRecord, lookup: Lookup) -> list[tuple[ViewRecord | None, ...]]:
+    """The rows that begin with a record: one record of each source, by the numbers of the sources."""
+    count = len(program.query.sources)
+    rows: list[tuple[ViewRecord | None, ...]] = [(record, *(None,) * (count - 1))]
+    for number, step in enumerate(program.steps):
+        place = program.source_of(step.source)
+        wider = []
+        for row in rows:
+            texts = left_texts(program, number, row)
+            found = lookup(number, texts) if texts is not None else ()
+            # An outer join: a row without a partner stays, with NULL in the fields of this source.
+            wider += [(*row[:place], other, *row[place + 1 :]) for other in found] or [row]
+        rows = wider
+    return rows
+
+
+def left_texts(program: Program, number: int, row: Sequence[ViewRecord | None]) -> Texts | None:
+    """The texts by which a row finds partners in a step; None where a NULL keeps it from having any."""
+    conditions = program.steps[number].conditions
+    texts = tuple(program.text(old, row[program.source_of(source_of(old))]) for old, _ in conditions)
+    return None if None in texts and not program.query.nulls_match else texts
+
+
+def right_texts(program: Program, number: int, record: ViewRecord) -> Texts | None:
+    """The texts by which a record is found in a step; None where it meets no row."""
+    texts = tuple(program.text(new, record) for _, new in program.steps[number].conditions)
+    return None if None in texts and not program.query.nulls_match else texts
+
+
+def order_of(row: Sequence[ViewRecord | None]) -> bytes:
+    """What rows of a group are ordered by: the keys of their records, source by source."""
+    first, *others = row
+    assert first is not None
+    return first.key + b"".join(NO_PARTNER if one is None else _PARTNER + one.key for one in others)
+
+
+class Held:
+    """The records of all attached sources in memory, by the texts of their step."""
+
+    def __init__(self, program: Program, sources: Callable[[int], Iterable[list[ViewRecord]]]) -> None:
+        """``sources`` gives the records of a source by its number."""
+        self._tables: list[dict[Texts, list[ViewRecord]]] = []
+        for number, step in enumerate(program.steps):
+            table: dict[Texts, list[ViewRecord]] = {}
+            for batch in sources(program.source_of(step.source)):
+                for record in batch:
+                    texts = right_texts(program, number, record)
+                    if texts is not None:
+                        table.setdefault(texts, []).append(record)
+            self._tables.append(table)
+
+    def __call__(self, number: int, texts: Texts) -> Sequence[ViewRecord]:
+        return self._tables[number].get(texts, ())
+
+
+def rows_of(program: Program, batches: Iterable[list[ViewRecord]], lookup: Lookup) -> Iterator[list[Contribution]]:
+    """The rows of all records of the first source, batch by batch."""
+    for records in batches:
+        yield contributions(program, records, lookup)

@@ -1,0 +1,179 @@
+"""One instant of several topics: every topic that a view reads, directly or through other views, as of one point.
+
+Journalled topics share one log, and are opened up to the same txid of it; the others are opened one right after the
+other. A topic to which nothing was ever published is empty here. Called by the openers of this room; what is opened
+stays open until the moment is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.config.model import OtherEntry, TopicConfig
+from sowctl.engine.sources.current import open_current
+from sowctl.engine.sources.opening import open_source
+from sowctl.engine.sources.past import Nothing
+from sowctl.engine.topics.positions import definition_of, has_log, open_log
+from sowctl.engine.topics.targets import Target
+from sowctl.errors import LockedError, MissingError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import SowEntry
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+    from sowctl.store.meta import StoreMeta
+
+ATTEMPTS = 20
+"""A topic that is written to between two looks is looked at anew; so often that only a fault comes to the end."""
+NEVER = "SOW-ENG-010"
+"""The code of the error for a topic without any record ever."""
+
+Opener = Callable[["Moment", OtherEntry], "Source"]
+"""Opens a derived entry as of a moment; the source does not depend on the moment's sources any more."""
+
+
+class _Moved(Exception):
+    """A store has applied more than the moment holds."""
+
+
+class Moment:
+    """The sources as of one instant. ``at``: microseconds UTC, None for the present; ``until``: the last txid of the
+    log that it holds, None without a log or where the instant is in the past. Made by :func:`moment`."""
+
+    def __init__(self, instance: Instance, at: int | None, until: int | None, open_entry: Opener) -> None:
+        now = instance.now
+        # One clock for all sources: a record does not expire between the reading of one and that of another.
+        self.instance = replace(instance, clock=lambda: now)
+        self.now = now
+        self.at = at
+        self.until = until
+        self._open_entry = open_entry
+        self._held = ExitStack()
+        self._sources: dict[tuple[str, str], Source] = {}
+
+    def source(self, ref: tuple[str, str]) -> Source:
+        """The source of a message type and name: a topic, or what is derived from topics.
+
+        Raises MissingError ``SOW-ENG-012`` where the configuration has no such entry, and what opening raises.
+        """
+        if ref not in self._sources:
+            entry = entry_of(self.instance, ref)
+            self._sources[ref] = self._topic(entry) if isinstance(entry, TopicConfig) else self._derived(entry)
+        return self._sources[ref]
+
+    def _derived(self, entry: SowEntry) -> Source:
+        assert isinstance(entry, OtherEntry)
+        source = self._open_entry(self, entry)
+        self._held.callback(source.close)
+        return source
+
+    def _topic(self, topic: TopicConfig) -> Source:
+        try:
+            source = self._opened(topic)
+        except MissingError as missing:
+            # Of a join the other topics may have records; and a view is there, and empty, before its topic is.
+            if missing.code != NEVER:
+                raise
+            assert self.instance.config is not None
+            return Nothing(definition_of(self.instance.config.name, topic))
+        self._held.callback(source.close)
+        return source
+
+    def _opened(self, topic: TopicConfig) -> Source:
+        if self.at is not None:
+            return open_source(self.instance, Target(topic=topic), self.at)
+        if not topic.journalled or self.until is None:
+            return open_current(self.instance, topic, now=self.now)
+        until = self.until
+
+        def admit(meta: StoreMeta) -> None:
+            # What a writer has applied behind the moment would be seen of this topic and not of the others.
+            if meta.has_journal and meta.applied > until:
+                raise _Moved
+
+        return open_current(self.instance, topic, now=self.now, until=until, admit=admit)
+
+    def close(self) -> None:
+        """Let go of all sources."""
+        self._sources = {}
+        self._held.close()
+
+
+@contextmanager
+def moment(instance: Instance, refs: list[tuple[str, str]], at: int | None, open_entry: Opener) -> Iterator[Moment]:
+    """The sources ``refs`` as of one instant, opened, until the end of the ``with`` statement.
+
+    Raises LockedError ``SOW-VIW-001`` where the topics are written to faster than they can be opened together, and what
+    opening raises.
+    """
+    for _ in range(ATTEMPTS):
+        made = Moment(instance, at, None if at is not None else _end(instance), open_entry)
+        try:
+            for ref in refs:
+                made.source(ref)
+        except _Moved:
+            made.close()
+            continue
+        except BaseException:
+            made.close()
+            raise
+        try:
+            yield made
+        finally:
+            made.close()
+        return
+    names = ", ".join(name for _, name in refs)
+    raise LockedError(
+        "SOW-VIW-001",
+        f"the topics {names} were written to each time that they were to be read together",
+        hint="run the command again",
+    )
+
+
+def entry_of(instance: Instance, ref: tuple[str, str]) -> SowEntry:
+    """The entry of a message type and name. Raises MissingError ``SOW-ENG-012``."""
+    message_type, name = ref
+    found = instance.config.find(name, message_type) if instance.config is not None else ()
+    if not found:
+        raise MissingError("SOW-ENG-012", f"there is no topic {name!r} of type {message_type}", topic=name)
+    return found[0]
+
+
+def refs_of(instance: Instance, entry: OtherEntry) -> list[tuple[str, str]]:
+    """Message type and name of every topic that an entry reads, directly or through others, each once, in order."""
+    found: dict[tuple[str, str], None] = {}
+    waiting, seen = [entry], set()
+    while waiting:
+        current = waiting.pop()
+        # Definitions that go in a circle are refused elsewhere; here they only must come to an end.
+        if current in seen:
+            continue
+        seen.add(current)
+        for ref in sources_of(instance, current):
+            source = entry_of(instance, ref)
+            if isinstance(source, OtherEntry):
+                waiting.append(source)
+            else:
+                found[ref] = None
+    return list(found)
+
+
+def sources_of(instance: Instance, entry: OtherEntry) -> tuple[tuple[str, str], ...]:
+    """Message type and name of each topic or entry that an entry reads directly."""
+    from sowctl.config.derived import ConflatedTopic, View
+    from sowctl.engine.views.definition import query_of
+
+    if isinstance(entry, View):
+        return query_of(instance, entry).sources
+    return entry.sources if isinstance(entry, ConflatedTopic) else ()
+
+
+def _end(instance: Instance) -> int | None:
+    if not has_log(instance):
+        return None
+    with open_log(instance) as log:
+        return log.last_txid()

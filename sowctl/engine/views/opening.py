@@ -1,0 +1,51 @@
+"""The door for whatever a TARGET names: a topic, a file, or what is derived from topics. Readers open sources here.
+
+A kind of derived entry has a line in :data:`OPENERS`: its module has ``open_entry(moment, entry)``, which gives the
+source of the entry as of a moment.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from sowctl.engine.sources.opening import open_source
+
+if TYPE_CHECKING:
+    from sowctl.config.model import OtherEntry
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+    from sowctl.engine.topics.targets import Target
+    from sowctl.engine.views.moment import Moment
+
+OPENERS = {
+    "View": "sowctl.engine.views.view",
+}
+"""The module of each kind of entry that can be read."""
+
+
+def open_target(instance: Instance, target: Target, at: int | None) -> Source:
+    """The state of a target now, or as of ``at`` (microseconds UTC). Close it after use.
+
+    Raises what opening its topics raises, and UsageError ``SOW-ENG-031`` for what cannot be read.
+    """
+    topic = target.topic
+    # What is no derived entry costs no more than the question; the modules of views are not loaded for it.
+    if topic is None or topic.derived is None:
+        return open_source(instance, target, at)
+    from sowctl.engine.views.moment import moment, refs_of
+
+    entry = topic.derived
+    with moment(instance, refs_of(instance, entry), at, open_entry) as made:
+        return open_entry(made, entry)
+
+
+def open_entry(moment: Moment, entry: OtherEntry) -> Source:
+    """The source of a derived entry as of a moment; it stays open when the moment is closed."""
+    module = OPENERS.get(entry.kind)
+    if module is None:
+        from sowctl.engine.topics.derived import not_a_topic
+
+        raise not_a_topic(entry)
+    source: Source = import_module(module).open_entry(moment, entry)
+    return source

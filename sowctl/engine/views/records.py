@@ -1,0 +1,61 @@
+"""The records of a view's sources: those that its filter leaves, as far as the view reads them.
+
+Called by :mod:`sowctl.engine.views.rows` and by the tasks of Spark's job ``view``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.search.matcher import Matcher, headers_of
+from sowctl.engine.views.definition import Program, ViewRecord
+from sowctl.errors import InputError
+from sowctl.store.codec import all_stamps, payloads
+
+if TYPE_CHECKING:
+    from sowctl.engine.sources.source import Pairs
+
+
+class RecordReader:
+    """Reads records of the source ``number``. Keep it for all batches: what it compiles is compiled once."""
+
+    def __init__(self, program: Program, number: int) -> None:
+        message_type, self._topic = program.query.sources[number]
+        kind = program.instance.type_of(message_type)
+        # With one source the filter is asked of records as they are read; of a join it is asked of whole rows.
+        text = program.query.filter if len(program.query.sources) == 1 else None
+        self._matcher = Matcher(text, kind, self._topic, program.environment, functions=program.functions)
+        self._extract = kind.extractor(program.slots[number])
+        sides = program.sides[number]
+        self._key_texts = kind.key_texts([side.path for side in sides]) if sides else None
+        self._headers = number == 0 and program.projection.uses_header
+
+    def read(self, keys: list[bytes], values: list[bytes]) -> list[ViewRecord]:
+        """Those of the records that the filter leaves. Raises InputError ``SOW-QRY-004`` for an unreadable one."""
+        places = self._matcher.places(keys, values)
+        if len(places) < len(keys):
+            keys, values = [keys[place] for place in places], [values[place] for place in places]
+        messages = payloads(values)
+        rows, refused = self._extract(messages)
+        # A record that cannot be read fails the view: without it the groups would be wrong in silence.
+        if refused:
+            key = str(int.from_bytes(keys[refused[0].index], "big"))
+            raise InputError(
+                "SOW-QRY-004",
+                f"the message of record {key} cannot be read: {refused[0].message}",
+                place=self._topic,
+                sow_key=key,
+            )
+        texts: Sequence[tuple[bytes | None, ...]] = (
+            self._key_texts(messages)[0] if self._key_texts is not None else [()] * len(keys)
+        )
+        headers = headers_of(keys, values, self._topic) if self._headers else [None] * len(keys)
+        return list(map(ViewRecord, keys, all_stamps(values), headers, rows, texts))
+
+
+def records_of(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[list[ViewRecord]]:
+    """The records of batches of the source ``number``, batch by batch."""
+    reader = RecordReader(program, number)
+    for keys, values in found:
+        yield reader.read(keys, values)
