@@ -298,6 +298,14 @@ CODES: dict[str, str] = {
         Why: No journal file holds an entry with this bookmark or txid: it was never there, or its file was removed.
         Do: ``sowctl journal dump`` shows the bookmarks. A bare number is a txid; a time since 1970 needs a unit.
         """,
+    "SOW-ENG-071": """10 a bookmark that is older than the journals
+
+        Why: The entry of the bookmark stood in a journal file that was removed, and entries behind it went with it. To
+        begin at the oldest file would leave them out without a word.
+        Do: Put the older files back, there or in the archive. Where they are lost, begin with the present state, or
+        take everything that is left, from EPOCH on.
+        See: sowctl-behaviour(7)
+        """,
     "SOW-ENG-080": """2 a file of another kind
 
         Why: The file was named as a store and is something else: a journal, a memo index, a configuration, compressed

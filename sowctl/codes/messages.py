@@ -5,8 +5,16 @@ from __future__ import annotations
 CODES: dict[str, str] = {
     "SOW-IDN-001": """2 no bookmark
 
-        Why: The text has not the form of a bookmark: a publisher and a sequence number, each followed by a bar.
+        Why: The text has not the form of a bookmark: a publisher and a sequence number, each followed by a bar. Where
+        a txid or a time may stand, too, it is none of them.
         Do: Copy it from the output of ``sowctl journal dump``.
+        See: sowctl-behaviour(7)
+        """,
+    "SOW-IDN-002": """2 no range of bookmarks
+
+        Why: A range is a bracket, a place, a colon, a place and a bracket: ``[`` and ``]`` take the entries at the
+        edges in, ``(`` and ``)`` leave them out. The text has not this form.
+        Do: Write it as in ``[20260105T000000:20260106T000000)``; each side may be a time, a bookmark, a txid or a list.
         See: sowctl-behaviour(7)
         """,
     "SOW-IDN-010": """3 half a surrogate pair

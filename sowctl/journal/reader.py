@@ -5,7 +5,7 @@ What other rooms ask a journal; how its blocks are found is in :mod:`sowctl.jour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, overload
@@ -20,6 +20,7 @@ from sowctl.journal.state import NO_TOPIC, JournalState
 from sowctl.seam import SEAM, Seam
 
 if TYPE_CHECKING:
+    from sowctl.journal.files import BlockRef
     from sowctl.journal.stretch import Stretch
 
 
@@ -139,6 +140,30 @@ class Journal:
         """The last entry of a topic before the oldest file, txid 0 for none. Raises DamageError ``SOW-JRN-004``."""
         return self._folder.checkpoint(self._folder.numbers[0]).topics.get(topic, NO_TOPIC)
 
+    def beginning(self) -> JournalState:
+        """What was known before the oldest file; not to be changed. Raises DamageError ``SOW-JRN-004``."""
+        self._folder.look()
+        return self._folder.checkpoint(self._folder.numbers[0])
+
+    def before_file(self, reached: Callable[[JournalState], bool]) -> int:
+        """The last txid before the file in which ``reached`` becomes true of the journal's state.
+
+        Once true it has to stay so. Asked are the checkpoints of some files, so what they hold is not read. Raises
+        DamageError ``SOW-JRN-004``.
+        """
+        self._folder.look()
+        numbers = self._folder.numbers
+        low, high = 0, len(numbers) - 1
+        # Invariant: the state at the start of file `low` is not there yet, or there is no file before it; behind file
+        # `high` it is, or there is no file behind it.
+        while low < high:
+            middle = (low + high + 1) // 2
+            if reached(self._folder.checkpoint(numbers[middle])):
+                high = middle - 1
+            else:
+                low = middle
+        return self._folder.first_txid(numbers[low]) - 1
+
     def highest_sequence(self, publisher: int) -> int:
         """Highest sequence of a publisher (hash of its client name), 0 for none."""
         return self.state().publishers.get(publisher, ("", 0))[1]
@@ -207,6 +232,14 @@ class Journal:
                     raise
                 size = header.size
                 yield Damage(item.file.path, item.offset, size, header.first_txid, header.last_txid, error)
+
+    def unread(self, after: int = 0) -> Iterator[BlockRef]:
+        """The blocks of complete groups with a txid above ``after``, in order, as their headers; the rest is read when
+        it is asked for, which has to be before the next one. Raises DamageError as :meth:`blocks`."""
+        for item in self._scan.refs(after, None, None, resync=False):
+            assert not isinstance(item, Damage)
+            if item.header.last_txid > after:
+                yield item
 
     def stretches(self, after: int = 0, until: int | None = None, size: int = 16 << 20) -> Iterator[Stretch]:
         """Pieces of about ``size`` stored bytes that hold all complete groups' txids above ``after``, not above

@@ -1,0 +1,149 @@
+"""Texts that say where a subscription begins, and where it ends (``behaviour`` 4.6, 11.59), as values.
+
+A place is EPOCH ``0``, NOW ``0|1|``, an entry's bookmark ``publisher|sequence|``, a txid (a bare number) or a time. A
+list with commas stands for one place, a range ``[b:e)`` for two, each of which may be a list. ``recent`` is what a
+bookmark store has. :mod:`sowctl.engine.following.spans` finds out which entries are meant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from sowctl.errors import UsageError
+from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
+from sowctl.values.times import format_time, parse_time
+from sowctl.values.units import whole_number
+
+if TYPE_CHECKING:
+    from sowctl.values.times import Clock
+
+__all__ = ["EPOCH", "NOW", "RECENT", "Bookmark", "Instant", "Mark", "Side", "Txid", "Wanted", "parse"]
+
+_WORDS = {"epoch": EPOCH, "0": EPOCH, "now": NOW}
+_RECENT = frozenset(("recent", "most_recent", "most-recent"))
+_HINT = "such as 0, 0|1|, 13948331409633568391|7|, 20260105T100000Z, -15m, or a range [20260105T100000:20260105T110000)"
+
+
+class Txid(Struct, frozen=True):
+    """The place of the entry with a txid."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return str(self.number)
+
+
+class Instant(Struct, frozen=True):
+    """The place of the first entry that is not older than ``time`` (microseconds UTC)."""
+
+    time: int
+
+    def __str__(self) -> str:
+        # The basic form: without colons, which part the sides of a range.
+        return format_time(self.time).replace("-", "").replace(":", "")
+
+
+Mark: TypeAlias = Bookmark | Txid | Instant
+"""One place as it was written."""
+
+
+class Side(Struct, frozen=True):
+    """One side of what is wanted: places, and whether the entry there belongs to it; None without a bracket.
+
+    Of several places the start takes the earliest, the end the latest.
+    """
+
+    marks: tuple[Mark, ...]
+    inclusive: bool | None = None
+
+    def __str__(self) -> str:
+        return ",".join("0" if mark == EPOCH else str(mark) for mark in self.marks)
+
+
+class Wanted(Struct, frozen=True):
+    """What a text asks for. Without an ``end`` the subscription goes on; a start without marks is a store's to say."""
+
+    start: Side
+    end: Side | None = None
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the place is that of a bookmark store, and yet to be asked for."""
+        return not self.start.marks
+
+    def __str__(self) -> str:
+        """A text that :func:`parse` reads back; times in UTC."""
+        if self.is_recent:
+            return "recent"
+        if self.end is None:
+            return str(self.start)
+        return f"{'[' if self.start.inclusive else '('}{self.start}:{self.end}{']' if self.end.inclusive else ')'}"
+
+
+RECENT = Wanted(Side(()))
+"""What the subscription's bookmark store has; EPOCH where it has nothing."""
+
+
+def parse(text: str, clock: Clock) -> Wanted:
+    """Read a bookmark, a list, a range or ``recent``; ``clock`` is for times that count from now.
+
+    A comma always parts the members of a list, so fractions of a second are written with a point. Raises UsageError
+    ``SOW-IDN-001`` (no place), ``SOW-IDN-002`` (no range), ``SOW-VAL-020`` (a time that cannot be).
+    """
+    word = text.strip()
+    if word.lower() in _RECENT:
+        return RECENT
+    if word[:1] in ("[", "(") or word[-1:] in ("]", ")"):
+        return _range(word, clock)
+    return Wanted(Side(_marks(word, clock)))
+
+
+def _range(word: str, clock: Clock) -> Wanted:
+    if word[:1] not in ("[", "(") or word[-1:] not in ("]", ")") or len(word) < 2:
+        raise _no_range(word, "it does not have both brackets")
+    inner = word[1:-1]
+    if _readable(inner, clock):
+        raise _no_range(word, "it has one side only")
+    found: list[Wanted] = []
+    # ISO 8601 has colons of its own: the one that parts the sides is the one at which both of them can be read.
+    for at, sign in enumerate(inner):
+        left, right = inner[:at], inner[at + 1 :]
+        if sign == ":" and _readable(left, clock) and _readable(right, clock):
+            start = Side(_marks(left, clock), word[0] == "[")
+            found.append(Wanted(start, Side(_marks(right, clock), word[-1] == "]")))
+    if len(found) != 1:
+        why = "it can be read in several ways" if found else "there is no colon with a place on both of its sides"
+        raise _no_range(word, why)
+    return found[0]
+
+
+def _readable(text: str, clock: Clock) -> bool:
+    try:
+        return bool(_marks(text, clock))
+    except UsageError:
+        return False
+
+
+def _marks(text: str, clock: Clock) -> tuple[Mark, ...]:
+    return tuple(_mark(part.strip(), clock) for part in text.split(","))
+
+
+def _mark(word: str, clock: Clock) -> Mark:
+    if (known := _WORDS.get(word.lower())) is not None:
+        return known
+    if "|" in word:
+        return parse_bookmark(word)
+    if (txid := whole_number(word)) is not None:
+        return Txid(txid) if txid else EPOCH
+    try:
+        return Instant(parse_time(word, clock))
+    except UsageError as error:
+        if error.code != "SOW-VAL-010":
+            raise
+        raise UsageError("SOW-IDN-001", f"{word!r} is not a bookmark, a txid or a time", hint=_HINT) from None
+
+
+def _no_range(word: str, why: str) -> UsageError:
+    return UsageError("SOW-IDN-002", f"{word!r} is not a range of bookmarks: {why}", hint=_HINT)

@@ -1,0 +1,301 @@
+"""Which entries of a journal a bookmark, a list or a range means (``behaviour`` 4.6, 6.4, 11.59).
+
+Called by what replays and follows a log. The order of places is that of the log, never that of bookmarks' numbers. What
+files lie before a place is told by their checkpoints, and in the file that remains by headers and maps of blocks, so
+the messages before it are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.following.bookmarks import EPOCH, NOW, Bookmark, Instant, Mark, Side, Txid, Wanted
+from sowctl.errors import MissingError
+from sowctl.identity.bookmarks import bookmark_of
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import Entry
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.state import JournalState
+    from sowctl.values.times import Micros
+
+_TOO_OLD = "SOW-ENG-071"
+
+
+class NotFound(Enum):
+    """Where a subscription begins whose start the journals do not hold."""
+
+    FAIL = "fail"
+    EPOCH = "epoch"
+    NOW = "now"
+
+
+class Span(DescribedStruct, frozen=True):
+    """The entries behind the txid ``after``, up to the txid ``until`` where there is one.
+
+    ``since`` leaves out what is older than this instant. ``before`` is an end that the log has not reached: the span
+    ends before the first entry that is not older, and at this instant at the latest. Times in microseconds UTC.
+    """
+
+    after: int
+    until: int | None = None
+    since: Micros = 0
+    before: Micros | None = None
+
+    def has(self, txid: int, time: Micros) -> bool:
+        """Whether an entry belongs to it."""
+        return txid > self.after and time >= self.since and not self.ends_before(txid, time)
+
+    def ends_before(self, txid: int, time: Micros) -> bool:
+        """Whether an entry stands behind its end. All later ones of the topics that were asked for do, too."""
+        return (self.until is not None and txid > self.until) or (self.before is not None and time >= self.before)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it has an end."""
+        return self.until is not None or self.before is not None
+
+
+class _Place(DescribedStruct, frozen=True):
+    """Where a mark is: the txids of the first and the last entry that it names; a time is behind ``last`` = ``first``.
+
+    ``time`` is set for a time, ``ahead`` where the log has no entry yet that is not older.
+    """
+
+    first: int
+    last: int
+    time: Micros | None = None
+    ahead: bool = False
+
+
+def resolve(
+    instance: Instance,
+    log: Journal,
+    wanted: Wanted,
+    topics: frozenset[Topic] | None = None,
+    not_found: NotFound | None = None,
+) -> Span:
+    """The entries of ``log`` that ``wanted`` means; None for ``topics`` stands for all of them.
+
+    A start that the journals do not hold follows ``not_found``. Without one, what was never there begins now, and
+    ``instance.notify`` is told; what was there and is gone with older files is an error, because going on from
+    elsewhere would lose entries without a word. Of a list, the members that are there count.
+
+    Raises MissingError ``SOW-ENG-070`` (no such entry; of an end always) and ``SOW-ENG-071`` (older than what is
+    retained; it names the first entry there is), and what reading the journals raises.
+    """
+    if wanted.is_recent:
+        raise ValueError("'recent' has to be looked up in a bookmark store first")
+    places = _Places(instance, log, topics)
+    start = places.start(wanted.start, not_found)
+    return start if wanted.end is None else places.end(start, wanted.end)
+
+
+class _Places:
+    """Looks places up in one journal as it is now."""
+
+    def __init__(self, instance: Instance, log: Journal, topics: frozenset[Topic] | None) -> None:
+        self._instance = instance
+        self._log = log
+        self._topics = topics
+        self._last = log.last_txid()
+        self._first = log.first_txid
+
+    def start(self, side: Side, not_found: NotFound | None) -> Span:
+        """The span from a start on, without an end."""
+        found = self._found(side)
+        known: list[Span] = []
+        for mark, place in found.items():
+            if place is not None:
+                known.append(self._from(place, side.inclusive))
+            # A place of which only this is known, that it lies before all that is left: a complete replay from there on
+            # cannot be given, unless no entry that is wanted is gone.
+            elif self._is_gone(mark):
+                if not side.inclusive and self._nothing_lost(mark):
+                    known.append(Span(self._first - 1))
+                elif not_found is None:
+                    raise self._too_old(mark)
+        if known:
+            earliest = min(known, key=lambda span: (span.after, span.since))
+            # Among entries' places a time stands for its place in the log alone: what comes behind the earliest place
+            # must all be given, whatever the clock of its publisher said.
+            only_times = all(span.since for span in known)
+            return earliest if only_times else Span(earliest.after)
+        if not_found is NotFound.FAIL:
+            raise self._unknown(side)
+        if not_found is NotFound.EPOCH:
+            return Span(self._first - 1)
+        self._instance.notify(f"{_named(side)} is not in the journals: beginning now, behind txid {self._last}")
+        return Span(self._last)
+
+    def end(self, start: Span, side: Side) -> Span:
+        """``start`` with an end."""
+        inclusive = bool(side.inclusive)
+        known = {mark: place for mark, place in self._found(side).items() if place is not None}
+        if not known:
+            raise self._unknown(side)
+        ahead = [place.time + inclusive for place in known.values() if place.time is not None and place.ahead]
+        if ahead:
+            return Span(start.after, None, start.since, max(ahead))
+        # NOW is behind the last entry, so that an end there leaves nothing out, whatever its bracket.
+        until = max(self._until(place, inclusive or mark == NOW) for mark, place in known.items())
+        return Span(start.after, until, start.since)
+
+    def _from(self, place: _Place, inclusive: bool | None) -> Span:
+        if place.time is not None:
+            # A time begins with its own entries, unless a bracket says otherwise (decision 59).
+            return Span(place.last, since=place.time + (inclusive is False))
+        return Span(place.first - 1 if inclusive else place.last)
+
+    def _until(self, place: _Place, inclusive: bool) -> int:
+        if place.time is not None:
+            return self._behind_time(place.time + 1) if inclusive else place.last
+        return place.last if inclusive else place.first - 1
+
+    def _found(self, side: Side) -> dict[Mark, _Place | None]:
+        """Every mark with its place, None where the journals do not hold it."""
+        places = {mark: self._place(mark) for mark in side.marks}
+        sought = [mark for mark in places if isinstance(mark, Bookmark) and places[mark] is None]
+        for bookmark, (first, last) in find(self._log, sought).items():
+            places[bookmark] = _Place(first, last)
+        return places
+
+    def _place(self, mark: Mark) -> _Place | None:
+        """The place of what is found without a search through publishers' entries."""
+        if isinstance(mark, Instant):
+            behind = self._behind_time(mark.time)
+            return _Place(behind, behind, max(mark.time, 1), ahead=behind == self._last)
+        if mark == EPOCH:
+            # No entry has this place, so a bracket makes no difference.
+            return _Place(self._first, self._first - 1)
+        if mark == NOW:
+            # The last entry that happened; txids of an aborted group behind it are used up and are no entries.
+            entry = max((state.last_txid for state in self._log.topics().values()), default=self._last)
+            return _Place(max(entry, self._first), self._last)
+        if isinstance(mark, Txid):
+            number = mark.number
+        elif self._is_own(mark):
+            number = mark.sequence
+        else:
+            return None
+        return _Place(number, number) if self._first - 1 <= number <= self._last else None
+
+    def _is_own(self, mark: Bookmark) -> bool:
+        """Whether it counts txids of the instance; a client of its name has numbers of its own (decision 54)."""
+        return mark.publisher == self._instance.publisher and not self._log.highest_sequence(mark.publisher)
+
+    def _is_gone(self, mark: Mark) -> bool:
+        """Whether a place that was not found lies before the oldest file."""
+        if isinstance(mark, Txid):
+            return mark.number < self._first
+        if isinstance(mark, Bookmark):
+            if self._is_own(mark):
+                return mark.sequence < self._first
+            # Numbers of a publisher only grow, so its highest one before the oldest file tells.
+            known = self._log.beginning().publishers.get(mark.publisher)
+            return known is not None and mark.sequence <= known[1]
+        return False
+
+    def _nothing_lost(self, mark: Mark) -> bool:
+        """Whether no wanted entry stood between a place that is gone and the oldest file."""
+        txid = mark.number if isinstance(mark, Txid) else 0
+        if isinstance(mark, Bookmark) and self._is_own(mark):
+            txid = mark.sequence
+        gone = self._log.beginning().topics
+        return all(gone[ref].last_txid <= txid for ref in gone if self._topics is None or ref in self._topics)
+
+    def _behind_time(self, time: Micros) -> int:
+        """The txid behind which the first wanted entry stands that is not older than ``time``; the last if none is."""
+        topics = self._topics
+
+        # Times do not go back within a topic, so its last entry before a file tells of all of them.
+        def reached(state: JournalState) -> bool:
+            return any(
+                known.last_time >= time for ref, known in state.topics.items() if topics is None or ref in topics
+            )
+
+        for ref in self._log.unread(after=self._log.before_file(reached)):
+            if ref.header.latest < time or not (topics is None or any(map(ref.names().has, topics))):
+                continue
+            block = ref.load()
+            columns, names = block.columns(), block.topics
+            for place, (at, topic) in enumerate(zip(columns.times, columns.topics, strict=True)):
+                if at >= time and (topics is None or names[topic] in topics):
+                    return block.first_txid + place - 1
+        return self._last
+
+    def _unknown(self, side: Side) -> MissingError:
+        return MissingError(
+            "SOW-ENG-070",
+            f"the journals do not hold {_named(side)}; they go from txid {self._first} to {self._last}",
+            hint="sowctl journal dump shows the bookmarks of all entries",
+        )
+
+    def _too_old(self, mark: Mark) -> MissingError:
+        entry = first_entry(self._log)
+        if entry is None:
+            there = f"the journals begin with txid {self._first}"
+            facts: dict[str, Any] = {}
+        else:
+            bookmark = str(bookmark_of(entry.publisher, entry.sequence, entry.txid, self._instance.publisher))
+            there = f"the first entry there is has bookmark {bookmark} and txid {entry.txid}, {format_time(entry.time)}"
+            facts = {"first_bookmark": bookmark}
+        return MissingError(
+            _TOO_OLD,
+            f"{mark} is older than what the journals retain: {there}",
+            place=self._log.searched,
+            hint="put older journals back, or begin with the present state, or with all that is left, from EPOCH on",
+            first_txid=self._first,
+            **facts,
+        )
+
+
+def find(log: Journal, sought: Iterable[Bookmark]) -> dict[Bookmark, tuple[int, int]]:
+    """The txids of the first and the last entry with each bookmark of a publisher; what is not there is left out.
+
+    Several entries have one bookmark where a group carries it that is visible as a whole.
+    """
+    left = {mark for mark in sought if log.highest_sequence(mark.publisher) >= mark.sequence}
+    found: dict[Bookmark, tuple[int, int]] = {}
+    if not left:
+        return found
+    group = 0
+    for ref in log.unread(after=min(log.before_file(_reaching(mark)) for mark in left)):
+        # What has been found may go on to the end of its group.
+        if not left and ref.header.group != group:
+            break
+        highest = {row.hash: row.sequence for row in ref.names().publishers}
+        here = [mark for mark in {*left, *found} if highest.get(mark.publisher, -1) >= mark.sequence]
+        if not here:
+            continue
+        block = ref.load()
+        columns = block.columns()
+        index = {who: place for place, (who, _) in enumerate(block.publishers)}
+        for mark in here:
+            who = index[mark.publisher]
+            for place, (whose, sequence) in enumerate(zip(columns.publishers, columns.sequences, strict=True)):
+                if whose == who and sequence == mark.sequence:
+                    txid = block.first_txid + place
+                    found[mark] = found.get(mark, (txid, txid))[0], txid
+                    left.discard(mark)
+                    group = block.header.group
+    return found
+
+
+def _reaching(mark: Bookmark) -> Callable[[JournalState], bool]:
+    return lambda state: state.publishers.get(mark.publisher, ("", -1))[1] >= mark.sequence
+
+
+def first_entry(log: Journal) -> Entry | None:
+    """The first entry that the journals hold."""
+    return next((entry for block in log.blocks() for entry in block.entries()), None)
+
+
+def _named(side: Side) -> str:
+    return f"bookmark {side}" if len(side.marks) == 1 else f"any of the bookmarks {side}"
