@@ -25,6 +25,7 @@ from sowctl.engine.bulk import finish, outcomes
 from sowctl.engine.bulk.commit import commit
 from sowctl.engine.bulk.staging import staging
 from sowctl.engine.bulk.task import StageTask
+from sowctl.engine.fold import limits
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport, PublishReport, Rejected
 from sowctl.engine.topics.positions import open_log
@@ -150,22 +151,24 @@ def _as(form: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if form == "one hash":
             patch.setattr(xxhash, "xxh3_64_intdigest", _same_hash)
-        elif form == "few keys":
+        elif form.startswith("few keys"):
             patch.setattr(xxhash, "xxh3_128_digest", _few_keys(xxhash.xxh3_128_digest))
         elif form == "small parts":
             patch.setattr(outcomes, "KEYS_AT_ONCE", 1)
             patch.setattr(finish, "BUCKET_BYTES", 30)
+        if form.endswith("columns"):
+            patch.setattr(limits, "LIMITS", limits.Limits(columned=0))
         yield
 
 
-@pytest.mark.parametrize("form", ["plain", "one hash", "few keys", "small parts"])
+@pytest.mark.parametrize("form", ["plain", "one hash", "few keys", "small parts", "columns", "few keys by columns"])
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(TOPICS), st.lists(ROUND, min_size=1, max_size=3), st.booleans())
 def test_a_bulk_commit_says_what_a_publish_says(form: str, topic: str, rounds: list[Round], update_only: bool) -> None:
     _say_the_same(form, topic, rounds, update_only=update_only)
 
 
-@pytest.mark.parametrize("form", ["plain", "one hash"])
+@pytest.mark.parametrize("form", ["plain", "one hash", "columns"])
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(["log", "alone", "own"]), st.lists(st.lists(CLOSE, min_size=4, max_size=12), min_size=2, max_size=3)

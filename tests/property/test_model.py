@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -34,6 +35,7 @@ from sowctl.errors import MissingError
 from sowctl.findings import Level
 from sowctl.values.times import parse_time
 from tests.support.instances import SECOND, START, Lab
+from tests.support.verbs import by_columns
 
 Fields = dict[str, Any]
 Key = tuple[str, ...]
@@ -225,12 +227,15 @@ class Topic(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.place = Path(tempfile.mkdtemp(prefix="sowctl-test-", dir=MEMORY))
+        self.held = ExitStack()
         self.removed = 0
         self.copy: bytes | None = None
         self.instants = [START]
 
-    @initialize(definition=definitions(), first=st.one_of(MESSAGES, MESSAGES, st.none()))
-    def define(self, definition: Definition, first: list[tuple[tuple[int, str], Fields]] | None) -> None:
+    @initialize(definition=definitions(), first=st.one_of(MESSAGES, MESSAGES, st.none()), columns=st.booleans())
+    def define(self, definition: Definition, first: list[tuple[tuple[int, str], Fields]] | None, columns: bool) -> None:
+        if columns:
+            self.held.enter_context(by_columns())
         self.rules = definition
         self.model = Model(definition)
         self.lab = Lab(self.place / "lab", definition.xml())
@@ -245,6 +250,7 @@ class Topic(RuleBasedStateMachine):
                 self.compare_versions()
                 self.rebuild_and_compare()
         finally:
+            self.held.close()
             shutil.rmtree(self.place)
 
     # what happens

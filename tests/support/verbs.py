@@ -387,9 +387,21 @@ def torn(plot: Plot) -> None:
 
 @contextmanager
 def small_memory() -> Iterator[None]:
-    """Writers whose memory is full after four keys: runs and merges in every session, as in a bulk load."""
+    """Writers whose memory is full after four keys: runs and merges in every session, as in a bulk load. Two messages
+    are decided by columns."""
     usual = limits.LIMITS
-    limits.LIMITS = limits.Limits(changes=4, bulk_share=1000, merge_share=1.0, small_records=0)
+    limits.LIMITS = limits.Limits(changes=4, bulk_share=1000, merge_share=1.0, small_records=0, columned=2)
+    try:
+        yield
+    finally:
+        limits.LIMITS = usual
+
+
+@contextmanager
+def by_columns() -> Iterator[None]:
+    """Every batch is decided by columns, and waits as columns."""
+    usual = limits.LIMITS
+    limits.LIMITS = limits.Limits(columned=0)
     try:
         yield
     finally:

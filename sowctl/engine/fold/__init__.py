@@ -2,6 +2,7 @@
 
 * ``blocks``: which entries of a block are asked for, and what they are as stored values.
 * ``overlay``: the journal's tail behind a store, newest value per key: in sorted runs, then in memory.
+* ``unpacked``, ``keytable``: what large batches publish, by columns, until its stored values are asked for.
 * ``inorder``: what several layers have changed, in key order, by itself and among a store's records.
 * ``limits``: how much an overlay holds, and which of the next three ways it goes.
 * ``apply``: an overlay into a store, in one transaction with the store's position.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
-from sowctl.engine.fold.inorder import in_key_order
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.fold.removal import PART, remove_expired
 from sowctl.engine.topics.retention import Retention, extend, value_of, version_of
@@ -91,8 +90,9 @@ def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
     changes = 0
     # Into an empty store keys are appended: pages become full, and none is searched for. Few of them are put, so that
     # the change list leads on from them; of more it would know nothing in any case.
-    appending = not txn.meta.records and len(overlay.current) > LEAST_KEYS
-    for keys, values in in_key_order(overlay.current, PART):
+    count, parts = overlay.memory_in_order(PART)
+    appending = not txn.meta.records and count > LEAST_KEYS
+    for keys, values in parts:
         if applied > overlay.base:
             # Another process has applied a part of these entries; a value of that part may be older than the store's.
             fresh = [place for place, value in enumerate(values) if value is None or stamps(value)[0] > applied]

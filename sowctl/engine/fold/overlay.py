@@ -7,17 +7,19 @@ build one from the runs and the blocks behind the store's position.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.blocks import values_of
-from sowctl.engine.fold.inorder import InOrder, Layer, Layers, Sorted
+from sowctl.engine.fold.inorder import InOrder, Layer, Layers, Sorted, in_key_order
 from sowctl.store.codec import TOMBSTONE, stamps
 
 if TYPE_CHECKING:
+    from sowctl.engine.fold.unpacked import Published, Unpacked
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
-    from sowctl.store.sortedrun import SortedRun
+    from sowctl.store.sortedrun import Changes, SortedRun
 
 
 class Overlay:
@@ -28,20 +30,24 @@ class Overlay:
     runs) lists ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values added to ``current``,
     ``deletes`` whether any key was deleted there. Every entry of the topic above ``base`` up to the end of the journal
     is in here; a store below ``base`` cannot take it.
+
+    Records that are published in large batches wait in ``unpacked`` as columns. They are newer than all others, and
+    part of ``current`` as soon as this is asked for.
     """
 
     __slots__ = (
         "_added",
         "_again",
         "_layers",
+        "_packed",
+        "_size",
         "base",
         "changes",
-        "current",
         "deletes",
         "last_time",
         "last_txid",
         "runs",
-        "size",
+        "unpacked",
     )
 
     def __init__(
@@ -57,18 +63,46 @@ class Overlay:
         self.runs: list[SortedRun] = list(runs)
         # The runs once more; in the place of a damaged one stands what the journal says in its stead.
         self._layers: list[Layer] = list(runs)
-        self.current: dict[bytes, bytes | None] = {}
+        self._packed: dict[bytes, bytes | None] = {}
+        self.unpacked: Unpacked | None = None
         self.changes: list[tuple[bytes, bytes]] | None = [] if history else None
         self.last_txid = self.runs[-1].upto if self.runs else 0
         self.last_time = max((run.state.last_time for run in self.runs), default=0)
-        self.size = 0
+        self._size = 0
         self._added = 0
         self._again = again
         self.deletes = False
 
+    @property
+    def current(self) -> dict[bytes, bytes | None]:
+        """The changes in memory, by key. What waits as columns is packed for it, and does not wait any more."""
+        if self.unpacked is not None:
+            unpacked, self.unpacked = self.unpacked, None
+            layer = unpacked.sorted()
+            keys, values = layer.part(0, len(layer))
+            self._packed.update(zip(keys, values, strict=True))
+            self._size += unpacked.added
+            self._added += unpacked.records
+        return self._packed
+
+    @property
+    def packed(self) -> Mapping[bytes, bytes | None]:
+        """The changes in memory that do not wait as columns; those that do are newer."""
+        return self._packed
+
     def __len__(self) -> int:
-        """How many keys changed; one that changed in several runs, or in memory too, counts for each."""
-        return len(self.current) + sum(map(len, self.runs))
+        """How many keys changed; one that changed in several places, of runs and memory, counts for each."""
+        return self.in_memory + sum(map(len, self.runs))
+
+    @property
+    def in_memory(self) -> int:
+        """How many keys changed behind the runs; one that changed in columns and before counts twice."""
+        return len(self._packed) + (len(self.unpacked) if self.unpacked is not None else 0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all values that were added behind the runs."""
+        return self._size + (self.unpacked.added if self.unpacked is not None else 0)
 
     @property
     def begins(self) -> int:
@@ -78,24 +112,30 @@ class Overlay:
     @property
     def held(self) -> int:
         """About how many bytes of values are held in memory; superseded ones are gone unless there is history."""
+        waiting = self.unpacked.held if self.unpacked is not None else 0
         if self.changes is not None or not self._added:
-            return self.size
+            return self._size + waiting
         # Superseded values are gone from memory; their sizes are not known any more, so the mean stands for them.
-        return self.size * len(self.current) // self._added
+        return self._size * len(self._packed) // self._added + waiting
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
         """The newest values of those ``keys``, in key order, that changed; None is a deletion."""
         current = self.current
         found = {key: current[key] for key in keys if key in current}
         if self.runs:
-            rest = [key for key in keys if key not in found] if found else keys
-            found |= Layers(self._layers, self._refold).find(rest)
+            found |= self.find_in_runs([key for key in keys if key not in found] if found else keys)
         return found
+
+    def find_in_runs(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """As :meth:`find`, of the changes in runs alone."""
+        return Layers(self._layers, self._refold).find(keys)
 
     def in_order(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> InOrder:
         """The changes from key ``start`` (inclusive) to ``stop`` (exclusive), in windows of about ``size``."""
-        memory = None
-        if self.current:
+        memory: Layer | None = None
+        if self.unpacked is not None and not self._packed:
+            memory = self.unpacked.sorted()
+        elif self.current:
             current: Mapping[bytes, bytes | None] = self.current
             if start is not None or stop is not None:
                 # Nine bytes of 255 lie behind every key, which has eight.
@@ -104,6 +144,21 @@ class Overlay:
                 current = {key: value for key, value in current.items() if low <= key < high}
             memory = Sorted(current)
         return InOrder(Layers(self._layers, self._refold, memory), size, start, stop)
+
+    def memory_in_order(self, size: int) -> tuple[int, Iterator[Changes]]:
+        """How many keys changed behind the runs, and these changes in key order, ``size`` at a time."""
+        if self.unpacked is None or self._packed:
+            return len(self.current), in_key_order(self._packed, size)
+        layer = self.unpacked.sorted()
+        starts = range(0, len(layer), size)
+        return len(layer), (layer.part(start, min(start + size, len(layer))) for start in starts)
+
+    def memory_keys(self) -> Iterable[bytes]:
+        """The keys that changed behind the runs, in no order."""
+        if self.unpacked is None:
+            return self._packed
+        layer = self.unpacked.sorted()
+        return chain(self._packed, map(layer.key, range(len(layer))))
 
     def parts(self, size: int) -> Iterator[Mapping[bytes, bytes | None]]:
         """All changes in key order, in parts of about ``size``."""
@@ -121,9 +176,21 @@ class Overlay:
         self.current.update(zip(keys, values, strict=True))
         if self.changes is not None:
             self.changes.extend(zip(keys, values, strict=True))
-        self.size += sum(map(len, values))
+        self._size += sum(map(len, values))
         self._added += len(keys)
         self._advance(values[-1])
+
+    def put_columns(
+        self, records: Published, txids: Sequence[int], times: Sequence[int], expirations: Sequence[int]
+    ) -> None:
+        """As :meth:`put`, for records that are packed when they are asked for; not with history."""
+        assert self.changes is None
+        if self.unpacked is None:
+            from sowctl.engine.fold.unpacked import Unpacked
+
+            self.unpacked = Unpacked()
+        self.unpacked.add(records, txids, times, expirations)
+        self.last_txid, self.last_time = txids[-1], times[-1]
 
     def delete(self, keys: Sequence[bytes], tombstones: Sequence[bytes]) -> None:
         """Add deletions in txid order."""
@@ -132,7 +199,7 @@ class Overlay:
         self.deletes = True
         if self.changes is not None:
             self.changes.extend(zip(keys, tombstones, strict=True))
-        self.size += sum(map(len, tombstones))
+        self._size += sum(map(len, tombstones))
         self._added += len(keys)
         self._advance(tombstones[-1])
 
@@ -162,10 +229,10 @@ class Overlay:
         layers = Layers(self._layers, self._refold)
         for number in range(len(layers)):
             whole.update(zip(*layers.part(number, 0, len(layers[number])), strict=True))
-        self.current = whole | self.current
+        self._packed = whole | self.current
         self.deletes = self.deletes or None in whole.values()
-        self.size = sum(len(value) for value in self.current.values() if value is not None)
-        self._added = len(self.current)
+        self._size = sum(len(value) for value in self._packed.values() if value is not None)
+        self._added = len(self._packed)
         self.runs, self._layers = [], []
 
     def clear(self, base: int) -> None:
@@ -175,10 +242,11 @@ class Overlay:
         self._forget()
 
     def _forget(self) -> None:
-        self.current.clear()
+        self._packed.clear()
+        self.unpacked = None
         if self.changes is not None:
             self.changes.clear()
-        self.size = self._added = 0
+        self._size = self._added = 0
         self.deletes = False
 
     def _advance(self, value: bytes) -> None:

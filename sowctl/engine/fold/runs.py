@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.inorder import in_key_order
 from sowctl.engine.topics.positions import check_position, open_log
 from sowctl.store.meta import StoreMeta
 from sowctl.store.sortedrun import BadRun, SortedRun, runs_beside, runs_directory, write_run
@@ -127,8 +126,8 @@ def flush(
     """
     path, meta = Path(store.path), store.meta()
     state = StoreMeta(meta.definition, lineage=lineage, applied=upto, last_time=overlay.last_time, block=block)
-    parts = in_key_order(overlay.current, PART)
-    written = write_run(path, state, overlay.begins, len(overlay.current), parts, instance.seam)
+    count, parts = overlay.memory_in_order(PART)
+    written = write_run(path, state, overlay.begins, count, parts, instance.seam)
     # Opened as a reader would: what is taken from memory must be there.
     overlay.moved(SortedRun(written), refolding(instance, topic, path, meta))
     # From here on every batch is looked up in all runs.

@@ -10,6 +10,7 @@
 * ``topicwriter``, ``dryrun``, ``logonly``: one topic opened for writing, for a dry run, or without records.
 * ``finish``: enrichment with the record as it was, and the merge of deltas, under the locks.
 * ``outcome``: the outcome of each message, its time and lifetime; a bulk write asks it, too.
+* ``columned``: the same of a large batch, by columns.
 * ``entries``: the entries of one topic in a batch, from prepared messages and their outcomes.
 * ``commit``: entries into journal and overlays, as one group.
 * ``rekey``: records under the keys that their topic makes now, as one group.

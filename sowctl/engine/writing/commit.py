@@ -90,7 +90,10 @@ def _append(
     values: list[list[bytes]] = []
 
     def pack() -> None:
-        values.extend(map(values_from, parts, txids))
+        # What goes into the overlay as columns is packed when the overlay is let go.
+        values.extend([] if part.columns is not None else values_from(part, own) for part, own in packing)
+
+    packing = list(zip(parts, txids, strict=True))
 
     # Entries are in the overlays before they are synced. That is safe under the locks: nothing is applied to a store,
     # and no other session sees this one's overlays, before the sync is done.
@@ -107,7 +110,7 @@ def _write_alone(session: WriteSession, part: TopicEntries, publisher: Publisher
     # Without a journal the store itself gives the txids: the batch holds its writer lock, so none is given twice.
     first = part.writer.last_txid + 1
     txids = range(first, first + len(part))
-    into_overlay(part, txids, values_from(part, txids))
+    into_overlay(part, txids, [] if part.columns is not None else values_from(part, txids))
     sequences = None
     if publisher is not None:
         sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
@@ -128,6 +131,7 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
     if len(parts) > 1:
         columns, topic, ranks = _merged(parts)
     count = len(columns)
+    keys, checks = columns.raw_keys()
     # An entry carries its publisher's number, so the journal alone tells duplicates after a crash (behaviour 6.4).
     sequences = array("Q", publisher.sequences(columns.places)) if publisher is not None else None
     group = Group(
@@ -135,8 +139,8 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
         publishers=[publisher.identity] if publisher is not None else [],
         operations=bytes((PUBLISH,)) * count,
         topic=topic,
-        keys=b"".join(columns.keys),
-        checks=b"".join(columns.checks),
+        keys=keys,
+        checks=checks,
         times=array("q", columns.times),
         expirations=array("q", columns.expirations),
         publisher=0 if publisher is not None else NO_PUBLISHER,
@@ -206,8 +210,12 @@ def into_overlay(entries: TopicEntries, txids: Sequence[int], values: Sequence[b
     if writer.config.key_mode == "none":
         writer.last_txid, writer.last_time = txids[-1], entries.times[-1]
         return
-    # Stored values are made once: the overlay serves look-ups from them, and later puts the same bytes into the store.
-    writer.overlay.put(entries.keys, values)
+    if entries.columns is not None:
+        writer.overlay.put_columns(entries.columns, txids, entries.times, entries.expirations)
+    else:
+        # Stored values are made once: the overlay serves look-ups from them, and later puts the same bytes into the
+        # store.
+        writer.overlay.put(entries.keys, values)
     writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
     if entries.chains is not None:
         # Chains learn only from entries that have their txids: a message that was refused leaves nothing behind.

@@ -63,6 +63,14 @@ class DryRunWriter:
         except MissingError:
             return fresh
 
+    def takes_columns(self, count: int) -> bool:
+        """No: what a dry run would write is held as values."""
+        return False
+
+    def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """Not asked: nothing waits as columns."""
+        raise NotImplementedError
+
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All live records in key order; what the dry run would have written is not in it."""
         try:

@@ -22,6 +22,7 @@ from sowctl.engine.writing.outcome import (
     WRITTEN,
     Lifetime,
     Reason,
+    Status,
     collision,
     decide,
     expirations,
@@ -36,6 +37,7 @@ from sowctl.values.fields import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sowctl.engine.fold.unpacked import Published
     from sowctl.engine.keys.keymaker import ChainKeeper
     from sowctl.engine.writing.prepare import Prepared, Preparer
     from sowctl.engine.writing.topicwriter import TopicWriter
@@ -48,11 +50,12 @@ class TopicEntries(DescribedStruct):
 
     ``places`` are indexes into the batch. ``statuses`` are outcomes of messages, or ``journalled`` in a topic that
     keeps no records. ``duplicates`` counts messages that were published before, ``already_expired`` entries that were
-    over when they were written. ``chains`` learn of the entries once these are written.
+    over when they were written. ``chains`` learn of the entries once these are written. ``columns`` stand for ``keys``
+    and ``checks``, which are empty then, and go into the overlay as they are.
     """
 
     writer: TopicWriter
-    places: list[int] = field(default_factory=list)
+    places: Sequence[int] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
     checks: list[bytes] = field(default_factory=list)
@@ -66,9 +69,22 @@ class TopicEntries(DescribedStruct):
     duplicates: int = 0
     already_expired: int = 0
     chains: ChainKeeper | None = None
+    columns: Published | None = None
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.payloads)
+
+    def raw_keys(self) -> tuple[bytes, bytes]:
+        """Keys and check words, each end to end."""
+        if self.columns is not None:
+            return self.columns.raw_keys()
+        return b"".join(self.keys), b"".join(self.checks)
+
+    def without_columns(self) -> None:
+        """Have keys and check words one by one; what is written is packed at once then."""
+        if self.columns is not None:
+            self.keys, self.checks = self.columns.split()
+            self.columns = None
 
     def counts(self) -> dict[str, int]:
         """How many messages had which outcome, by the names that reports have for them."""
@@ -81,6 +97,7 @@ class TopicEntries(DescribedStruct):
 
     def keep(self, indexes: list[int]) -> None:
         """Forget all entries but these."""
+        self.without_columns()
         for name in _COLUMNS:
             column = getattr(self, name)
             if column is not None:
@@ -154,6 +171,12 @@ class _Step:
         chains = preparer.keys.chains
         if chains is not None:
             self._name(chains)
+        elif self._is_plain() and writer.takes_columns(len(ready.payloads)):
+            from sowctl.engine.writing.columned import decide_columns
+
+            decided = decide_columns(writer, ready.digests, ready.payloads)
+            if decided is not None:
+                return self._columned(*decided), self.refused
         # The first eight bytes find the record, the last eight prove that it is this one and no other with an equal
         # key.
         keys = [digest[:8] for digest in ready.digests]
@@ -180,6 +203,21 @@ class _Step:
         entries.flags = flags_of(statuses, entries.user_keys, entries.correlation_ids, entries.logicals)
         entries.chains = chains
         return entries, self.refused
+
+    def _is_plain(self) -> bool:
+        """Whether all messages are still to be written, as they are, and none brings anything that a value has beside
+        its payload."""
+        ready = self.ready
+        extra = ready.deltas, ready.user_keys, ready.correlation_ids, ready.logicals, self.preparer.enrichment
+        return len(self.keep) == len(ready.payloads) and all(one is None for one in extra)
+
+    def _columned(self, statuses: list[Status], columns: Published) -> TopicEntries:
+        ready = self.ready
+        entries = TopicEntries(self.writer, ready.places, ready.payloads)
+        entries.columns, entries.statuses, entries.times = columns, list[str](statuses), self.times
+        entries.expirations = self._expirations(self.times)
+        entries.flags = flags_of(statuses, None, None, None)
+        return entries
 
     def journalled(self, duplicates: Set[int]) -> tuple[TopicEntries, list[Refusal]]:
         """Entries for a topic without records: no message can meet one, and no delta can be merged into one."""

@@ -45,6 +45,14 @@ class LogWriter:
         """No records."""
         return {}
 
+    def takes_columns(self, count: int) -> bool:
+        """No: there are no records."""
+        return False
+
+    def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """Not asked: nothing waits as columns."""
+        raise NotImplementedError
+
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """No records."""
         return iter(())

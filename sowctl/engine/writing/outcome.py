@@ -9,7 +9,7 @@ the key space (:mod:`sowctl.engine.bulk.outcomes`), so that both say the same of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress, repeat
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -129,16 +129,10 @@ def decide(
     repeats = _repeats(keys)
     # A key is 64 bits of a hash, the check word the next 64 bits: two records with equal keys but other key values are
     # told apart by it (behaviour 11.5).
-    if not deletes and _owned(checks, befores) and all(checks[place] == checks[earlier] for place, earlier in repeats):
+    if not deletes and owned(checks, befores) and all(checks[place] == checks[earlier] for place, earlier in repeats):
         # The usual case: each key belongs to the record with the same key values, so every message is written.
         # No key of the batch has a record: a first load.
-        if same is None:
-            statuses: list[Status] = ["inserted"] * len(keys)
-        else:
-            statuses = [
-                "inserted" if before is None else "unchanged" if equal else "updated"
-                for before, equal in zip(befores, same, strict=True)
-            ]
+        statuses: list[Status] = ["inserted"] * len(keys) if same is None else outcomes(befores, same)
         for place, earlier in repeats:
             # The stored record is no longer what such a message meets: its own batch has replaced it.
             statuses[place] = "unchanged" if contents[place] == contents[earlier] else "updated"
@@ -146,7 +140,15 @@ def decide(
     return _one_by_one(keys, checks, contents, befores, same, deletes)
 
 
-def _owned(checks: Sequence[bytes], befores: Sequence[bytes | None]) -> bool:
+def outcomes(meets: Iterable[object], same: Iterable[bool]) -> list[Status]:
+    """What messages are that are all written: each by whether it meets a record or an earlier message of its key, with
+    the same key values, and whether that has the same content."""
+    return [
+        "inserted" if not met else "unchanged" if equal else "updated" for met, equal in zip(meets, same, strict=True)
+    ]
+
+
+def owned(checks: Sequence[bytes], befores: Sequence[bytes | None]) -> bool:
     """Whether every stored value has the check word of the message beside it."""
     return all(map(bytes.startswith, filter(None, befores), compress(checks, befores), repeat(CHECK.start)))
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sowctl.engine.writing.outcome import is_duplicate
 from sowctl.errors import UsageError
@@ -61,6 +61,6 @@ class Publisher:
                 highest = max(highest, number)
         return duplicates
 
-    def sequences(self, places: list[int]) -> list[int]:
+    def sequences(self, places: Sequence[int]) -> list[int]:
         """The numbers of messages, after :meth:`admit`."""
         return [self._numbers[place] for place in places]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -68,6 +68,12 @@ class TopicWriter(Protocol):
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All live records in key order, up to ``size`` at a time."""
+
+    def takes_columns(self, count: int) -> bool:
+        """Whether a batch of so many messages is decided by columns, and waits as columns in the overlay."""
+
+    def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """The stored values of ``keys``, which ascend and do not wait as columns in the overlay."""
 
     def renew(self, instance: Instance, journal: JournalWriter) -> None:
         """Be up to date again: the journal's lock was just taken, and others may have written."""
@@ -149,17 +155,36 @@ class StoreWriter:
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
         """The live stored values of ``keys``, overlay first; expired records count as absent (``behaviour`` 11.40)."""
         # In key order, neighbours lie on one page of the store, and of a run.
-        asked = sorted(set(keys))
+        found = self._standing(sorted(set(keys)), self.overlay.current)
+        if self.expires:
+            rule = self.config.expiration
+            # A record whose lifetime is over counts as absent: the next message of its key inserts (behaviour 11.40).
+            return {k: v for k, v in found.items() if not is_expired(rule, expiration_of(v), now)}
+        return found
+
+    def takes_columns(self, count: int) -> bool:
+        """Whether a batch of so many messages is decided by columns, and waits as columns in the overlay."""
+        # Versions are kept as values, and of a record that expires its stamp is asked.
+        if not count or self.rule is not None or self.expires:
+            return False
+        # A small batch goes behind what waits as columns: that is not packed for it.
+        return count >= limits.LIMITS.columned or self.overlay.unpacked is not None
+
+    def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """The stored values of ``keys``, which ascend and do not wait as columns in the overlay."""
+        return self._standing(keys, self.overlay.packed)
+
+    def _standing(self, asked: list[bytes], current: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+        """The stored values of keys in order, from what the overlay holds in memory, its runs and the store."""
         # The overlay comes first: it is newer than the store for every key that it has. A key that it has deleted is
         # among its changes, as None, and must not be looked up in the store.
-        current = self.overlay.current
-        changed = {key: current[key] for key in asked if key in current}
+        changed = {key: current[key] for key in asked if key in current} if current else {}
         wanted = [key for key in asked if key not in changed] if changed else asked
         if self._known is not None:
             # Most keys of a load may be new: what is in no run and not in the store need not be searched for there.
             wanted = self._known.may_have(wanted)
         if self.overlay.runs:
-            changed |= self.overlay.find(wanted)
+            changed |= self.overlay.find_in_runs(wanted)
             wanted = [key for key in wanted if key not in changed]
         found = {key: value for key, value in changed.items() if value is not None}
         if wanted:
@@ -169,16 +194,12 @@ class StoreWriter:
                     # As in a writing transaction, the neighbours of new keys are not searched for a second time: it
                     # costs half of the look-up.
                     found.update(snapshot.get_many(wanted, again=False))
-        if self.expires:
-            rule = self.config.expiration
-            # A record whose lifetime is over counts as absent: the next message of its key inserts (behaviour 11.40).
-            return {k: v for k, v in found.items() if not is_expired(rule, expiration_of(v), now)}
         return found
 
     def is_full(self) -> bool:
         """Whether the overlay holds so much in memory that it is to be let go."""
         keys, size = self.limits
-        return len(self.overlay.current) >= keys or self.overlay.held >= size
+        return self.overlay.in_memory >= keys or self.overlay.held >= size
 
     @property
     def is_behind(self) -> bool:
@@ -222,7 +243,7 @@ class StoreWriter:
                 self._merge(lineage, upto, block, ending=False)
             else:
                 if self._known is not None:
-                    self._known.add(self.overlay.current)
+                    self._known.add(self.overlay.memory_keys())
                 flush(self._instance, self.config, self.store, self.overlay, lineage, upto, block)
             self._set_limits()
 
