@@ -234,10 +234,28 @@ def _temporary_file(files: StoreFiles, seam: Seam) -> tuple[Path, int]:
         os.close(fd)
 
 
+def _under_construction(files: StoreFiles) -> list[Path]:
+    start = f"{files.path.name}.new-"
+    return [entry for entry in files.directory.iterdir() if entry.name.startswith(start)]
+
+
+def is_being_built(store: str | os.PathLike[str]) -> bool:
+    """Whether a living process builds what is to take the place of a store."""
+    for path in _under_construction(StoreFiles.of(store)):
+        with suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(fd)
+    return False
+
+
 def _remove_stale(files: StoreFiles) -> None:
     """Remove stores under construction whose builder is gone."""
-    start = f"{files.path.name}.new-"
-    for path in [entry for entry in files.directory.iterdir() if entry.name.startswith(start)]:
+    for path in _under_construction(files):
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:

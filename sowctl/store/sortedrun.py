@@ -1,4 +1,6 @@
-"""A sorted run: changes behind a store in a file of their own, newest value per key, in key order (``sow-run(5)``).
+"""A sorted run: changes behind a store in a file of their own, in key order (``sow-run(5)``).
+
+Of every key the newest value; of a topic with History every one, in the order in which they came.
 
 Everything in a run is in the journal too, so a run may be missing, cut or damaged at any time: what cannot be used
 raises :class:`BadRun`, and the caller folds the journal's entries again. A run is written once, under a temporary name,
@@ -22,7 +24,7 @@ from pathlib import Path
 from sowctl.checksum import crc32
 from sowctl.errors import SowError
 from sowctl.seam import Seam
-from sowctl.store.codec import KEY_SIZE
+from sowctl.store.codec import KEY_SIZE, TOMBSTONE, stamps
 from sowctl.store.integrity import verify
 from sowctl.store.lmdberrors import explained
 from sowctl.store.meta import StoreMeta, decode_meta, encode_meta
@@ -31,8 +33,10 @@ from sowctl.store.opening.access import StoreFiles
 MAGIC = b"SOWRUN\0\0"
 VERSION = 1
 _HEAD = struct.Struct("<8sHHIQQQQII")
-"""Magic, version, zero, bytes of the state, txid behind which it begins, changes, deletions, bytes of values, checksums
+"""Magic, version, kind, bytes of the state, txid behind which it begins, changes, deletions, bytes of values, checksums
 of the keys and of the ends."""
+NEWEST, EVERY = 0, 1
+"""Kinds: the newest change of every key, where a deletion has no value; every change, a deletion as its tombstone."""
 _CRC = struct.Struct("<I")
 # Columns begin at a multiple of 8, so that their numbers are read in place.
 _ALIGN = 8
@@ -68,10 +72,13 @@ def runs_beside(store: Path) -> dict[tuple[int, int], Path]:
     return found
 
 
-def write_run(store: Path, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam) -> Path:
+def write_run(
+    store: Path, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam, kind: int = NEWEST
+) -> Path:
     """Write the changes that lead a store from txid ``base`` to ``state``; returns the file. Raises StorageError.
 
-    ``parts`` have ``count`` ascending keys together, each once. ``state`` says definition, lineage, position, block and
+    ``parts`` have ``count`` ascending keys together, each once (of the kind :data:`EVERY`: equal ones in txid order,
+    and deletions as tombstones). ``state`` says definition, lineage, position, block and
     last time of a store that has them. Nothing is synced: the journal has the entries, and checksums tell what a crash
     took away.
     """
@@ -86,7 +93,7 @@ def write_run(store: Path, state: StoreMeta, base: int, count: int, parts: Itera
         fd = seam.call("file.open", os.open, temporary, flags, store.stat().st_mode & 0o777)
         try:
             try:
-                _fill(fd, state, base, count, parts, seam)
+                _fill(fd, state, base, count, parts, seam, kind)
             finally:
                 os.close(fd)
             seam.call("file.rename", os.rename, temporary, path)
@@ -96,7 +103,7 @@ def write_run(store: Path, state: StoreMeta, base: int, count: int, parts: Itera
     return path
 
 
-def _fill(fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam) -> None:
+def _fill(fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam, kind: int) -> None:
     """Values first, as they come, so that each is touched once; the columns before them when they are known."""
     raw = encode_meta(state)
     start = _aligned(_HEAD.size + len(raw) + _CRC.size)
@@ -107,13 +114,15 @@ def _fill(fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Chan
         if None in values:
             deletions += values.count(None)
         filled = [value or b"" for value in values]
+        if kind == EVERY:
+            deletions += sum(value[0] & TOMBSTONE == TOMBSTONE for value in filled)
         numbers.frombytes(b"".join(keys))
         lengths.extend(map(len, filled))
         size += _write(fd, b"".join(filled), at + size, seam)
     assert len(numbers) == count, "parts have as many keys as was said"
     numbers.byteswap()  # keys are big-endian; as numbers of this machine they are searched where they lie
     own, ends = numbers.tobytes(), array("Q", accumulate(lengths)).tobytes()
-    head = _HEAD.pack(MAGIC, VERSION, 0, len(raw), base, count, deletions, size, crc32(own), crc32(ends)) + raw
+    head = _HEAD.pack(MAGIC, VERSION, kind, len(raw), base, count, deletions, size, crc32(own), crc32(ends)) + raw
     head += _CRC.pack(crc32(head))
     _write(fd, head.ljust(start, b"\0") + own + ends, 0, seam)
 
@@ -158,9 +167,9 @@ class SortedRun:
         except OSError as problem:
             raise BadRun(problem.strerror or str(problem)) from None
         view = memoryview(self._map)
-        magic, version, _, length, self.base, count, self.deletions, size, keys_crc, ends_crc = _HEAD.unpack_from(view)
+        magic, version, kind, length, self.base, count, self.deletions, size, *crcs = _HEAD.unpack_from(view)
         end = _HEAD.size + length
-        if magic != MAGIC or version != VERSION:
+        if magic != MAGIC or version != VERSION or kind not in (NEWEST, EVERY):
             raise BadRun("another format")
         if end + _CRC.size > self.bytes or crc32(view[:end]) != _CRC.unpack_from(view, end)[0]:
             raise BadRun("the header is damaged")
@@ -168,8 +177,10 @@ class SortedRun:
         middle, values = start + 8 * count, start + 16 * count
         if values + size != self.bytes or any(view[end + _CRC.size : start]):
             raise BadRun("it is not as long as its header says")
-        if crc32(view[start:middle]) != keys_crc or crc32(view[middle:values]) != ends_crc:
+        if [crc32(view[start:middle]), crc32(view[middle:values])] != crcs:
             raise BadRun("keys or ends are damaged")
+        self.every = kind == EVERY
+        """Whether it has every change, and not only the newest of each key."""
         try:
             self.state = decode_meta(bytes(view[_HEAD.size : end]), str(path))
         except SowError as problem:
@@ -181,7 +192,7 @@ class SortedRun:
         )
 
     def __len__(self) -> int:
-        """How many keys changed."""
+        """How many changes it has."""
         return len(self._keys)
 
     @property
@@ -198,7 +209,22 @@ class SortedRun:
         return self._keys[place].to_bytes(KEY_SIZE, "big")
 
     def part(self, start: int, stop: int) -> Changes:
-        """The changes at the places from ``start`` to ``stop`` (exclusive), verified. Raises BadRun."""
+        """The changes at the places from ``start`` to ``stop`` (exclusive), verified; None for a deletion.
+
+        Of several changes of one key the newest comes last. Raises BadRun.
+        """
+        keys, values = self._cut(start, stop)
+        return keys, self._sound(keys, values)
+
+    def all(self, start: int, stop: int) -> tuple[list[bytes], list[bytes]]:
+        """As :meth:`part`, of a run that has every change; a deletion is a tombstone."""
+        assert self.every
+        keys, values = self._cut(start, stop)
+        if verify(keys, values):
+            raise BadRun("a value is damaged")
+        return keys, values
+
+    def _cut(self, start: int, stop: int) -> tuple[list[bytes], list[bytes]]:
         count = stop - start
         if count <= 0:
             return [], []
@@ -208,10 +234,10 @@ class SortedRun:
         ends = [end - first for end in self._ends[start:stop]]
         # One copy for all, then slices of it: a slice of a mapped view costs more.
         piece = bytes(self._values[first : first + ends[-1]])
-        return keys, self._sound(keys, [piece[at:end] for at, end in pairwise((0, *ends))])
+        return keys, [piece[at:end] for at, end in pairwise((0, *ends))]
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        """The values of those ``keys``, in order, that changed. Raises BadRun."""
+        """The newest values of those ``keys``, in order, that changed. Raises BadRun."""
         places = self._places(keys)
         if not places:
             return {}
@@ -221,28 +247,31 @@ class SortedRun:
         return dict(zip(found, self._sound(found, values), strict=True))
 
     def _places(self, keys: Sequence[bytes]) -> list[tuple[int, int]]:
-        """Of those of ``keys``, which ascend, that changed: the number among them, and the place here."""
+        """Of those of ``keys``, which ascend, that changed: the number among them, and the place of the newest here."""
         if self.arrays and len(keys) >= MANY and len(self._keys):
             import numpy as np
 
             own = np.frombuffer(self._keys, dtype="<u8")
             wanted = np.frombuffer(b"".join(keys), dtype=">u8").astype("<u8")
-            ranks = own.searchsorted(wanted)
-            there = (own[np.minimum(ranks, len(own) - 1)] == wanted).nonzero()[0]
-            return list(zip(there.tolist(), ranks[there].tolist(), strict=True))
+            # Behind the key: of equal ones the last is the newest.
+            behind = np.maximum(own.searchsorted(wanted, side="right"), 1) - 1
+            there = (own[behind] == wanted).nonzero()[0]
+            return list(zip(there.tolist(), behind[there].tolist(), strict=True))
         places: list[tuple[int, int]] = []
         at = 0
         for number, key in enumerate(keys):
-            at = self.rank(key, at)
-            if at < len(self._keys) and self._keys[at] == int.from_bytes(key, "big"):
-                places.append((number, at))
+            at = self.rank(key, at, after=True)
+            if at and self._keys[at - 1] == int.from_bytes(key, "big"):
+                places.append((number, at - 1))
         return places
 
     def _sound(self, keys: Sequence[bytes], values: list[bytes]) -> list[bytes | None]:
-        """``values`` with None for those that are empty, which are deletions; all others are proven to be sound."""
-        if not self.deletions:
+        """``values`` with None for deletions; all that are not empty are proven to be sound."""
+        if self.every or not self.deletions:
             if verify(keys, values):
                 raise BadRun("a value is damaged")
+            if self.deletions:
+                return [None if value[0] & TOMBSTONE else value for value in values]
             return values  # type: ignore[return-value]  # a list of bytes, which nobody adds to
         live = [(key, value) for key, value in zip(keys, values, strict=True) if value]
         if live and verify(*zip(*live, strict=True)):
@@ -251,10 +280,16 @@ class SortedRun:
 
     def check(self, size: int = 1000) -> None:
         """Read everything once. Raises BadRun."""
+        last: tuple[bytes, int] = b"", 0
         for start in range(0, len(self), size):
-            keys, _ = self.part(start, min(start + size, len(self)))
-            if any(after <= before for before, after in pairwise(keys)):
+            stop = min(start + size, len(self))
+            keys, values = self.all(start, stop) if self.every else self.part(start, stop)
+            # Changes of one key come in txid order; where a key stands once, all count as one.
+            txids = [stamps(value)[0] for value in values if value] if self.every else [0] * len(keys)
+            places = [last, *zip(keys, txids, strict=True)]
+            if any(after <= before for before, after in pairwise(places)):
                 raise BadRun("its keys do not ascend")
+            last = places[-1]
 
 
-__all__ = ["BadRun", "Changes", "SortedRun", "runs_beside", "runs_directory", "write_run"]
+__all__ = ["EVERY", "NEWEST", "BadRun", "Changes", "SortedRun", "runs_beside", "runs_directory", "write_run"]

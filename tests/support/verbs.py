@@ -390,7 +390,9 @@ def small_memory() -> Iterator[None]:
     """Writers whose memory is full after four keys: runs and merges in every session, as in a bulk load. Two messages
     are decided by columns."""
     usual = limits.LIMITS
-    limits.LIMITS = limits.Limits(changes=4, bulk_share=1000, merge_share=1.0, small_records=0, columned=2)
+    limits.LIMITS = limits.Limits(
+        changes=4, bulk_share=1000, history_share=1000, merge_share=1.0, small_records=0, columned=2
+    )
     try:
         yield
     finally:
@@ -409,8 +411,15 @@ def by_columns() -> Iterator[None]:
 
 
 def flushed(plot: Plot) -> None:
-    """Sorted runs beside a store, and entries behind them in the journal alone, as a killed bulk load leaves them."""
+    """Sorted runs beside two stores, and entries behind them in the journal alone, as killed bulk loads leave them."""
     grown(plot)
+    _broken_off(plot, "h", [*range(20, 31), 20, 3, 20])
+    plot.open()
+    _broken_off(plot, "j", [*range(20, 44), 20, 3])
+    plot.delete("q", [3])
+
+
+def _broken_off(plot: Plot, topic: str, ids: Sequence[int]) -> None:
     files: dict[str, bytes] = {}
 
     def told() -> None:
@@ -419,9 +428,8 @@ def flushed(plot: Plot) -> None:
         files.update(read_files(plot.root))
 
     with small_memory():
-        plot.publish("j", [*range(20, 44), 20, 3], batch=3, told=told)
+        plot.publish(topic, ids, batch=3, told=told)
     put_files(plot.root, files)
-    plot.delete("h", [3])
 
 
 # Verbs: each with the template that it starts from
@@ -483,10 +491,17 @@ def loading(plot: Plot, seam: Seam) -> None:
         plot.publish("j", [*range(60, 84), 60, 2], seam=seam)
 
 
+def loading_history(plot: Plot, seam: Seam) -> None:
+    with small_memory():
+        plot.publish("h", [*range(60, 72), 60, 2, 2, *range(20, 26)], seam=seam)
+
+
 def deleting_from_runs(plot: Plot, seam: Seam) -> None:
     with small_memory():
         plot.delete("j", [3, 20, 21, 22, 23, 24, 25], seam=seam)
         plot.publish("j", [20, 3], seam=seam)
+        plot.delete("h", [3, 20, 21], seam=seam)
+        plot.publish("h", [20, 22], seam=seam)
 
 
 def looking_back(plot: Plot, seam: Seam) -> None:
@@ -519,6 +534,8 @@ CASES: list[tuple[str, Template, Verb]] = [
     ("snapshot", behind, looking_back),
     ("load", grown, loading),
     ("load-flushed", flushed, loading),
+    ("load-history", grown, loading_history),
+    ("load-history-flushed", flushed, loading_history),
     ("publish-flushed", flushed, going_on),
     ("delete-flushed", flushed, deleting_from_runs),
     ("expire-flushed", flushed, expiring),

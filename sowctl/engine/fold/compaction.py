@@ -1,19 +1,24 @@
 """Store and overlay merged in key order into a new file, which takes the store's place (``sow-run(5)``, Merging).
 
 What random keys cost in place, a page each, is spread so over all records of the file, one after the other. A new file
-has its pages full, too.
+has its pages full, too. Nobody has to wait while it is filled: what it is made of does not change.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import ExitStack
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.apply import Applied
 from sowctl.engine.fold.folding import PART, append_sorted
-from sowctl.engine.fold.inorder import merged
+from sowctl.engine.fold.inorder import merged, side_by_side
 from sowctl.engine.topics.expiration import unexpired
+from sowctl.engine.topics.retention import Retention, extend, value_of, version_of
 from sowctl.store.builder import build
+from sowctl.store.codec import HISTORY_KEY_SIZE, KEY_SIZE
 
 if TYPE_CHECKING:
     from sowctl.engine.fold.keyfilter import KeyFilter
@@ -22,28 +27,170 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.store.env import Store
     from sowctl.store.meta import AppliedBlock
+    from sowctl.store.ordered import Batch
     from sowctl.store.write import WriteTxn
 
+_BEHIND = bytes((255,)) * (HISTORY_KEY_SIZE - KEY_SIZE)
+"""Behind a SOW key, this is not before any history key of it."""
 
-class _Unexpired:
-    """Passes on the records that are not over at a clock, and counts the others; ``known`` notes all of their keys."""
 
-    def __init__(self, at: int | None, known: KeyFilter | None) -> None:
-        self._at = at
-        self._known = known
-        self.gone = 0
+class Merging:
+    """A new store from ``store``, whose position an ``overlay`` continues to the txid ``upto``. Use as a context
+    manager; :meth:`fill` it, then :meth:`put_in_place`.
 
-    def of(self, parts: Iterator[Pairs]) -> Iterator[Pairs]:
+    ``block`` is the journal's block that ends with ``upto``; ``rule`` that of a topic with History. Records that have
+    expired at ``remove_expired_at`` are left out. ``known`` is given the keys of the new store. It is made under the
+    journal's lock, and the overlay does not change until it is closed. Raises StorageError, DamageError.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        store: Store,
+        overlay: Overlay,
+        *,
+        lineage: bytes,
+        upto: int,
+        block: AppliedBlock | None,
+        rule: Retention | None = None,
+        remove_expired_at: int | None = None,
+        known: KeyFilter | None = None,
+    ) -> None:
+        assert overlay.base <= upto, (overlay.base, upto)
+        self._instance, self._store, self._overlay = instance, store, overlay
+        self.lineage, self.upto, self._block, self._rule = lineage, upto, block, rule
+        self._expired_at, self.known = remove_expired_at, known
+        self._gone = 0
+        with ExitStack() as held:
+            self._snapshot = held.enter_context(store.snapshot())
+            self._meta = meta = self._snapshot.meta
+            assert not meta.sequences and (rule is not None or not meta.versions)
+            self._builder = held.enter_context(
+                build(
+                    store.path,
+                    meta.definition,
+                    seam=instance.seam,
+                    # It is the same store, so it was made when it was made.
+                    now=meta.created,
+                    lineage=lineage,
+                    applied=upto,
+                    command=instance.holder,
+                )
+            )
+            self._held = held.pop_all()
+
+    def __enter__(self) -> Merging:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    @property
+    def continues(self) -> bool:
+        """Whether the store stands where the overlay begins: a replay may have put another in place since."""
+        base, meta = self._overlay.base, self._meta
+        return meta.applied == base or (meta.applied < base and meta.lineage != self.lineage)
+
+    def fill(self) -> None:
+        """Write all of the new store and sync it; no lock is needed. Raises StorageError, DamageError."""
+        snapshot, builder = self._snapshot, self._builder
+        if self._rule is None:
+            append_sorted(builder, self._kept(merged(snapshot.scan(batch=PART), self._overlay.in_order(PART))))
+        else:
+            self._fill_with_versions(self._rule)
+
+        def position(txn: WriteTxn) -> None:
+            txn.set_applied(self.lineage, self.upto, self._block)
+            txn.raise_last_time(max(self._meta.last_time, self._overlay.last_time))
+            txn.set_removal_mark(self._meta.removal_mark)
+            if self._gone and self._expired_at is not None:
+                # As for a removal in place: past states look at this mark.
+                txn.set_removal_mark(self._expired_at)
+
+        builder.flush()
+        builder.change(position)
+        builder.finish()
+        # The old file's last user goes before the new one comes: a store is not open twice in a process.
+        snapshot.close()
+
+    def put_in_place(self) -> Applied | None:
+        """Make it the store; the journal's lock is held. None where another process has changed the store meanwhile.
+
+        Raises StorageError, LockedError; the store is as it was then.
+        """
+        store, wait = self._store, self._instance.lock_wait
+        with store.writer_lock(wait):
+            # What was removed from it, or applied to it, since it was read would come back, or be missing.
+            if store.meta() != self._meta:
+                return None
+            self._builder.put_in_place(lock=store.lock, wait=wait)
+        return Applied(len(self._overlay), self._gone)
+
+    def _kept(self, parts: Iterator[Pairs]) -> Iterator[Pairs]:
+        """Pass on the records that are not over, and count the others."""
         for keys, values in parts:
-            if self._known is not None:
-                self._known.add(keys)
-            if self._at is None:
+            if self.known is not None:
+                self.known.add(keys)
+            if self._expired_at is None:
                 yield keys, values
                 continue
-            places = unexpired(values, self._at)
-            self.gone += len(values) - len(places)
+            places = unexpired(values, self._expired_at)
+            self._gone += len(values) - len(places)
             if places:
                 yield [keys[place] for place in places], [values[place] for place in places]
+
+    def _fill_with_versions(self, rule: Retention) -> None:
+        """Records and versions; what the changes make of a key's is what they make of it in place."""
+        builder, known = self._builder, self.known
+        rows = _Versions(self._snapshot.scan_history(batch=PART))
+        changes = self._overlay.all_in_order(PART)
+        for bound, keys, values, fresh in side_by_side(self._snapshot.scan(batch=PART), changes):
+            older = rows.upto(bound)
+            if fresh:
+                records, versions = dict(zip(keys, values, strict=True)), dict[bytes, list[bytes]]()
+                for key, value in older:
+                    versions.setdefault(key, []).append(value)
+                for key, updates in fresh.items():
+                    before = versions.pop(key, [])
+                    if key in records:
+                        before.append(records.pop(key))
+                    grown = extend([version_of(value) for value in before], updates, rule)
+                    # A key that was deleted last has no record; its tombstone is kept among the versions.
+                    if not grown[-1].tombstone:
+                        records[key] = grown.pop().value
+                    if grown:
+                        versions[key] = [value_of(key, version) for version in grown]
+                keys = sorted(records)
+                values = [records[key] for key in keys]
+                older = [(key, value) for key in sorted(versions) for value in versions[key]]
+            if known is not None:
+                known.add(keys)
+            builder.append(keys, values)
+            builder.append_versions(older)
+
+
+class _Versions:
+    """The versions of a store, in key order, as far as they are asked for."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
+
+    def upto(self, last: bytes | None) -> list[tuple[bytes, bytes]]:
+        """SOW keys and values of the next versions, to the SOW key ``last`` (inclusive; None: to the end)."""
+        found: list[tuple[bytes, bytes]] = []
+        while True:
+            stop = len(self._keys) if last is None else bisect_right(self._keys, last + _BEHIND)
+            keys = [key[:KEY_SIZE] for key in self._keys[:stop]]
+            found += zip(keys, self._values[:stop], strict=True)
+            self._keys, self._values = self._keys[stop:], self._values[stop:]
+            batch = None if self._keys else next(self._batches, None)
+            if batch is None:
+                return found
+            self._keys, self._values = list(batch[0]), list(batch[1])
 
 
 def merge(
@@ -54,50 +201,35 @@ def merge(
     lineage: bytes,
     upto: int,
     block: AppliedBlock | None,
+    rule: Retention | None = None,
     remove_expired_at: int | None = None,
     known: KeyFilter | None = None,
 ) -> Applied | None:
     """Put a new file in the place of ``store``: its records with the changes of ``overlay``, which is emptied then.
 
-    As :func:`~sowctl.engine.fold.apply.apply` does in place, and with the same arguments; ``known`` is given the keys
-    of the new store. The present one stands where the overlay begins, and holds neither versions nor sequences; None
-    where it does not stand there any more. Raises StorageError, LockedError, DamageError; the store is as it was then.
+    As :func:`~sowctl.engine.fold.apply.apply` does in place, and with the same arguments; see :class:`Merging`. The
+    journal's lock is held. None where the store does not stand any more where the overlay begins. Raises StorageError,
+    LockedError, DamageError; the store is as it was then.
     """
-    changes = len(overlay)
-    kept = _Unexpired(remove_expired_at, known)
-    with store.writer_lock(instance.lock_wait), store.snapshot() as snapshot:
-        meta = snapshot.meta
-        assert overlay.base <= upto, (overlay.base, upto)
-        if meta.applied > overlay.base or (meta.lineage == lineage and meta.applied < overlay.base):
-            # A replay has put another store in place since the overlay was made. Nothing is merged, and no position
-            # claimed: the journal has all entries, and the next batch begins with what it holds behind that store.
-            overlay.clear(upto)
-            return None
-        assert not (meta.versions or meta.sequences)
-        with build(
-            store.path,
-            meta.definition,
-            seam=instance.seam,
-            # It is the same store, so it was made when it was made.
-            now=meta.created,
+    done = None
+    with (
+        store.writer_lock(instance.lock_wait),
+        Merging(
+            instance,
+            store,
+            overlay,
             lineage=lineage,
-            applied=upto,
-            command=instance.holder,
-        ) as builder:
-            append_sorted(builder, kept.of(merged(snapshot.scan(batch=PART), overlay.in_order(PART))))
-
-            def position(txn: WriteTxn) -> None:
-                txn.set_applied(lineage, upto, block)
-                txn.raise_last_time(max(meta.last_time, overlay.last_time))
-                txn.set_removal_mark(meta.removal_mark)
-                if kept.gone and remove_expired_at is not None:
-                    # As for a removal in place: past states look at this mark.
-                    txn.set_removal_mark(remove_expired_at)
-
-            builder.change(position)
-            builder.finish()
-            # The old file's last user goes before the new one comes: a store is not open twice in a process.
-            snapshot.close()
-            builder.put_in_place(lock=store.lock, wait=instance.lock_wait)
+            upto=upto,
+            block=block,
+            rule=rule,
+            remove_expired_at=remove_expired_at,
+            known=known,
+        ) as merging,
+    ):
+        # Where a replay has put another store in place since the overlay was made, nothing is merged, and no position
+        # claimed: the journal has all entries, and the next batch begins with what it holds behind that store.
+        if merging.continues:
+            merging.fill()
+            done = merging.put_in_place()
     overlay.clear(upto)
-    return Applied(changes, kept.gone)
+    return done

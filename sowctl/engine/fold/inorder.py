@@ -6,19 +6,25 @@ through both side by side, and hold a window of each layer, never a whole run.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import methodcaller
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from sowctl.engine.fold.spill import Pairs
+from sowctl.store.codec import TOMBSTONE
 from sowctl.store.sortedrun import BadRun, Changes
 
 Found = TypeVar("Found")
+Change = TypeVar("Change")
 
 
 class Layer(Protocol):
-    """Changes with a place each, in key order: a sorted run, or :class:`Sorted`."""
+    """Changes with a place each, in key order: a sorted run, or :class:`Sorted`.
+
+    A topic with History has every change of a key there, in txid order.
+    """
 
     def __len__(self) -> int: ...
 
@@ -31,8 +37,11 @@ class Layer(Protocol):
     def part(self, start: int, stop: int) -> Changes:
         """The changes from place ``start`` to ``stop``, exclusive. A run raises BadRun where it is damaged."""
 
+    def all(self, start: int, stop: int) -> Pairs:
+        """As :meth:`part`, of a topic with History; a deletion is a tombstone."""
+
     def find(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes | None]:
-        """The values of those ``keys``, in order, that changed. Raises as :meth:`part`."""
+        """The newest values of those ``keys``, in order, that changed. Raises as :meth:`part`."""
 
 
 MANY = 20_000
@@ -41,16 +50,24 @@ MANY = 20_000
 
 def in_key_order(current: Mapping[bytes, bytes | None], size: int) -> Iterator[Changes]:
     """The changes of a dictionary in key order, ``size`` at a time."""
-    if len(current) < MANY:
-        ordered = sorted(current)
-        for start in range(0, len(ordered), size):
-            part = ordered[start : start + size]
-            yield part, [current[key] for key in part]
+    yield from _in_key_order(list(current), list(current.values()), size)
+
+
+def all_in_key_order(changes: Sequence[tuple[bytes, bytes]], size: int) -> Iterator[Pairs]:
+    """Every change of a list, in txid order, in key order, ``size`` at a time; those of one key stay as they are."""
+    yield from _in_key_order([key for key, _ in changes], [value for _, value in changes], size)
+
+
+def _in_key_order(keys: list[bytes], values: list[Found], size: int) -> Iterator[tuple[list[bytes], list[Found]]]:
+    if len(keys) < MANY:
+        few = sorted(range(len(keys)), key=keys.__getitem__)
+        for start in range(0, len(few), size):
+            part = few[start : start + size]
+            yield [keys[place] for place in part], [values[place] for place in part]
         return
     import numpy as np
 
-    keys, values = list(current), list(current.values())
-    order = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64).argsort()
+    order = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64).argsort(kind="stable")
     # A part at a time: the values lie anywhere in memory, and what is done with them next finds them in the cache.
     for start in range(0, len(keys), size):
         places = order[start : start + size].tolist()
@@ -58,15 +75,24 @@ def in_key_order(current: Mapping[bytes, bytes | None], size: int) -> Iterator[C
 
 
 class Sorted:
-    """A dictionary of changes as a layer."""
+    """Changes in memory as a layer."""
 
-    def __init__(self, current: Mapping[bytes, bytes | None]) -> None:
-        self._current = current
+    def __init__(
+        self, current: Mapping[bytes, bytes | None], changes: Sequence[tuple[bytes, bytes]] | None = None
+    ) -> None:
+        """``current``: the newest per key; of a topic with History, ``changes`` in their order stand for it."""
         self._keys: list[bytes] = []
         self._values: list[bytes | None] = []
-        for keys, values in in_key_order(current, MANY):
+        self._all: list[bytes] = []
+        if changes is None:
+            for keys, values in in_key_order(current, MANY):
+                self._keys += keys
+                self._values += values
+            return
+        for keys, each in all_in_key_order(changes, MANY):
             self._keys += keys
-            self._values += values
+            self._all += each
+        self._values = [None if value[0] & TOMBSTONE else value for value in self._all]
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -83,10 +109,18 @@ class Sorted:
         """See :class:`Layer`."""
         return self._keys[start:stop], self._values[start:stop]
 
+    def all(self, start: int, stop: int) -> Pairs:
+        """See :class:`Layer`."""
+        return self._keys[start:stop], self._all[start:stop]
+
     def find(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes | None]:
         """See :class:`Layer`."""
-        current = self._current
-        return {key: current[key] for key in keys if key in current}
+        found = {}
+        for key in keys:
+            behind = self.rank(key, after=True)
+            if behind and self._keys[behind - 1] == key:
+                found[key] = self._values[behind - 1]
+        return found
 
 
 class Layers:
@@ -95,7 +129,7 @@ class Layers:
     def __init__(
         self,
         runs: list[Layer],
-        again: Callable[[int], Mapping[bytes, bytes | None]],
+        again: Callable[[int], Layer],
         memory: Layer | None = None,
     ) -> None:
         """``again`` is given the place in ``runs``, where what it gives is kept; ``memory`` lies over all runs."""
@@ -128,17 +162,29 @@ class Layers:
         """The changes of one layer from place ``start`` to ``stop``, exclusive."""
         return self._read(number, lambda layer: layer.part(start, stop))
 
+    def all(self, number: int, start: int, stop: int) -> Pairs:
+        """As :meth:`part`, of a topic with History; a deletion is a tombstone."""
+        return self._read(number, lambda layer: layer.all(start, stop))
+
+    def all_of(self, key: bytes) -> list[bytes]:
+        """Every change of a key, in txid order, of a topic with History."""
+        found: list[bytes] = []
+        for number in range(len(self)):
+            start = self[number].rank(key)
+            found += self.all(number, start, self[number].rank(key, start, after=True))[1]
+        return found
+
     def _read(self, number: int, read: Callable[[Layer], Found]) -> Found:
         try:
             return read(self[number])
         except BadRun:
             # What the journal says is what the run should have said: the same keys, so that places stay what they are.
-            self._runs[number] = Sorted(self._again(number))
+            self._runs[number] = self._again(number)
             return read(self._runs[number])
 
 
-class InOrder:
-    """The changes of some layers from key ``start`` (inclusive) to ``stop`` (exclusive), newest per key, in windows."""
+class _Windows(Generic[Change]):
+    """The changes of some layers from key ``start`` (inclusive) to ``stop`` (exclusive), in windows."""
 
     def __init__(self, layers: Layers, size: int, start: bytes | None = None, stop: bytes | None = None) -> None:
         """``size``: the most changes that a window takes of one layer."""
@@ -148,7 +194,7 @@ class InOrder:
         self._at = [0 if start is None else layer.rank(start) for layer in each]
         self._end = [len(layer) if stop is None else layer.rank(stop) for layer in each]
 
-    def upto(self, last: bytes | None) -> Iterator[tuple[bytes | None, Mapping[bytes, bytes | None]]]:
+    def upto(self, last: bytes | None) -> Iterator[tuple[bytes | None, Mapping[bytes, Change]]]:
         """The changes from where it stands to the key ``last`` (inclusive; None: to the end), window by window.
 
         The windows come in key order, each with the key that it ends with; what is in them comes in no order.
@@ -165,37 +211,59 @@ class InOrder:
             if not parted:
                 return
 
-    def _window(self, bound: bytes | None) -> Mapping[bytes, bytes | None]:
-        found: dict[bytes, bytes | None] = {}
+    def _window(self, bound: bytes | None) -> Mapping[bytes, Change]:
+        found: dict[bytes, Change] = {}
         for number, (at, end) in enumerate(zip(self._at, self._end, strict=True)):
             if at < end:
                 stop = end if bound is None else min(self._layers[number].rank(bound, at, after=True), end)
                 if at < stop:
-                    # A later layer's value takes the place of an earlier one's.
-                    found.update(zip(*self._layers.part(number, at, stop), strict=True))
+                    self._add(found, number, at, stop)
                     self._at[number] = stop
         return found
 
+    @abstractmethod
+    def _add(self, found: dict[bytes, Change], number: int, start: int, stop: int) -> None:
+        """Put the changes of a layer from one place to another among those of the earlier layers."""
+
+
+class InOrder(_Windows["bytes | None"]):
+    """The newest change of every key; None is a deletion."""
+
+    def _add(self, found: dict[bytes, bytes | None], number: int, start: int, stop: int) -> None:
+        # A later layer's value takes the place of an earlier one's, and a later one of the layer that of one before.
+        found.update(zip(*self._layers.part(number, start, stop), strict=True))
+
+
+class AllInOrder(_Windows[list[bytes]]):
+    """All changes of every key of a topic with History, in txid order; tombstones are deletions."""
+
+    def _add(self, found: dict[bytes, list[bytes]], number: int, start: int, stop: int) -> None:
+        for key, value in zip(*self._layers.all(number, start, stop), strict=True):
+            found.setdefault(key, []).append(value)
+
 
 def side_by_side(
-    pairs: Iterable[Pairs], changes: InOrder
-) -> Iterator[tuple[list[bytes], list[bytes], Mapping[bytes, bytes | None]]]:
-    """Records of a store in key order, and the changes from the same range of keys; those come in no order."""
+    pairs: Iterable[Pairs], changes: _Windows[Change]
+) -> Iterator[tuple[bytes | None, list[bytes], list[bytes], Mapping[bytes, Change]]]:
+    """Records of a store in key order, and the changes from the same range of keys; those come in no order.
+
+    Each with the key that the range ends with, None for the end of all.
+    """
     for keys, values in pairs:
         at = 0
         for bound, fresh in changes.upto(keys[-1]):
             stop = len(keys) if bound is None else bisect_right(keys, bound, at)
             whole = stop - at == len(keys)
-            yield (keys, values, fresh) if whole else (keys[at:stop], values[at:stop], fresh)
+            yield (bound, keys, values, fresh) if whole else (bound, keys[at:stop], values[at:stop], fresh)
             at = stop
     # What is behind the store's last record.
-    for _, fresh in changes.upto(None):
-        yield [], [], fresh
+    for bound, fresh in changes.upto(None):
+        yield bound, [], [], fresh
 
 
 def merged(pairs: Iterable[Pairs], changes: InOrder) -> Iterator[Pairs]:
     """Records of a store with changes in their places, in key order; None there is a deletion."""
-    for keys, values, fresh in side_by_side(pairs, changes):
+    for _, keys, values, fresh in side_by_side(pairs, changes):
         if fresh:
             found: dict[bytes, bytes | None] = dict(zip(keys, values, strict=True))
             found.update(fresh)  # a change stands for the store's record of its key

@@ -30,6 +30,9 @@ class Limits(Struct):
     """A session is a bulk load when it has changed one in so many of a store's records. Until then it has spent in
     place about what a merge costs: of 1,000,000 records, updates of 31,250 to 250,000 took 7 us each beyond what every
     message takes, inserts into 3,000,000 took 12 us, and a merge takes 1.9 us for each record that it writes."""
+    history_share: int = 16
+    """The same for a topic with History, of its records and versions. There, changes in place took 40 us each
+    beyond what every message takes, and a merge 3 us for each record or version and 4 us for each change."""
     merge_share: float = 3.0
     """Runs are merged when they have so many changes for each record of the store. Of 6,000,000 distinct keys merges
     take 15 s of processor time then; with 2.0 they take 22 s, with 1.0 31 s."""
@@ -39,8 +42,9 @@ class Limits(Struct):
     small_records: int = 1_000_000
     """A store of so many records together with its runs is merged at the end of every session: it takes 2 s."""
     columned: int = 512
-    """A batch of so many messages is decided by columns, and waits as columns. From input to store, a message in batches
-    of 256 took 5.7 us with lists and 6.3 with columns, of 512 5.3 and 5.2, of 1,000 5.6 and 4.6, of 4,800 5.6 and 4.1.
+    """A batch of so many messages is decided by columns, and waits as columns. From input to store, a message of
+    batches of 256 took 5.7 us with lists and 6.3 with columns, of 512 5.3 and 5.2, of 1,000 5.6 and 4.6, of 4,800 5.6
+    and 4.1.
     """
 
 
@@ -70,9 +74,12 @@ def in_memory() -> tuple[int, int]:
     return LIMITS.changes, LIMITS.bytes
 
 
-def is_bulk(changed: int, records: int) -> bool:
-    """Whether a session that changed so many keys of a store is to go on with runs."""
-    return changed * LIMITS.bulk_share >= records
+def is_bulk(changed: int, records: int, *, history: bool = False) -> bool:
+    """Whether a session that changed so many keys of a store is to go on with runs.
+
+    ``records``, here and below: with ``history``, together with the versions.
+    """
+    return changed * (LIMITS.history_share if history else LIMITS.bulk_share) >= records
 
 
 def is_to_be_merged(changes: int, runs: int, records: int) -> bool:

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.blocks import values_of
-from sowctl.engine.fold.inorder import InOrder, Layer, Layers, Sorted, in_key_order
+from sowctl.engine.fold.inorder import AllInOrder, InOrder, Layer, Layers, Sorted, in_key_order
 from sowctl.store.codec import TOMBSTONE, stamps
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ class Overlay:
     """Changes of one topic, newest per key; with ``history`` also every change in txid order.
 
     The older ones may be in sorted runs, ``runs``, from the oldest to the newest. ``current`` has those behind the
-    runs: it maps a key to its stored value, None where the key was deleted. ``changes`` (history only, which has no
-    runs) lists ``(key, value)`` with tombstones as values. ``size`` is the bytes of all values added to ``current``,
-    ``deletes`` whether any key was deleted there. Every entry of the topic above ``base`` up to the end of the journal
-    is in here; a store below ``base`` cannot take it.
+    runs: it maps a key to its stored value, None where the key was deleted. ``changes`` (history only) lists all of
+    them, ``(key, value)``, with tombstones as values; runs have every change then, too. ``size`` is the bytes of all
+    values added to ``current``, ``deletes`` whether any key was deleted there. Every entry of the topic above ``base``
+    up to the end of the journal is in here; a store below ``base`` cannot take it.
 
     Records that are published in large batches wait in ``unpacked`` as columns. They are newer than all others, and
     part of ``current`` as soon as this is asked for.
@@ -56,7 +56,7 @@ class Overlay:
         history: bool = False,
         base: int = 0,
         runs: Sequence[SortedRun] = (),
-        again: Callable[[SortedRun], Mapping[bytes, bytes | None]] | None = None,
+        again: Callable[[SortedRun], Layer] | None = None,
     ) -> None:
         """``again`` folds the journal's entries of a run that is damaged; it is there where runs are."""
         self.base = base
@@ -91,12 +91,20 @@ class Overlay:
         return self._packed
 
     def __len__(self) -> int:
-        """How many keys changed; one that changed in several places, of runs and memory, counts for each."""
+        """How many keys changed; one that changed in several places, of runs and memory, counts for each.
+
+        With history, how many changes there are.
+        """
         return self.in_memory + sum(map(len, self.runs))
 
     @property
     def in_memory(self) -> int:
-        """How many keys changed behind the runs; one that changed in columns and before counts twice."""
+        """How many changes are held in memory: with history all, else one for each key that changed behind the runs.
+
+        A key that changed in columns and before counts twice.
+        """
+        if self.changes is not None:
+            return len(self.changes)
         return len(self._packed) + (len(self.unpacked) if self.unpacked is not None else 0)
 
     @property
@@ -160,13 +168,22 @@ class Overlay:
         layer = self.unpacked.sorted()
         return chain(self._packed, map(layer.key, range(len(layer))))
 
+    def all_changes(self) -> Layers:
+        """Every change, with history: those of a key in txid order. As of now: what is added later is not in it."""
+        memory = Sorted({}, self.changes) if self.changes else None
+        return Layers(self._layers, self._refold, memory)
+
+    def all_in_order(self, size: int) -> AllInOrder:
+        """Every change, with history, in key order, in windows of about ``size`` keys."""
+        return AllInOrder(self.all_changes(), size)
+
     def parts(self, size: int) -> Iterator[Mapping[bytes, bytes | None]]:
         """All changes in key order, in parts of about ``size``."""
         for _, part in self.in_order(size).upto(None):
             if part:
                 yield {key: part[key] for key in sorted(part)}
 
-    def _refold(self, number: int) -> Mapping[bytes, bytes | None]:
+    def _refold(self, number: int) -> Layer:
         assert self._again is not None
         return self._again(self.runs[number])
 
@@ -216,7 +233,7 @@ class Overlay:
         for key, value in zip(keys, values, strict=True):
             (self.delete if value[0] & TOMBSTONE else self.put)((key,), (value,))
 
-    def moved(self, run: SortedRun, again: Callable[[SortedRun], Mapping[bytes, bytes | None]]) -> None:
+    def moved(self, run: SortedRun, again: Callable[[SortedRun], Layer]) -> None:
         """What was in memory is in ``run`` now, which follows the other runs."""
         self.runs.append(run)
         self._layers.append(run)
@@ -227,12 +244,26 @@ class Overlay:
         """Take everything that is in runs into memory."""
         whole: dict[bytes, bytes | None] = {}
         layers = Layers(self._layers, self._refold)
+        changes: list[tuple[bytes, bytes]] = []
         for number in range(len(layers)):
             whole.update(zip(*layers.part(number, 0, len(layers[number])), strict=True))
+            if self.changes is not None:
+                changes += zip(*layers.all(number, 0, len(layers[number])), strict=True)
+        if self.changes is not None:
+            # Not in txid order any more, but those of each key are.
+            self.changes[:0] = changes
         self._packed = whole | self.current
         self.deletes = self.deletes or None in whole.values()
-        self._size = sum(len(value) for value in self._packed.values() if value is not None)
+        if self.changes is not None:
+            self._size = sum(len(value) for _, value in self.changes)
+        else:
+            self._size = sum(len(value) for value in self._packed.values() if value is not None)
         self._added = len(self._packed)
+        self.runs, self._layers = [], []
+
+    def drop_runs(self, base: int) -> None:
+        """Forget the runs, which lead to ``base``: the store has what is in them."""
+        self.base = base
         self.runs, self._layers = [], []
 
     def clear(self, base: int) -> None:

@@ -1,21 +1,31 @@
 """Sorted runs beside a store: what a writer's memory held when it was full, until store and runs are merged.
 
-A run has the journal's entries of its topic between two txids, newest per key, so nothing is lost with it: one that is
-missing, damaged, of another journal or of another definition is not used, and its entries are folded from the journal.
-Writers flush, merge and remove runs under the journal's lock; readers take those that continue a store's position
-without a gap. Ruled by ``sow-run(5)``.
+A run has the journal's entries of its topic between two txids, newest per key (with History all), so nothing is lost
+with it: one that is missing, damaged, of another journal or of another definition is not used, and its entries are
+folded from the journal. Writers flush, merge and remove runs under the journal's lock; readers take those that continue
+a store's position without a gap. Ruled by ``sow-run(5)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from sowctl.engine.fold.inorder import Layer, Sorted, all_in_key_order
 from sowctl.engine.topics.positions import check_position, open_log
 from sowctl.store.meta import StoreMeta
-from sowctl.store.sortedrun import BadRun, SortedRun, runs_beside, runs_directory, write_run
+from sowctl.store.sortedrun import (
+    EVERY,
+    NEWEST,
+    BadRun,
+    Changes,
+    SortedRun,
+    runs_beside,
+    runs_directory,
+    write_run,
+)
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -28,28 +38,42 @@ if TYPE_CHECKING:
 
 PART = 10_000
 """Changes that are written at once."""
-Refold = Callable[[SortedRun], Mapping[bytes, bytes | None]]
+Refold = Callable[[SortedRun], Layer]
 """Folds the journal's entries of a run again."""
 
 
 def find_runs(
-    instance: Instance, store: Path, meta: StoreMeta, log: Journal, after: int, until: int | None = None
+    instance: Instance,
+    store: Path,
+    meta: StoreMeta,
+    log: Journal,
+    after: int,
+    until: int | None = None,
+    *,
+    every: bool = False,
 ) -> list[SortedRun]:
     """The runs that lead on from txid ``after``, where the journal continues the store with ``meta``; may be none.
 
-    ``until``: only runs that lead no further than to this txid.
+    ``every``: those that have every change, which a topic with History needs, else those with the newest. ``until``:
+    only runs that lead no further than to this txid.
     """
     last = min(log.last_txid(), log.last_txid() if until is None else until)
     there = runs_beside(store)
     found: list[SortedRun] = []
-    while run := _next(instance, there, meta, log, after, last):
+    while run := _next(instance, there, meta, log, after, last, every):
         found.append(run)
         after = run.upto
     return found
 
 
 def _next(
-    instance: Instance, there: dict[tuple[int, int], Path], meta: StoreMeta, log: Journal, after: int, last: int
+    instance: Instance,
+    there: dict[tuple[int, int], Path],
+    meta: StoreMeta,
+    log: Journal,
+    after: int,
+    last: int,
+    every: bool,
 ) -> SortedRun | None:
     """Of the runs that begin at ``after`` the one that leads furthest, at most to ``last``."""
     for upto in sorted((upto for base, upto in there if base == after and after < upto <= last), reverse=True):
@@ -61,7 +85,8 @@ def _next(
             if path.exists():
                 tell_unused(instance, path, str(problem))
             continue
-        if (run.base, run.upto) == (after, upto) and _belongs(run, meta, log):
+        # A topic may have had History when the run was written, or got it since.
+        if (run.base, run.upto, run.every) == (after, upto, every) and _belongs(run, meta, log):
             return run
     return None
 
@@ -88,18 +113,18 @@ def refolding(instance: Instance, topic: TopicConfig, store: Path, meta: StoreMe
     It raises DamageError where the journal does not have them any more.
     """
 
-    def again(run: SortedRun) -> Mapping[bytes, bytes | None]:
+    def again(run: SortedRun) -> Layer:
         from sowctl.engine.fold.overlay import Overlay
 
         tell_unused(instance, run.path, "a value in it is damaged")
         ref = topic.name, topic.message_type
-        overlay = Overlay()
+        overlay = Overlay(history=run.every)
         with open_log(instance, acknowledged=run.upto) as log:
             # Proven as for a store that stands where the run begins.
             check_position(meta.changed(lineage=log.lineage, applied=run.base, block=None), log, ref, store)
             for block in log.blocks(after=run.base, until=run.upto, topic=ref):
                 overlay.fold(block, ref, run.base, run.upto)
-        return overlay.current
+        return Sorted(overlay.current, overlay.changes)
 
     return again
 
@@ -126,8 +151,12 @@ def flush(
     """
     path, meta = Path(store.path), store.meta()
     state = StoreMeta(meta.definition, lineage=lineage, applied=upto, last_time=overlay.last_time, block=block)
-    count, parts = overlay.memory_in_order(PART)
-    written = write_run(path, state, overlay.begins, count, parts, instance.seam)
+    kind = NEWEST if overlay.changes is None else EVERY
+    if overlay.changes is None:
+        count, parts = overlay.memory_in_order(PART)
+    else:
+        count, parts = len(overlay.changes), cast("Iterator[Changes]", all_in_key_order(overlay.changes, PART))
+    written = write_run(path, state, overlay.begins, count, parts, instance.seam, kind)
     # Opened as a reader would: what is taken from memory must be there.
     overlay.moved(SortedRun(written), refolding(instance, topic, path, meta))
     # From here on every batch is looked up in all runs.

@@ -8,11 +8,12 @@ check word and the payload that a key has, stands in columns. Made by :mod:`sowc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from sowctl.engine.fold.keytable import EMPTY, KeyTable
+from sowctl.engine.fold.spill import Pairs
 from sowctl.identity.keyspace import words
 from sowctl.store.codec import OVERHEAD, encode_plain
 from sowctl.store.sortedrun import Changes
@@ -105,7 +106,7 @@ class Unpacked:
         order = keys.argsort()
         return UnpackedLayer(self, keys[order], rows[order])
 
-    def packed(self, rows: Any) -> Changes:
+    def packed(self, rows: Any) -> Pairs:
         """Keys and stored values of some rows."""
         keys = words(self.keys[rows].astype(">u8"))
         payloads = self.payloads
@@ -165,6 +166,11 @@ class UnpackedLayer:
 
     def part(self, start: int, stop: int) -> Changes:
         """The changes from place ``start`` to ``stop``, exclusive."""
+        keys, values = self._records.packed(self._rows[start:stop])
+        return keys, cast("list[bytes | None]", values)
+
+    def all(self, start: int, stop: int) -> Pairs:
+        """As :meth:`part`: no change here is a deletion, and no topic with History has columns."""
         return self._records.packed(self._rows[start:stop])
 
     def find(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes | None]:

@@ -158,7 +158,7 @@ class CurrentSource(StoredSource):
             return
         from sowctl.engine.fold.inorder import side_by_side
 
-        for keys, values, fresh in side_by_side(self._snapshot.scan(batch=PART), self.overlay.in_order(PART)):
+        for _, keys, values, fresh in side_by_side(self._snapshot.scan(batch=PART), self.overlay.in_order(PART)):
             yield {key: value for key, value in zip(keys, values, strict=True) if key in fresh}, fresh
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
@@ -309,11 +309,9 @@ def read_overlay(
         from sowctl.engine.fold.overlay import Overlay
         from sowctl.engine.fold.runs import extend, find_runs, refolding
 
-        if topic.history is not None:
-            overlay = Overlay(history=True, base=after)
-        else:
-            runs = find_runs(instance, path, meta, log, after, until)
-            overlay = Overlay(base=after, runs=runs, again=refolding(instance, topic, path, meta))
+        history = topic.history is not None
+        runs = find_runs(instance, path, meta, log, after, until, every=history)
+        overlay = Overlay(history=history, base=after, runs=runs, again=refolding(instance, topic, path, meta))
         if most is not None and last - overlay.begins > most:
             raise _LongTail
         extend(overlay, log, ref, until)

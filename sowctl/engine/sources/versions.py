@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.fold.inorder import AllInOrder
 from sowctl.engine.sources.merge import by_key
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.positions import naming_replay
@@ -22,18 +23,16 @@ if TYPE_CHECKING:
 
 
 class VersionsSource(Source):
-    """The versions that were current at ``at``; ``updates`` are the changes behind the store, per key."""
+    """The versions that were current at ``at``, among them those that the changes behind the store make."""
 
     def __init__(self, base: CurrentSource, topic: TopicConfig | None, at: int) -> None:
         self.topic, self.message_type, self.meta = base.topic, base.message_type, base.meta
         self._base, self._at = base, at
         self._config = topic
         self._rule = retention(topic.history) if topic is not None else None
-        self._updates: dict[bytes, list[bytes]] = {}
-        if base.overlay is not None:
-            # All changes, not the newest of each key: one of those between may have been current at the instant.
-            for key, value in base.overlay.changes or ():
-                self._updates.setdefault(key, []).append(value)
+        # All changes, not the newest of each key: one of those between may have been current at the instant.
+        follows = base.overlay is not None and base.overlay.changes is not None
+        self._updates = base.overlay.all_changes() if base.overlay is not None and follows else None
 
     @property
     def definition(self) -> Definition:
@@ -65,7 +64,7 @@ class VersionsSource(Source):
         for key in sorted(set(keys)):
             stored = [value for _, _, value in snapshot.versions(key)]
             stored += snapshot.get_many([key]).values()
-            chosen = as_of(self._grown(key, stored), self._at)
+            chosen = as_of(self._grown(stored, self._updates_of(key)), self._at)
             if chosen is not None:
                 found.append((key, chosen.value))
         return [key for key, _ in found], [value for _, value in found]
@@ -74,15 +73,17 @@ class VersionsSource(Source):
         """All versions of a key, oldest first, the current one last."""
         snapshot = self._base.snapshot
         stored = [value for _, _, value in snapshot.versions(key)]
-        return self._grown(key, stored + list(snapshot.get_many([key]).values()))
+        return self._grown(stored + list(snapshot.get_many([key]).values()), self._updates_of(key))
 
     def close(self) -> None:
         """Let go of the snapshot."""
         self._base.close()
 
-    def _grown(self, key: bytes, stored: list[bytes]) -> list[Version]:
+    def _updates_of(self, key: bytes) -> list[bytes]:
+        return self._updates.all_of(key) if self._updates is not None else []
+
+    def _grown(self, stored: list[bytes], updates: list[bytes]) -> list[Version]:
         versions = [version_of(value) for value in stored]
-        updates = self._updates.get(key)
         # The rule that a writer will apply to these entries, at their own times: a reader sees the versions that the
         # store will have.
         return extend(versions, updates, self._rule) if updates and self._rule is not None else versions
@@ -92,14 +93,24 @@ class VersionsSource(Source):
     ) -> Iterator[tuple[bytes, list[Version]]]:
         """Every key from ``start`` to below ``stop`` with its versions, in key order."""
         snapshot = self._base.snapshot
-        low, high = start or b"", stop or bytes((255,)) * 9
-        fresh = sorted(key for key in self._updates if low <= key < high)
         # A history key is the SOW key, then time and txid: its first eight bytes group the versions of a key.
         older = ((key[:8], value) for key, value in _rows(snapshot.scan_history(start, stop, size)))
-        # Keys that only the journal knows must turn up, too; None is no version of theirs.
-        touched: Iterator[tuple[bytes, bytes | None]] = ((key, None) for key in fresh)
-        for key, values in by_key(older, _rows(snapshot.scan(start, stop, size)), touched):
-            yield key, self._grown(key, [value for value in values if value is not None])
+        stored = by_key(older, _rows(snapshot.scan(start, stop, size)))
+        if self._updates is None:
+            yield from ((key, self._grown(values, [])) for key, values in stored)
+            return
+        # Keys that only the journal knows must turn up, too. Of each key there is one pair of the store or none, and
+        # behind it one of the changes or none.
+        before = ((key, (values, list[bytes]())) for key, values in stored)
+        behind = ((key, (list[bytes](), values)) for key, values in self._fresh(size, start, stop))
+        for key, found in by_key(before, behind):
+            yield key, self._grown(found[0][0], found[-1][1])
+
+    def _fresh(self, size: int, start: bytes | None, stop: bytes | None) -> Iterator[tuple[bytes, list[bytes]]]:
+        """All changes behind the store by key, in key order."""
+        assert self._updates is not None
+        for _, window in AllInOrder(self._updates, size, start, stop).upto(None):
+            yield from sorted(window.items())
 
 
 def _rows(batches: Iterator[Pairs]) -> Iterator[tuple[bytes, bytes]]:

@@ -224,7 +224,7 @@ def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) ->
         journal.refresh()
         writer: StoreWriter = open_writer(instance, topic, journal)
         try:
-            entries = len(writer.overlay.changes) if writer.overlay.changes is not None else len(writer.overlay)
+            entries = len(writer.overlay)
             # A replay brings the store to what the journal says; removing what has expired is left to ``expire`` and to
             # writers.
             writer.remove_expired_at = None

@@ -86,6 +86,7 @@ class WriteSession:
         if self.dry_run:
             yield
             return
+        self._merge_due(ending=False)
         with ExitStack() as locks:
             if any(topic.journalled for topic in topics):
                 locks.enter_context(self.journal.lock())
@@ -141,7 +142,8 @@ class WriteSession:
     def apply(self, *, force: bool = False, ending: bool = False) -> None:
         """Let overlays go that have grown large (``force``: all that hold anything, wholly into their stores).
 
-        ``ending``: all, but what is in runs may stay there. Locks must be held.
+        ``ending``: all, but what is in runs may stay there. Locks must be held. Unless it is forced, what goes into a
+        new store is put off: filling one takes long, and nobody else needs to wait for it.
         """
         # An overlay that lacks entries must not be applied: the store's position would claim that it has them.
         if not self._complete:
@@ -153,8 +155,14 @@ class WriteSession:
             # Renewed first: a replay may have put an older store in place, and the overlay would not reach back to it.
             if force or ending or topic.is_full():
                 topic.renew(self.instance, self.journal)
-                let_go = topic.apply if force else topic.settle if ending else topic.relieve
-                let_go(self.journal.lineage, self.journal.last_txid, block=self.journal.last_block)
+                position = self.journal.lineage, self.journal.last_txid
+                block = self.journal.last_block
+                if force:
+                    topic.apply(*position, block=block)
+                elif ending:
+                    topic.settle(*position, block=block)
+                else:
+                    topic.relieve(*position, block=block, later=True)
 
     def finish(self) -> None:
         """Apply everything, under the journal's lock."""
@@ -163,6 +171,24 @@ class WriteSession:
             with self.journal.lock():
                 self._refresh()
                 self.apply(ending=True)
+            self._merge_due(ending=True)
+
+    def _merge_due(self, *, ending: bool) -> None:
+        """Merge what :meth:`apply` has put off; the journal's lock is held at its beginning and at its end alone."""
+        for topic in self.stores.values():
+            if not topic.due or not self._complete:
+                continue
+            with self.journal.lock():
+                self._refresh()
+                topic.renew(self.instance, self.journal)
+                merging = topic.begin_merge(ending=ending)
+            if merging is None:
+                continue
+            with merging:
+                merging.fill()
+                with self.journal.lock():
+                    self._refresh()
+                    topic.end_merge(merging)
 
     def close(self) -> None:
         """Close stores and journal; what was acknowledged stays in the journal."""

@@ -31,11 +31,13 @@ from sowctl.engine.topics.positions import (
 )
 from sowctl.engine.topics.retention import retention
 from sowctl.errors import DamageError, RefusedError
+from sowctl.store.builder import is_being_built
 from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
+    from sowctl.engine.fold.compaction import Merging
     from sowctl.engine.fold.keyfilter import KeyFilter
     from sowctl.engine.instance import Instance
     from sowctl.journal.format import Topic
@@ -90,7 +92,8 @@ def is_volatile(config: TopicConfig) -> bool:
 class StoreWriter:
     """A topic's store with its overlay. ``last_time`` is the highest time that the topic has seen.
 
-    ``flushes``: the overlay goes into sorted runs when it is full, and not into the store.
+    ``flushes``: the overlay goes into sorted runs when it is full, and not into the store. ``due``: it is to be merged
+    with the store, which the session does while it holds no lock.
     """
 
     def __init__(self, instance: Instance, config: TopicConfig, store: Store, overlay: Overlay) -> None:
@@ -107,6 +110,7 @@ class StoreWriter:
         self.last_time = 0
         self.remove_expired_at: int | None = None
         self.flushes = False
+        self.due = False
         self._applied = 0
         # The keys that store and runs may have, where this writer has merged them; None where that is not known.
         self._known: KeyFilter | None = None
@@ -225,41 +229,70 @@ class StoreWriter:
                 places = unexpired(values, now) if self.expires else range(len(values))
                 yield [keys[place] for place in places], [values[place] for place in places]
 
-    def relieve(self, lineage: bytes, upto: int, block: AppliedBlock | None = None) -> None:
+    def relieve(self, lineage: bytes, upto: int, block: AppliedBlock | None = None, *, later: bool = False) -> None:
         """Let go of what the overlay holds in memory: into the store, into a run, or, with the runs, into a new store.
 
-        Arguments and errors as of :meth:`apply`. The journal's lock is held, and what the overlay holds is synced.
+        ``later``: what goes into a new store is only put into a run, and is due then. Other arguments and errors as of
+        :meth:`apply`. The journal's lock is held, and what the overlay holds is synced.
         """
         with naming_replay(self.config):
-            records = self.store.meta().records
+            held = self._held()
             # Into an empty store, keys are appended in order.
-            if block is None or not records or not self._is_mergeable:
+            if block is None or not held or not self._is_mergeable:
                 self.apply(lineage, upto, block=block)
                 return
-            self.flushes = self.flushes or limits.is_bulk(self._applied + len(self.overlay), records)
-            if not self.flushes:
+            self.flushes = self.flushes or limits.is_bulk(
+                self._applied + len(self.overlay), held, history=self.rule is not None
+            )
+            if not self.flushes and not self._waits():
                 self.apply(lineage, upto, block=block)
-            elif limits.is_to_be_merged(len(self.overlay), len(self.overlay.runs), records):
-                self._merge(lineage, upto, block, ending=False)
             else:
-                if self._known is not None:
-                    self._known.add(self.overlay.memory_keys())
-                flush(self._instance, self.config, self.store, self.overlay, lineage, upto, block)
+                ripe = limits.is_to_be_merged(len(self.overlay), len(self.overlay.runs), held)
+                if ripe and not later:
+                    self._merge(lineage, upto, block)
+                else:
+                    self._flush(lineage, upto, block)
+                    self.due = ripe
             self._set_limits()
 
     def settle(self, lineage: bytes, upto: int, block: AppliedBlock | None = None) -> None:
         """The end of a session: as :meth:`apply`, but runs of others that are small beside the store stay there.
 
-        What is behind them stays in the journal, until there is enough of both to be merged.
+        What is behind them stays in the journal, until there is enough of both to be merged; so it does while another
+        process merges. What goes into a new store is only put into a run, and is due then.
         """
-        if (
-            self.overlay.runs
-            and not self.flushes
-            and limits.is_small(len(self.overlay), self.store.meta().records)
-            and not self.is_full()
-        ):
+        if self.overlay.runs and not self.flushes and not self.is_full():
+            with naming_replay(self.config):
+                if limits.is_small(len(self.overlay), self._held()) or self._waits():
+                    return
+        if block is not None and self._goes_into_a_new_store():
+            with naming_replay(self.config):
+                if self.overlay.in_memory:
+                    self._flush(lineage, upto, block)
+                self.due = True
             return
         self.apply(lineage, upto, block=block)
+
+    def _held(self) -> int:
+        """Records and versions of the store: what a merge writes besides the changes."""
+        meta = self.store.meta()
+        return meta.records + meta.versions
+
+    def _waits(self) -> bool:
+        """Whether another process is merging what runs have with the store, or making that anew."""
+        return bool(self.overlay.runs) and is_being_built(self.store.path)
+
+    def _goes_into_a_new_store(self) -> bool:
+        """Whether the overlay is applied by a merge, and not in place."""
+        if not (self.overlay.runs or self.flushes) or not self._is_mergeable:
+            return False
+        much = len(self.overlay) >= limits.in_place(self.store.file_size())[0]
+        return much or bool(self.flushes and self.overlay.runs)
+
+    def _flush(self, lineage: bytes, upto: int, block: AppliedBlock) -> None:
+        if self._known is not None:
+            self._known.add(self.overlay.memory_keys())
+        flush(self._instance, self.config, self.store, self.overlay, lineage, upto, block)
 
     def apply(
         self,
@@ -273,12 +306,11 @@ class StoreWriter:
         ``block`` is the journal's block that ends with ``upto``.
         """
         with naming_replay(self.config):
-            if self.overlay.runs or self.flushes:
-                much = len(self.overlay) >= limits.in_place(self.store.file_size())[0]
-                if (much or (self.flushes and self.overlay.runs)) and self._is_mergeable:
-                    self._merge(lineage, upto, block, ending=True)
-                    return
-                # So little that it fits into memory, and into one transaction.
+            if self._goes_into_a_new_store():
+                self._merge(lineage, upto, block)
+                return
+            # So little that it fits into memory, and into one transaction.
+            if self.overlay.runs:
                 self.overlay.recall()
             count = len(self.overlay)
             done = apply(
@@ -300,32 +332,68 @@ class StoreWriter:
 
     @property
     def _is_mergeable(self) -> bool:
-        """Whether a run or a merge carries everything: versions and publishers' numbers it does not."""
+        """Whether a merge carries everything: publishers' numbers, and versions without a rule, it does not."""
         meta = self.store.meta()
-        return self.journalled and self.rule is None and not (meta.versions or meta.sequences)
+        return self.journalled and not meta.sequences and (self.rule is not None or not meta.versions)
 
-    def _merge(self, lineage: bytes, upto: int, block: AppliedBlock | None, *, ending: bool) -> None:
+    def _merge(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
+        """Merge at once, under the locks that are held."""
         from sowctl.engine.fold.compaction import merge
-        from sowctl.engine.fold.keyfilter import KeyFilter
 
-        # The former one goes first, and at the end of a session nothing is looked up any more.
-        self._known = None
-        known = None if ending else KeyFilter()
-        merged_all = merge(
+        done = merge(
             self._instance,
             self.store,
             self.overlay,
             lineage=lineage,
             upto=upto,
             block=block,
+            rule=self.rule,
             remove_expired_at=self.remove_expired_at,
-            known=known,
         )
-        if merged_all is not None:
+        if done is not None:
             self.remove_expired_at = None
         self._stored(lineage)
-        # Where another store has come meanwhile, nothing is known of its keys.
-        self._known = known if merged_all is not None else None
+
+    def begin_merge(self, *, ending: bool) -> Merging | None:
+        """Begin the merge that is due, of store and runs, under the journal's lock; None where another process does it.
+
+        What is in memory stays there: it comes behind the runs. ``ending``: nothing is looked up any more.
+        """
+        from sowctl.engine.fold.compaction import Merging
+        from sowctl.engine.fold.keyfilter import KeyFilter
+
+        self.due = False
+        if not self.overlay.runs or self._waits():
+            return None
+        # The former one goes first: two of them are much memory.
+        self._known = None
+        with naming_replay(self.config):
+            path, last = Path(self.store.path), self.overlay.runs[-1]
+            again = refolding(self._instance, self.config, path, self.store.meta())
+            history, base = self.rule is not None, self.overlay.base
+            return Merging(
+                self._instance,
+                self.store,
+                Overlay(history=history, base=base, runs=self.overlay.runs, again=again),
+                lineage=last.state.lineage,
+                upto=last.upto,
+                block=last.state.block,
+                rule=self.rule,
+                remove_expired_at=self.remove_expired_at,
+                known=None if ending else KeyFilter(),
+            )
+
+    def end_merge(self, merging: Merging) -> None:
+        """Put what was filled in the place of the store, under the journal's lock."""
+        with naming_replay(self.config):
+            if merging.put_in_place() is None:
+                # Another process has changed the store: runs and journal are still there, for the next one who needs
+                # room.
+                return
+            self.remove_expired_at = None
+            self.overlay.drop_runs(merging.upto)
+            self._stored(merging.lineage)
+            self._known = merging.known
 
     def _stored(self, lineage: bytes) -> None:
         self._known = None
@@ -456,10 +524,9 @@ def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: Jo
     with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
         path = Path(store.path)
         after = check_position(meta, log, ref, path)
-        if config.history is None:
-            runs = find_runs(instance, path, meta, log, after)
-            overlay = Overlay(base=after, runs=runs, again=refolding(instance, config, path, meta))
-        overlay.base = after
+        history = config.history is not None
+        runs = find_runs(instance, path, meta, log, after, every=history)
+        overlay = Overlay(history=history, base=after, runs=runs, again=refolding(instance, config, path, meta))
         extend(overlay, log, ref)
     return overlay
 

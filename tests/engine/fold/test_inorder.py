@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.engine.fold.blocks import tombstone
-from sowctl.engine.fold.inorder import merged
+from sowctl.engine.fold.inorder import AllInOrder, Sorted, all_in_key_order, merged
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.seam import SEAM
 from sowctl.store.meta import StoreMeta
-from sowctl.store.sortedrun import SortedRun, write_run
+from sowctl.store.sortedrun import EVERY, SortedRun, write_run
 from tests.support.stores import DEFINITION, START, key_of, value_of
 
 KEYS = [key_of(number) for number in range(1, 31)]
@@ -42,7 +41,7 @@ def overlay_of(directory: Path, layers: list[dict[bytes, bool]]) -> tuple[Overla
             state = StoreMeta(DEFINITION, lineage=b"l" * 16, applied=100 * number, last_time=START, block=(0, 0, 0))
             values = [overlay.current[key] for key in keys]
             run = SortedRun(write_run(directory / "s.sow", state, overlay.begins, len(keys), [(keys, values)], SEAM))
-            overlay.moved(run, lambda run: each[run.upto // 100 - 1])
+            overlay.moved(run, lambda run: Sorted(each[run.upto // 100 - 1]))
     return overlay, newest, each
 
 
@@ -100,6 +99,67 @@ def test_a_store_merged_with_an_overlay(
     assert all(part for part, _ in found)
 
 
+@given(
+    layers=st.lists(st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), max_size=20), min_size=1, max_size=4),
+    damaged=st.booleans(),
+    start=BOUND,
+    stop=BOUND,
+    size=st.integers(1, 9),
+)
+def test_every_change_of_a_topic_with_history(
+    layers: list[list[tuple[bytes, bool]]],
+    damaged: bool,
+    start: bytes | None,
+    stop: bytes | None,
+    size: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    store = tmp_path_factory.mktemp("runs") / "s.sow"
+    store.touch()
+    overlay, all_of, newest = Overlay(history=True), dict[bytes, list[bytes]](), Plain()
+    each: list[list[tuple[bytes, bytes]]] = []
+    for number, layer in enumerate(layers, start=1):
+        for place, (key, deleted) in enumerate(layer, start=100 * number):
+            if deleted:
+                value = tombstone(key, b"checkwrd", place, START + place)
+                overlay.delete([key], [value])
+            else:
+                value = value_of(key, place, b"payload")
+                overlay.put([key], [value])
+            all_of.setdefault(key, []).append(value)
+            newest[key] = None if deleted else value
+        assert overlay.changes is not None
+        each.append(list(overlay.changes))
+        if number < len(layers):
+            parts = all_in_key_order(overlay.changes, size)
+            state = StoreMeta(DEFINITION, lineage=b"l" * 16, applied=100 * number, last_time=START, block=(0, 0, 0))
+            path = write_run(store, state, overlay.begins, len(overlay.changes), parts, SEAM, EVERY)  # type: ignore[arg-type]
+            run = SortedRun(path)
+            run.check(size)
+            assert (run.every, run.deletions) == (True, sum(deleted for _, deleted in layer))
+            if damaged and layer:
+                whole = path.read_bytes()
+                path.unlink()
+                path.write_bytes(whole[:-1] + bytes((whole[-1] ^ 1,)))
+                run = SortedRun(path)
+            overlay.moved(run, lambda run: Sorted({}, each[run.upto // 100 - 1]))
+    assert len(overlay) == sum(map(len, layers))
+    assert overlay.find(sorted(KEYS)) == newest
+    assert {key: value for part in overlay.parts(size) for key, value in part.items()} == newest
+    changes = overlay.all_changes()
+    assert {key: changes.all_of(key) for key in KEYS} == {key: all_of.get(key, []) for key in KEYS}
+    windows = [window for _, window in AllInOrder(changes, size, start, stop).upto(None)]
+    inside = {key: values for key, values in all_of.items() if (start or b"") <= key < (stop or b"\xff" * 9)}
+    assert {key: values for window in windows for key, values in window.items()} == inside
+    assert [key for window in windows for key in sorted(window)] == sorted(inside)
+    overlay.recall()
+    again: dict[bytes, list[bytes]] = {}
+    for key, value in overlay.changes or ():
+        again.setdefault(key, []).append(value)
+    assert (again, overlay.current, overlay.runs) == (all_of, newest, [])
+    assert overlay.held == sum(len(value) for values in all_of.values() for value in values)
+
+
 def test_a_damaged_run_is_folded_again_once(tmp_path: Path) -> None:
     layers = [dict.fromkeys(KEYS[:9], False), {KEYS[1]: True}, {KEYS[2]: False}]
     overlay, newest, each = overlay_of(tmp_path, layers)
@@ -109,9 +169,9 @@ def test_a_damaged_run_is_folded_again_once(tmp_path: Path) -> None:
     path.write_bytes(whole[:-1] + b"\0")  # the last value
     asked: list[int] = []
 
-    def again(run: SortedRun) -> Mapping[bytes, bytes | None]:
+    def again(run: SortedRun) -> Sorted:
         asked.append(run.upto)
-        return each[run.upto // 100 - 1]
+        return Sorted(each[run.upto // 100 - 1])
 
     damaged = Overlay(base=0, runs=[SortedRun(path), overlay.runs[1]], again=again)
     assert damaged.find(KEYS[:8]) == {key: each[0][key] for key in KEYS[:8]} | {KEYS[1]: None}

@@ -35,6 +35,7 @@ def test_a_large_store_is_changed_in_smaller_steps() -> None:
 def test_what_a_merge_rewrites_is_in_proportion_to_what_was_changed(changed: int, records: int) -> None:
     # a session turns to runs when a merge rewrites few records for each that it has changed
     assert is_bulk(changed, records) is (records <= LIMITS.bulk_share * changed)
+    assert is_bulk(changed, records, history=True) is (records <= LIMITS.history_share * changed)
     assert is_to_be_merged(changed, 3, records) is (changed >= LIMITS.merge_share * records)
     assert is_to_be_merged(changed, LIMITS.most_runs, records)
     # a merge at the end of any session rewrites few records for each change, or few at all

@@ -28,7 +28,7 @@ def test_newest_per_key_and_all_changes(changes: list[tuple[int, bool]], history
             overlay.put([key], [value])
         log.append((key, value))
         newest[key] = None if deleted else value
-    assert overlay.current == newest and len(overlay) == len(newest)
+    assert overlay.current == newest and len(overlay) == len(log if history else newest)
     assert overlay.changes == (log if history else None)
     assert overlay.deletes is any(deleted for _, deleted in changes)
     assert overlay.size == sum(len(value) for _, value in log)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,25 @@ from sowctl.engine.fold.runs import find_runs
 from sowctl.engine.sources import current
 from sowctl.engine.topics.positions import meta_of, open_log
 from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.history import versions
 from sowctl.errors import DamageError
 from sowctl.findings import Level
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
 from sowctl.store.sortedrun import SortedRun, runs_beside, runs_directory, write_run
-from tests.support.instances import SECOND
 from tests.support.stores import key_of, value_of
-from tests.support.verbs import Plot, flushed, grown, loading, problems, rebuilt_is_live, small_memory
+from tests.support.verbs import (
+    Plot,
+    flushed,
+    grown,
+    loading,
+    problems,
+    put_files,
+    read_files,
+    rebuilt_is_live,
+    small_memory,
+)
 
 Spoil = Callable[[Plot], None]
 
@@ -101,7 +112,7 @@ def test_readers_see_through_runs(plot: Plot) -> None:
     found = check(plot.lab.open())
     assert list(found) == []
     assert f"j.json.sow-runs: 2 runs, {row.run_records} changes, {row.run_bytes:,} bytes" in found.coverage
-    assert found.report.runs == 2
+    assert found.report.runs == 4  # those of h, too
     # a dry run meets them, and changes nothing
     topic = plot.lab.open().topic("j")
     report = topic.publish([b'{"id":20}', b'{"id":21}', b'{"id":777}'], dry_run=True)
@@ -271,6 +282,7 @@ def test_a_damaged_value_that_the_journal_has_no_more(plot: Plot) -> None:
     whole[-6] ^= 1
     put(run.path, bytes(whole))
     # every journal file but the last one is gone, and with them the entries of the run
+    plot.publish("q", range(30))
     for path in plot.lab.journals()[:-1]:
         path.unlink()
     with pytest.raises(DamageError):
@@ -355,19 +367,90 @@ def test_what_expires_is_left_out_of_a_merge(tmp_path: Path) -> None:
     assert rebuilt_is_live(plot.lab) is None
 
 
-def test_topics_with_history_and_without_a_journal_have_no_runs(tmp_path: Path) -> None:
+def test_topics_without_a_journal_have_no_runs(tmp_path: Path) -> None:
     plot = Plot(tmp_path / "lab")
     grown(plot)
 
     def told() -> None:
-        assert not any(runs_directory(plot.lab.store(topic)).exists() for topic in "ha")
+        assert not runs_directory(plot.lab.store("a")).exists()
 
     with small_memory():
-        for topic in "ha":
-            plot.publish(topic, range(40), told=told)
+        plot.publish("a", range(40), told=told)
     assert plot.contents() == plot.book.final(plot.lab.clock.at)
+
+
+def past_of(plot: Plot, instants: list[int]) -> list[object]:
+    """All that can be asked of the past of h: its states, the versions of its keys, and the digest of everything."""
+    topic = plot.lab.open().topic("h")
+    states = [{row.key: row.value for row in topic.query(at=instant).records()} for instant in instants]
+    texts = [str(number) for number in range(50)]
+    batch, missing = versions(topic.instance, topic.target, texts, fields=True)
+    found = [(one.key, one.value, one.until, one.lossy) for one in batch.records]
+    return [states, found, missing, plot.lab.digest("h")]
+
+
+def test_versions_are_read_through_runs_and_merged(tmp_path: Path) -> None:
+    """Every version that was in runs can be read there, and stands in the merged store and in a rebuilt one."""
+    plot = Plot(tmp_path / "lab")
+    grown(plot)
+    instants = [plot.lab.clock.at]
+    files: dict[str, bytes] = {}
+
+    def told() -> None:
+        plot.lab.clock.tick(3)
+        instants.append(plot.lab.clock.at)
+        if len(instants) == 12:
+            files.update(read_files(plot.root))
+
+    with small_memory():
+        plot.publish("h", [*range(20, 44), *range(20, 40, 3), 20, 3, 1], told=told)
+    after = past_of(plot, instants)
+    assert not runs_directory(plot.lab.store("h")).exists()
+    inode = plot.lab.store("h").stat().st_ino
     assert rebuilt_is_live(plot.lab) is None
-    assert plot.lab.clock.at > SECOND
+    assert problems(plot.lab) == []
+    plot.lab.open().topic("h").replay(rebuild=True)
+    assert plot.lab.store("h").stat().st_ino != inode
+    assert past_of(plot, instants) == after
+    # as it was in the midst of it: runs, and a deletion behind them
+    put_files(plot.root, files)
+    plot.book.acknowledged["journal"] = 0
+    known = meta_of(plot.lab.store("h"), plot.lab.open())
+    with open_log(plot.lab.open()) as log:
+        find = partial(find_runs, plot.lab.open(), plot.lab.store("h"), known, log, known.applied)
+        assert len(find(every=True)) >= 2 and find() == []
+    before = past_of(plot, instants)
+    for path in runs_beside(plot.lab.store("h")).values():
+        path.unlink()
+    assert past_of(plot, instants) == before
+    # in place, and through a merge
+    inode = plot.lab.store("h").stat().st_ino
+    put_in_place = plot.lab.open().topic("h").publish([b'{"t":"h","id":20,"v":-1}'])
+    expected = past_of(plot, instants)
+    put_files(plot.root, files)
+    with small_memory():
+        merged = plot.lab.open().topic("h").publish([b'{"t":"h","id":20,"v":-1}'])
+    assert not runs_directory(plot.lab.store("h")).exists()
+    assert past_of(plot, instants) == expected != before
+    assert (merged.last_txid, plot.lab.store("h").stat().st_ino != inode) == (put_in_place.last_txid, True)
+    assert rebuilt_is_live(plot.lab) is None
+    assert problems(plot.lab) == []
+
+
+def test_a_damaged_run_of_a_topic_with_history(plot: Plot) -> None:
+    store = plot.lab.store("h")
+    instants = [plot.lab.clock.at]
+    before = past_of(plot, instants)
+    first = SortedRun(min(runs_beside(store).items())[1])
+    assert first.every
+    whole = bytearray(first.path.read_bytes())
+    whole[-6] ^= 1
+    put(first.path, bytes(whole))
+    assert past_of(plot, instants) == before
+    # what an earlier configuration without History would have left
+    kept = first.part(0, 1)
+    write_run(store, first.state, first.base, 1, [kept], SEAM)
+    assert past_of(plot, instants) == before
 
 
 def test_a_small_change_of_a_large_store_goes_into_it_in_place(tmp_path: Path) -> None:

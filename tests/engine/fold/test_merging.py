@@ -1,0 +1,129 @@
+"""What other processes do while a store and its runs are merged, without a lock: they go on, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.fold.compaction import Merging
+from sowctl.engine.topics.positions import meta_of
+from sowctl.seam import SEAM
+from sowctl.store.builder import is_being_built
+from sowctl.store.sortedrun import runs_beside, runs_directory
+from tests.support.verbs import Plot, flushed, loading, loading_history, problems, rebuilt_is_live
+
+ROOT = Path(__file__).parents[3]
+
+
+def elsewhere(plot: Plot, *arguments: str, given: str = "") -> str:
+    """Another process carries out a command; what it prints."""
+    command = [sys.executable, "-m", "sowctl", "-c", str(plot.lab.config), "--lock-wait", "0", *arguments]
+    return subprocess.run(command, input=given.encode(), check=True, capture_output=True, cwd=ROOT).stdout.decode()
+
+
+def publish_elsewhere(plot: Plot, topic: str, ids: range) -> None:
+    events = plot.fresh(topic, ids)
+    plot.book.hand_in(events)
+    elsewhere(plot, "publish", topic, given="".join(f"{event.payload}\n" for event in events))
+
+
+@pytest.fixture
+def plot(tmp_path: Path) -> Plot:
+    made = Plot(tmp_path / "lab")
+    flushed(made)
+    return made
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Merging], None]], list[int | None]]:
+    """Sets what is done while a merge fills its file, once; returns what each merge changed, None for given up."""
+    fill, place = Merging.fill, Merging.put_in_place
+    done: list[int | None] = []
+
+    def use(what: Callable[[Merging], None]) -> list[int | None]:
+        waiting = [what]
+
+        def filling(self: Merging) -> None:
+            fill(self)
+            if waiting:
+                waiting.pop()(self)
+
+        def placing(self: Merging) -> object:
+            found = place(self)
+            done.append(found.changes if found is not None else None)
+            return found
+
+        monkeypatch.setattr(Merging, "fill", filling)
+        monkeypatch.setattr(Merging, "put_in_place", placing)
+        return done
+
+    return use
+
+
+@pytest.mark.parametrize(("topic", "load"), [("j", loading), ("h", loading_history)])
+def test_others_publish_while_a_merge_fills_its_file(
+    plot: Plot, meanwhile: Callable[..., list[int | None]], topic: str, load: Callable[..., None]
+) -> None:
+    store = plot.lab.store(topic)
+    seen: list[int] = []
+
+    def publish(merging: Merging) -> None:
+        assert is_being_built(store)
+        before = store.stat().st_ino, len(runs_beside(store))
+        publish_elsewhere(plot, topic, range(200, 205))
+        # It waits for no lock, and leaves the runs to the process that merges them.
+        assert (store.stat().st_ino, len(runs_beside(store))) == before
+        found = elsewhere(plot, "query", topic, "/id >= 200", "--format", "raw")
+        seen.extend(json.loads(line)["id"] for line in found.splitlines())
+
+    done = meanwhile(publish)
+    load(plot, SEAM)
+    assert sorted(seen) == list(range(200, 205)) and done and None not in done
+    assert not is_being_built(store)
+    # What the other one has published follows in the journal, or was applied by a later merge.
+    found = plot.contents()
+    assert set(range(200, 205)) | set(range(60, 72)) <= set(found[topic])
+    assert problems(plot.lab) == []
+    assert rebuilt_is_live(plot.lab) is None
+    publish_elsewhere(plot, topic, range(210, 211))
+    assert plot.lab.open().topic(topic).info().lag == 0
+    assert set(plot.contents()[topic]) == set(found[topic]) | {210}
+
+
+def test_a_merge_is_given_up_where_another_process_has_changed_the_store(
+    plot: Plot, meanwhile: Callable[..., list[int | None]]
+) -> None:
+    def delete(merging: Merging) -> None:
+        # A delete brings everything into the store before it begins.
+        elsewhere(plot, "delete", "j", "--filter", "/id IN (20, 61)", "--yes")
+        assert not runs_directory(plot.lab.store("j")).exists()
+
+    done = meanwhile(delete)
+    loading(plot, SEAM)
+    assert None in done
+    there = set(plot.contents()["j"])
+    assert 20 not in there and {21, 60, 62, 83} <= there
+    assert problems(plot.lab) == []
+    assert rebuilt_is_live(plot.lab) is None
+
+
+def test_a_rebuild_may_come_first(plot: Plot, meanwhile: Callable[..., list[int | None]]) -> None:
+    done = meanwhile(lambda merging: elsewhere(plot, "replay", "j", "--rebuild"))
+    loading(plot, SEAM)
+    assert None in done
+    plot.book.settle()
+    assert plot.contents() == plot.book.final(plot.lab.clock.at)
+    assert meta_of(plot.lab.store("j"), plot.lab.open()).records == len(plot.contents()["j"])
+    assert problems(plot.lab) == []
+    assert rebuilt_is_live(plot.lab) is None
+
+
+def test_what_a_dead_process_was_building_is_not_being_built(tmp_path: Path) -> None:
+    store = tmp_path / "s.sow"
+    (tmp_path / "s.sow.new-1-0").touch()
+    assert not is_being_built(store)
