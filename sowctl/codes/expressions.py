@@ -169,4 +169,10 @@ CODES: dict[str, str] = {
         Why: The text is too large to be compiled in reasonable time.
         Do: Split it; long lists of keys belong to ``--sow-key`` or to a file of messages.
         """,
+    "SOW-EXP-050": """5 an aggregate that gives back what it never got
+
+        Why: A kept group of a view holds fewer messages, or others, than a change takes from it. The group was spoilt
+        or belongs to another state of the sources.
+        Do: Nothing: a view's cache that shows this is made anew from its sources.
+        """,
 }

@@ -76,6 +76,7 @@ def add_columns(
             group = groups[key] = GroupState(len(projection.aggregates))
         for gathered, values_in_order in zip(group.inputs, taken, strict=True):
             gathered += values_in_order.between(start, stop)
+        group.size += stop - start
         group.stamps += stamps[start:stop]
         places = order[start:stop]
         last = int(places[np.argmax(txids[places])])

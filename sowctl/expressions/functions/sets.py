@@ -6,6 +6,7 @@ Array functions and aggregates share these. Inputs are scalars (``values/compare
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import chain
@@ -23,7 +24,7 @@ Stamps: TypeAlias = Sequence[tuple[int, ...]]
 
 def total(numbers: Iterable[Scalar]) -> int | float | None:
     """The sum: an Integer if all are (and it is in range), else the correctly rounded Double; None for no input."""
-    values, kinds = _numbers(numbers)
+    values, kinds = numbers_of(numbers)
     if not values:
         return None
     if kinds == {int}:
@@ -33,7 +34,7 @@ def total(numbers: Iterable[Scalar]) -> int | float | None:
     return _double_sum(values, kinds)
 
 
-def _numbers(values: Iterable[Scalar]) -> tuple[list[int | float], set[type]]:
+def numbers_of(values: Iterable[Scalar]) -> tuple[list[int | float], set[type]]:
     """The values as numbers, without NULLs, and their types; a text without a numeric reading is NaN."""
     found: list[Any] = values if type(values) is list else list(values)
     kinds = set(map(type, found))
@@ -84,7 +85,7 @@ def _rounded(exact: Fraction | float) -> float:
 
 def mean(inputs: Sequence[Scalar]) -> float | None:
     """The Double nearest to the mean; NaN for a NaN among them or infinities of both signs; None for no input."""
-    values, kinds = _numbers(inputs)
+    values, kinds = numbers_of(inputs)
     return _mean(values, kinds) if values else None
 
 
@@ -99,31 +100,66 @@ def _mean(values: Sequence[int | float], kinds: set[type]) -> float:
 def deviation(inputs: Sequence[Scalar], degrees: int) -> float | None:
     """The standard deviation with ``len - degrees`` in the denominator; None for no more inputs than ``degrees``.
 
-    It is computed from the exact sums where Integers are beyond what Doubles hold, so equal inputs always give 0.
+    The root of the Double nearest to the exact variance, so equal inputs always give 0; see :func:`spread`.
     """
-    values, kinds = _numbers(inputs)
+    values, kinds = numbers_of(inputs)
     size = len(values)
     if size <= degrees:
         return None
     if kinds == {int}:
-        # Exact in Integers, so the difference loses nothing; one division and one root round.
+        # Exact in Integers already; nothing has to be scaled.
         whole, squares = int(sum(values)), int(sum(map(mul, values, values)))
         return math.sqrt((size * squares - whole * whole) / (size * (size - degrees)))
-    middle = _mean(values, kinds)
-    if not math.isfinite(middle):
+    doubles = [value for value in values if type(value) is float]
+    if not all(map(math.isfinite, doubles)):
         return NAN
-    if any(type(value) is int and abs(value) >= _EXACT for value in values):
-        exact = list(map(Fraction, values))
-        centre = sum(exact, Fraction(0)) / size
-        return math.sqrt(_rounded(sum((value - centre) ** 2 for value in exact) / (size - degrees)))
-    # Two passes. The Double next to the mean is not the mean: what that adds to the squares is the square of the sum
-    # of the differences, which would be 0 around the mean itself.
-    differences = [value - middle for value in values]
-    squared = _double_sum(list(map(mul, differences, differences)), {float})
-    if not math.isfinite(squared):
-        return math.inf
-    error = _double_sum(differences, {float})
-    return math.sqrt(max(squared - error * error / size, 0.0) / (size - degrees))
+    wholes: list[Any] = [value for value in values if type(value) is int]
+    added = (sum(wholes) << SCALE) + scaled_sum(doubles)
+    squared = (sum(map(mul, wholes, wholes)) << 2 * SCALE) + scaled_squares(doubles)
+    return spread(size, degrees, added, squared)
+
+
+SCALE = 1074
+"""Every finite Double is a whole number of 2**-1074: sums of such numbers are exact and can be taken back."""
+
+
+def scaled(value: float) -> int:
+    """A finite Double in units of 2**-1074."""
+    numerator, denominator = value.as_integer_ratio()
+    # The denominator is a power of two: its bit length is one more than its exponent.
+    return numerator << (SCALE + 1 - denominator.bit_length())
+
+
+def scaled_sum(doubles: Sequence[float]) -> int:
+    """The sum of finite Doubles in units of 2**-1074, without any rounding."""
+    exact = _exact_sum(doubles) if len(doubles) > 3 else None
+    if not isinstance(exact, Fraction):
+        return sum(map(scaled, doubles))
+    return exact.numerator << (SCALE + 1 - exact.denominator.bit_length())
+
+
+def scaled_squares(doubles: Iterable[float]) -> int:
+    """The sum of the squares of finite Doubles in units of 2**-2148, without any rounding."""
+    # Squares of one scale are added before they are shifted: their numbers stay short.
+    by_scale: defaultdict[int, int] = defaultdict(int)
+    for value in doubles:
+        numerator, denominator = value.as_integer_ratio()
+        by_scale[denominator] += numerator * numerator
+    return sum(found << 2 * (SCALE + 1 - one.bit_length()) for one, found in by_scale.items())
+
+
+def quotient(numerator: int, denominator: int) -> float:
+    """The Double nearest to a fraction; an infinity where it is beyond all Doubles."""
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return math.inf if numerator > 0 else -math.inf
+
+
+def spread(size: int, degrees: int, added: int, squared: int) -> float:
+    """The standard deviation of ``size`` numbers, of which ``added`` is the sum in units of 2**-1074 and ``squared``
+    the sum of the squares in units of 2**-2148; the denominator is ``size - degrees``, above 0."""
+    return math.sqrt(quotient(size * squared - added * added, size * (size - degrees) << 2 * SCALE))
 
 
 def readings(values: Sequence[Scalar]) -> list[Component]:

@@ -4,5 +4,6 @@
 * ``runtime``: the names that generated code may use; ``arithmetic`` and ``comparing``: what it calls
 * ``program``: the generated loop with what it asks of a message
 * ``projection``: grouping, with ``aggregates``; ``construct``: fields of preprocessing and enrichment
+* ``retraction``: groups that give messages back, of ``sums`` and ``counted`` inputs; ``packing``: their values as bytes
 * ``joining``: which records of a view's topics meet
 """

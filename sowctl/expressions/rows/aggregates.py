@@ -45,10 +45,10 @@ ORDERED = frozenset((*ORDERED_CALLS, "GROUP_CONCAT"))
 """Aggregates whose result depends on the order of their inputs: the last, the first of equals, all in their order."""
 
 
-def group_concat(inputs: Inputs, delimiter: bytes | None, stamps: Stamps | None = None) -> bytes | None:
-    """The texts of the distinct inputs in first-seen order and spelling."""
+def joined(values: Inputs, delimiter: bytes | None) -> bytes | None:
+    """The texts of distinct values in their order, as GROUP_CONCAT gives them; a NULL delimiter is nothing."""
     # An empty result is NULL, as every empty string is.
-    return (delimiter or b"").join(text_of(value) or b"" for value in distinct(inputs, stamps)) or None
+    return (delimiter or b"").join(text_of(value) or b"" for value in values) or None
 
 
 def aggregate(name: str, inputs: Inputs, delimiter: Scalar = b",", stamps: Stamps | None = None) -> Scalar:
@@ -58,7 +58,7 @@ def aggregate(name: str, inputs: Inputs, delimiter: Scalar = b",", stamps: Stamp
     :data:`ORDERED`; None where the inputs are in that order.
     """
     if name == "GROUP_CONCAT":
-        return group_concat(inputs, text_of(delimiter), stamps)
+        return joined(distinct(inputs, stamps), text_of(delimiter))
     if name in ORDERED_CALLS:
         return ORDERED_CALLS[name](inputs, stamps)
     return AGGREGATE_CALLS[name](inputs)

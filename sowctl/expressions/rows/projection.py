@@ -7,7 +7,7 @@ of aggregates); another makes a group's fields from the results of its aggregate
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
@@ -53,16 +53,17 @@ _TEXTS = frozenset((str, _NO_VALUE))
 
 
 class GroupState:
-    """What is kept of one group: inputs per aggregate, row and header of the last message, and its stamp.
+    """What is kept of one group: inputs per aggregate, row and header of the last message, its stamp, and how many.
 
     Inputs are without NULLs, except those of aggregates whose order counts: of these there is one per message, so that
     ``stamps`` tells where each belongs; that is empty where messages came in the order of their updates.
     """
 
-    __slots__ = ("header", "inputs", "row", "stamp", "stamps")
+    __slots__ = ("header", "inputs", "row", "size", "stamp", "stamps")
 
     def __init__(self, aggregates: int) -> None:
         self.inputs: list[list[Scalar]] = [[] for _ in range(aggregates)]
+        self.size = 0
         self.row: Row = ()
         self.header: Header = NO_HEADER
         self.stamp: tuple[int, ...] = ()
@@ -94,6 +95,8 @@ class Projection:
         self._parts = [*grouping, *(call.argument for call in self.aggregates)]
         self._extra = extra
         self.width = len(grouping)
+        self.keeps = tuple(place for result, place in self._needs if not result)
+        """Places in a message's row of what a group's fields read from its last message."""
         self.ordered = [call.name in ORDERED for call in self.aggregates]
         self._read = Tuples("", None, reader, read)
         self._make = Tuples("", None, maker, made)
@@ -127,6 +130,7 @@ class Projection:
             group = groups.get(key)
             if group is None:
                 group = groups[key] = GroupState(len(self.aggregates))
+            group.size += len(places)
             last = places[-1]
             # One message of the group in this batch, which is common with many groups: no lists are built for it.
             if len(places) == 1:
@@ -169,6 +173,15 @@ class Projection:
             found[key].append(place)
         return {tuple(map(text_of, key)): places for key, places in found.items()} if texts else found
 
+    def read(
+        self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None
+    ) -> list[tuple[SlotValue, ...]]:
+        """What is computed of each message: the values of the grouping fields, then the inputs of the aggregates.
+
+        Raises LimitError as :meth:`add`.
+        """
+        return self._read.values(rows, env, headers)
+
     def keys(self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[GroupKey]:
         """The key of each message's group, for callers that bring the messages of a group together first.
 
@@ -178,29 +191,57 @@ class Projection:
 
     def fields(self, group: GroupState, env: Environment) -> list[SlotValue]:
         """The values of a group's fields, in the order of ``destinations``."""
+        kept = tuple([group.row[place] for place in self.keeps])
+
+        def results(delimiters: Sequence[SlotValue]) -> list[Scalar]:
+            inputs = zip(self.aggregates, self.ordered, group.inputs, delimiters, strict=True)
+            return [_result(call, ordered, found, group.stamps, text) for call, ordered, found, text in inputs]
+
+        return self.made(kept, group.header, results, env)
+
+    def made(
+        self,
+        kept: Sequence[SlotValue],
+        header: Header,
+        results: Callable[[Sequence[SlotValue]], Sequence[Scalar]],
+        env: Environment,
+    ) -> list[SlotValue]:
+        """The values of a group's fields from what is kept of its last message (``keeps``), and its header.
+
+        ``results`` is called once with a delimiter per aggregate (``,`` where none is given) and gives the results of
+        all.
+        """
         size = len(self.destinations)
-        results: list[SlotValue] = [None] * len(self.aggregates)
+        delimiters: list[SlotValue] = [b","] * len(self.aggregates)
         # Delimiters are values of the last message and contain no aggregate: they are computed first, with results
         # still NULL.
         if any(call.delimiter is not None for call in self.aggregates):
-            given = iter(self._made(group, results, env)[size:])
-        else:
-            given = iter(())
-        for number, call in enumerate(self.aggregates):
-            delimiter = next(given) if call.delimiter is not None else b","
-            inputs = group.inputs[number]
-            stamps = group.stamps if self.ordered[number] and len(inputs) > 1 and group.stamps else None
-            # NULLs leave together with their stamps, so that both stay in step.
-            if self.ordered[number] and _NO_VALUE in set(map(type, inputs)):
-                there = [place for place, value in enumerate(inputs) if value is not None]
-                inputs = [inputs[place] for place in there]
-                stamps = None if stamps is None else [stamps[place] for place in there]
-            results[number] = aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]  # loops append scalars
-        return list(self._made(group, results, env)[:size])
+            given = iter(self._made(kept, header, [None] * len(self.aggregates), env)[size:])
+            delimiters = [next(given) if call.delimiter is not None else b"," for call in self.aggregates]
+        return list(self._made(kept, header, results(delimiters), env)[:size])
 
-    def _made(self, group: GroupState, results: Sequence[SlotValue], env: Environment) -> tuple[SlotValue, ...]:
-        row = tuple(results[place] if result else group.row[place] for result, place in self._needs)
-        return self._make.values([row], env, [group.header])[0]
+    def _made(
+        self, kept: Sequence[SlotValue], header: Header, results: Sequence[SlotValue], env: Environment
+    ) -> tuple[SlotValue, ...]:
+        rest = iter(kept)
+        row = tuple([results[place] if result else next(rest) for result, place in self._needs])
+        return self._make.values([row], env, [header])[0]
+
+
+def _result(
+    call: Aggregated,
+    ordered: bool,
+    inputs: list[Scalar],
+    all_stamps: Sequence[tuple[int, ...]],
+    delimiter: SlotValue,
+) -> Scalar:
+    stamps = all_stamps if ordered and len(inputs) > 1 and all_stamps else None
+    # NULLs leave together with their stamps, so that both stay in step.
+    if ordered and _NO_VALUE in set(map(type, inputs)):
+        there = [place for place, value in enumerate(inputs) if value is not None]
+        inputs = [inputs[place] for place in there]
+        stamps = None if stamps is None else [stamps[place] for place in there]
+    return aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]  # loops append scalars
 
 
 def _split(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:

@@ -1,0 +1,393 @@
+"""Inputs that are counted, so that they can be taken back: MIN, MAX, UNIQUE, GROUP_CONCAT, COUNT_DISTINCT and ANY.
+
+Each distinct input is an *entry*: bytes whose order is the order of values, in a table with its count and the stamp of
+its first appearance. A table is a dictionary that travels in the state (:class:`Entries`), or what a cache offers in
+its place (:class:`EntryTable`): then the state holds only counters. The first byte of an entry:
+
+====  ============================================================  ===================================
+byte  what follows                                                  which inputs
+====  ============================================================  ===================================
+1     nothing                                                       NaN
+2     :func:`ordered` number (10 bytes), the input as msgpack       numbers, Booleans, numeric texts
+3     the text                                                      texts without a numeric reading
+4     the text                                                      numeric texts once more, as texts
+====  ============================================================  ===================================
+
+Numeric texts have two entries because the common reading of the set decides whether they count as numbers. Where equal
+inputs are spelled differently (1, 1.0, '1'), the first by stamp is the answer; a removal of that one leaves unknown
+which is the first now. Only then the group's rows are asked, through the function that :meth:`result` gets.
+
+States are lists for msgpack: ``[numbers and Booleans, NaNs, inputs, table]`` for MIN, MAX, UNIQUE, GROUP_CONCAT, where
+a table is a map from entry to ``[count, stamp or nil]`` (nil where it is unknown) or nil where a cache keeps it;
+COUNT_DISTINCT has its number of entries per first byte between inputs and table, no stamps, and no input in entries of
+byte 2; ANY is ``[inputs, stamp, whether it is known, value]``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from struct import Struct as Layout
+from typing import Any, Protocol, TypeAlias
+
+from sowctl.expressions.rows.packing import pack, unpack
+from sowctl.expressions.rows.sums import damaged
+from sowctl.values.compare import NAN, numeric_reading, plain, text_of
+from sowctl.values.fields import Scalar
+
+Stamp: TypeAlias = tuple[Any, ...]
+"""The place of a row in the order of updates; no two rows of a group share one."""
+Entry: TypeAlias = tuple[int, Stamp | None]
+"""How often, and the stamp of the first appearance; None where a removal made that unknown."""
+Inputs: TypeAlias = Callable[[bool], Iterable[tuple[Stamp, Scalar]]]
+"""The inputs that a group still has, with NULLs, in ascending order of stamps, or descending for True."""
+
+_NAN, _NUMBER, _TEXT, _NUMERIC_TEXT = b"\x01", b"\x02", b"\x03", b"\x04"
+_CLASS = 11
+"""Bytes of an entry of a number that equal numbers share."""
+_ORDERED = Layout(">QH")
+_DOUBLE, _BITS = Layout(">d"), Layout(">Q")
+_EXACT = 1 << 53
+
+
+def ordered(value: int | float) -> bytes:
+    """Ten bytes that sort as numbers do, Integers among Doubles: the Double not above it, then what that leaves.
+
+    The number is not NaN and within the range of the language. -0.0 is 0.
+    """
+    double, rest = float(value), 0
+    # Beyond 2**53 the nearest Double may be another number: one not above it, and the distance, say which is meant.
+    if type(value) is int and not -_EXACT <= value <= _EXACT:
+        if int(double) > value:
+            double = math.nextafter(double, -math.inf)
+        rest = value - int(double)
+    bits: int = _BITS.unpack(_DOUBLE.pack(double or 0.0))[0]
+    # Negative Doubles sort the other way round by their bits.
+    return _ORDERED.pack(bits ^ 0xFFFFFFFFFFFFFFFF if bits >> 63 else bits | 1 << 63, rest)
+
+
+class EntryTable(Protocol):
+    """Entries in the order of their bytes; a cache may keep those of one aggregate of one group in a table."""
+
+    def get(self, entry: bytes, /) -> Entry | None:
+        """What is known of an entry, None where there is no such."""
+
+    def put(self, entry: bytes, value: Entry | None, /) -> None:
+        """Set what is known of an entry; None removes it."""
+
+    def first(self, prefix: bytes, /) -> bytes | None:
+        """The first entry that begins with ``prefix``."""
+
+    def last(self, prefix: bytes, /) -> bytes | None:
+        """The last entry that begins with ``prefix``."""
+
+    def items(self, prefix: bytes, /) -> Iterable[tuple[bytes, Entry]]:
+        """All entries that begin with ``prefix``, in any order."""
+
+
+class Entries:
+    """A table that travels in the state."""
+
+    __slots__ = ("found",)
+
+    def __init__(self, found: dict[bytes, Any] | None = None) -> None:
+        self.found: dict[bytes, Entry] = {
+            entry: (count, None if stamp is None else tuple(stamp)) for entry, (count, stamp) in (found or {}).items()
+        }
+
+    def get(self, entry: bytes, /) -> Entry | None:
+        """See :class:`EntryTable`."""
+        return self.found.get(entry)
+
+    def put(self, entry: bytes, value: Entry | None, /) -> None:
+        """See :class:`EntryTable`."""
+        if value is None:
+            del self.found[entry]
+        else:
+            self.found[entry] = value
+
+    def first(self, prefix: bytes, /) -> bytes | None:
+        """See :class:`EntryTable`."""
+        return min((entry for entry in self.found if entry.startswith(prefix)), default=None)
+
+    def last(self, prefix: bytes, /) -> bytes | None:
+        """See :class:`EntryTable`."""
+        return max((entry for entry in self.found if entry.startswith(prefix)), default=None)
+
+    def items(self, prefix: bytes, /) -> list[tuple[bytes, Entry]]:
+        """See :class:`EntryTable`."""
+        return [item for item in self.found.items() if item[0].startswith(prefix)]
+
+
+class Counted:
+    """What MIN, MAX, UNIQUE and GROUP_CONCAT keep: their distinct inputs with counts and first stamps."""
+
+    __slots__ = ("nans", "numbers", "size", "table")
+
+    def __init__(self, state: Sequence[Any] = (), table: EntryTable | None = None) -> None:
+        state = state or (0, 0, 0, None)
+        self.numbers: int = state[0]
+        self.nans: int = state[1]
+        self.size: int = state[2]
+        self.table: EntryTable = Entries(state[-1]) if table is None else table
+
+    def change(self, values: Sequence[Scalar], stamps: Sequence[Stamp], sign: int) -> None:
+        """Add inputs (``sign`` 1) or take them back (-1); none is NULL. Raises DamageError ``SOW-EXP-050``."""
+        for value, stamp in zip(values, stamps, strict=True):
+            for entry in self._entries(value, sign):
+                self._count(entry, stamp, sign)
+        self.size += sign * len(values)
+        if sign < 0 and min(self.size, self.numbers, self.nans) < 0:
+            raise damaged("inputs")
+
+    def _entries(self, value: Scalar, sign: int) -> tuple[bytes, ...]:
+        scalar = plain(value)
+        if isinstance(scalar, str | bytes):
+            text = text_of(scalar) or b""
+            reading = numeric_reading(text)
+            if reading is None:
+                return (_TEXT + text,)
+            return _NUMBER + ordered(reading) + self._spelled(value), _NUMERIC_TEXT + text
+        assert scalar is not None
+        self.numbers += sign
+        if scalar != scalar:
+            self.nans += sign
+            return (_NAN,)
+        return (_NUMBER + ordered(scalar) + self._spelled(value),)
+
+    def _spelled(self, value: Scalar) -> bytes:
+        return pack(value)
+
+    def _count(self, entry: bytes, stamp: Stamp, sign: int) -> None:
+        known = self.table.get(entry)
+        if sign > 0:
+            if known is None:
+                self.table.put(entry, (1, stamp))
+                return
+            count, earliest = known
+            # An unknown first stays unknown: it may lie before this one.
+            self.table.put(entry, (count + 1, earliest if earliest is None or earliest < stamp else stamp))
+            return
+        if known is None:
+            raise damaged("inputs")
+        count, earliest = known
+        if count == 1:
+            self.table.put(entry, None)
+        elif earliest is not None and stamp < earliest:
+            raise damaged("inputs")
+        else:
+            self.table.put(entry, (count - 1, None if stamp == earliest else earliest))
+
+    def merge(self, other: Counted) -> None:
+        """Add what another state of the same aggregate holds."""
+        for entry, (count, stamp) in other.table.items(b""):
+            known = self.table.get(entry)
+            if known is not None:
+                count += known[0]
+                stamp = None if stamp is None or known[1] is None else min(stamp, known[1])
+            self.table.put(entry, (count, stamp))
+        self.size += other.size
+        self.numbers += other.numbers
+        self.nans += other.nans
+
+    # answers ---------------------------------------------------------------------------------------------------------
+
+    def extreme(self, greatest: bool, inputs: Inputs) -> Scalar:
+        """The least or greatest input, the first of equals; NaN if one is; NULL of nothing."""
+        if self.nans:
+            return NAN
+        found = self._edge(greatest)
+        return None if found is None else self._value(self._first_of(self._equals(found), inputs))
+
+    def unique(self, inputs: Inputs) -> Scalar:
+        """The first input if all are equal, else NULL."""
+        least, most = self._edge(False), self._edge(True)
+        if self.nans:
+            return NAN if least is None else None
+        if least is None or most is None or self._class(least) != self._class(most):
+            return None
+        return self._value(self._first_of(self._equals(least), inputs))
+
+    def distinct(self, inputs: Inputs) -> list[Scalar]:
+        """The first of each set of equal inputs, in the order of updates."""
+        classes: dict[bytes, list[tuple[bytes, Entry]]] = {}
+        for prefix in (_NAN, _NUMBER, _TEXT) if self.numbers else (_TEXT, _NUMERIC_TEXT):
+            for item in self.table.items(prefix):
+                classes.setdefault(self._class(item[0]), []).append(item)
+        # The order between classes counts as soon as there are two, that within one as soon as it has two spellings.
+        if sum(map(len, classes.values())) > 1:
+            self._find([item for some in classes.values() for item in some], inputs)
+        firsts = []
+        for some in classes.values():
+            stamped = [(self._stamp(entry), entry) for entry, _ in some]
+            firsts.append(min(stamped) if len(stamped) > 1 else stamped[0])
+        return [self._value(entry) for _, entry in (sorted(firsts) if len(firsts) > 1 else firsts)]
+
+    def _stamp(self, entry: bytes) -> Stamp:
+        found = self.table.get(entry)
+        return () if found is None or found[1] is None else found[1]
+
+    def _edge(self, greatest: bool) -> bytes | None:
+        """An entry of the least or greatest input by the common reading, NaN aside."""
+        edge = self.table.last if greatest else self.table.first
+        texts, numbers = edge(_TEXT), edge(_NUMBER if self.numbers else _NUMERIC_TEXT)
+        if texts is None or numbers is None:
+            return numbers if texts is None else texts
+        if self.numbers:
+            # Texts without a number stand above all numbers.
+            return texts if greatest else numbers
+        return (max if greatest else min)(texts, numbers, key=lambda entry: entry[1:])
+
+    def _class(self, entry: bytes) -> bytes:
+        return entry[:_CLASS] if entry[:1] == _NUMBER else entry
+
+    def _equals(self, entry: bytes) -> list[tuple[bytes, Entry]]:
+        """All entries that are equal to one: more than one only where numbers are spelled differently."""
+        return [(entry, (1, ()))] if entry[:1] != _NUMBER else list(self.table.items(entry[:_CLASS]))
+
+    def _first_of(self, some: list[tuple[bytes, Entry]], inputs: Inputs) -> bytes:
+        if len(some) == 1:
+            return some[0][0]
+        self._find(some, inputs)
+        return min((self._stamp(entry), entry) for entry, _ in some)[1]
+
+    def _find(self, some: list[tuple[bytes, Entry]], inputs: Inputs) -> None:
+        """Set the stamps of entries that are unknown: the rows of the group know them."""
+        unknown = {entry for entry, (_, stamp) in some if stamp is None}
+        if not unknown:
+            return
+        for stamp, value in inputs(False):
+            for entry in unknown.intersection(self._asked(value)):
+                known = self.table.get(entry)
+                assert known is not None, "an entry that is unknown has a count"
+                self.table.put(entry, (known[0], stamp))
+                unknown.discard(entry)
+            if not unknown:
+                return
+        raise damaged("inputs")
+
+    def _asked(self, value: Scalar) -> tuple[bytes, ...]:
+        # Counters change where entries are made, and must not here.
+        return () if value is None else Counted()._entries(value, 1)
+
+    def _value(self, entry: bytes) -> Scalar:
+        if entry[:1] == _NAN:
+            return NAN
+        if entry[:1] == _NUMBER:
+            found: Scalar = unpack(entry[_CLASS:])
+            return found
+        text = entry[1:]
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            return text
+
+    def state(self) -> list[Any]:
+        """The state, as the module says."""
+        return [self.numbers, self.nans, self.size, _table(self.table)]
+
+
+class CountedDistinct(Counted):
+    """COUNT_DISTINCT: entries without spelling and stamps, and how many there are per first byte."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, state: Sequence[Any] = (), table: EntryTable | None = None) -> None:
+        super().__init__(state, table)
+        self.entries: list[int] = list(state[3]) if state else [0, 0, 0, 0]
+
+    def _spelled(self, value: Scalar) -> bytes:
+        return b""
+
+    def _count(self, entry: bytes, stamp: Stamp, sign: int) -> None:
+        known = self.table.get(entry)
+        count = (0 if known is None else known[0]) + sign
+        if count < 0:
+            raise damaged("inputs")
+        self.table.put(entry, (count, None) if count else None)
+        # Only the steps between 0 and 1 change how many different inputs there are.
+        if count == (sign > 0):
+            self.entries[entry[0] - 1] += sign
+
+    def merge(self, other: Counted) -> None:
+        """Add what another state of the same aggregate holds."""
+        for entry, (count, _) in other.table.items(b""):
+            known = self.table.get(entry)
+            self.table.put(entry, (count + (known[0] if known is not None else 0), None))
+            self.entries[entry[0] - 1] += known is None
+        self.size += other.size
+        self.numbers += other.numbers
+        self.nans += other.nans
+
+    def result(self) -> int:
+        """How many different inputs there are."""
+        nans, numbers, texts, numeric_texts = self.entries
+        return nans + numbers + texts if self.numbers else texts + numeric_texts
+
+    def state(self) -> list[Any]:
+        """The state, as the module says."""
+        return [self.numbers, self.nans, self.size, self.entries, _table(self.table)]
+
+
+class Latest:
+    """The value with the highest stamp: ANY, and the last row of a group."""
+
+    __slots__ = ("known", "size", "stamp", "value")
+
+    def __init__(self, state: Sequence[Any] = ()) -> None:
+        state = state or (0, (), True, None)
+        self.size: int = state[0]
+        self.stamp: Stamp = tuple(state[1])
+        self.known: bool = state[2]
+        self.value: Any = state[3]
+
+    def change(self, values: Sequence[Any], stamps: Sequence[Stamp], sign: int) -> None:
+        """Add values (``sign`` 1) or take them back (-1). Raises DamageError ``SOW-EXP-050``."""
+        if not values:
+            return
+        self.size += sign * len(values)
+        place = max(range(len(stamps)), key=stamps.__getitem__)
+        if sign > 0:
+            # Above the highest stamp that there ever was, also where the value of that one is gone.
+            if self.size == len(values) or stamps[place] > self.stamp:
+                self.stamp, self.known, self.value = stamps[place], True, values[place]
+            return
+        if self.size < 0 or stamps[place] > self.stamp:
+            raise damaged("rows")
+        if self.size == 0:
+            self.stamp, self.known, self.value = (), True, None
+        elif stamps[place] == self.stamp:
+            self.known, self.value = False, None
+
+    def merge(self, other: Latest) -> None:
+        """Add what another state holds."""
+        if not self.size or (other.size and other.stamp > self.stamp):
+            self.stamp, self.known, self.value = other.stamp, other.known, other.value
+        self.size += other.size
+
+    def find(self, values: Iterable[tuple[Stamp, Any]]) -> None:
+        """Set the latest from the values that are left, given in descending order of stamps."""
+        for stamp, value in values:
+            self.stamp, self.known, self.value = stamp, True, value
+            return
+        raise damaged("rows")
+
+    def result(self, inputs: Inputs) -> Scalar:
+        """The latest input that is not NULL; NULL of nothing."""
+        if not self.known:
+            self.find((stamp, value) for stamp, value in inputs(True) if value is not None)
+        found: Scalar = self.value
+        return found
+
+    def state(self) -> list[Any]:
+        """The state, as the module says."""
+        return [self.size, self.stamp, self.known, self.value]
+
+
+def _table(table: EntryTable) -> dict[bytes, Entry] | None:
+    return dict(sorted(table.found.items())) if isinstance(table, Entries) else None
+
+
+def no_rows(_: bool) -> Iterable[Any]:
+    """For groups from which nothing is taken back: their rows are never asked for."""
+    raise damaged("rows")

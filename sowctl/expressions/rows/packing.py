@@ -1,0 +1,54 @@
+"""Slot values as msgpack: what a cache keeps of rows and aggregates, in one spelling per value.
+
+Strings that are UTF-8 are ``str``, others ``bin``; a number with its original text is extension 1 over ``[value,
+text]``, a value list is extension 2 over ``[items, dropped]``; everything else is itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import msgpack
+
+from sowctl.values.fields import Number, SlotValue, Values
+
+_NUMBER, _VALUES = 1, 2
+
+
+def _told(value: Any) -> Any:
+    if type(value) is Number:
+        return msgpack.Ext(_NUMBER, _ENCODER.encode([value.value, value.text]))
+    if type(value) is Values:
+        return msgpack.Ext(_VALUES, _ENCODER.encode([plainly(value.items), value.dropped]))
+    raise TypeError(f"{type(value).__name__} is no slot value")
+
+
+def _read(code: int, data: memoryview) -> Any:
+    first, second = _DECODER.decode(data)
+    return Number(first, second) if code == _NUMBER else Values(tuple(first), second)
+
+
+_ENCODER = msgpack.Encoder(enc_hook=_told)
+_DECODER = msgpack.Decoder(ext_hook=_read)
+
+
+def plainly(values: tuple[SlotValue, ...]) -> list[SlotValue]:
+    """The values with every String that is UTF-8 as ``str``: one spelling for equal Strings."""
+    return [_text(value) if type(value) is bytes else value for value in values]
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def pack(value: Any) -> bytes:
+    """A slot value, or lists, maps and plain values around some."""
+    return _ENCODER.encode(_text(value) if type(value) is bytes else value)
+
+
+def unpack(data: bytes | memoryview) -> Any:
+    """What :func:`pack` was given; tuples come as lists."""
+    return _DECODER.decode(data)

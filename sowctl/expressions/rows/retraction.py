@@ -1,0 +1,238 @@
+"""Groups of a projection from which messages can be taken back: what a view keeps so that a change costs one change.
+
+A message is read into a :class:`Contribution`; a group adds contributions and gives them back, in any order. What is
+left answers as :meth:`Projection.fields` does over the messages that are left, in the order of their stamps: a law of
+the tests. A contribution must be given back as it was added, stamp included, so whoever keeps groups keeps the
+contributions too (:meth:`Retractable.packed`, :meth:`Retractable.unpacked`): by source record to find the old one, and
+by group and stamp for the few questions that counts cannot answer (:data:`Rows`).
+
+Two states of one group add up (:meth:`Group.merge`): parts of a job each make some, and nothing is read twice.
+
+State of a group, msgpack: ``[latest, state per aggregate call ...]`` with the states of ``sums`` and ``counted``, and
+``latest`` as that of ANY with ``[row, header or nil]`` as its value: the slots that the fields read from the last
+message, and its header where they ask for one. :data:`STATES` counts its versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from msgspec.structs import astuple
+
+from sowctl.expressions.environment import NO_HEADER, Environment, Header
+from sowctl.expressions.rows.aggregates import joined
+from sowctl.expressions.rows.counted import Counted, CountedDistinct, EntryTable, Inputs, Latest, Stamp, no_rows
+from sowctl.expressions.rows.packing import pack, plainly, unpack
+from sowctl.expressions.rows.sums import Average, Count, Deviation, Sum
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Row, Scalar, SlotValue
+
+if TYPE_CHECKING:
+    from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
+
+STATES = 1
+"""Version of the states: another one holds other things, and is made anew from the sources."""
+
+
+class Contribution(NamedTuple):
+    """What one message adds to its group: its stamp, an input per aggregate (NULL too), the kept slots, its header.
+
+    The stamp is the message's place in the order of updates, and no other message of the group has it: (txid, time)
+    and the keys of the source records, for instance.
+    """
+
+    stamp: Stamp
+    inputs: tuple[Scalar, ...]
+    row: Row
+    header: Header | None
+
+
+Rows: TypeAlias = Callable[[bool], Iterable[Contribution]]
+"""The contributions that a group still has, ascending by stamp; descending for True. Mostly the first one is enough."""
+Tables: TypeAlias = Callable[[int], EntryTable | None]
+"""Where the counted inputs of an aggregate, by its number, are kept; None for those that travel in the state."""
+_Part: TypeAlias = Count | Sum | Counted | Latest
+
+_CALLS: dict[str, Callable[[Sequence[Any], EntryTable | None], _Part]] = {
+    "COUNT": lambda state, _: Count(state),
+    "SUM": lambda state, _: Sum(state),
+    "AVG": lambda state, _: Average(state),
+    "STDDEV_POP": lambda state, _: Deviation(0, state),
+    "STDDEV_SAMP": lambda state, _: Deviation(1, state),
+    "COUNT_DISTINCT": CountedDistinct,
+    "ANY": lambda state, _: Latest(state),
+    # These keep the same and differ in what is asked of it.
+    **dict.fromkeys(("MIN", "MAX", "UNIQUE", "GROUP_CONCAT"), Counted),
+}
+"""The state of an aggregate call from what :meth:`Retractable.pack` wrote; of no input from nothing."""
+
+
+_NO_VALUE = type(None)
+
+
+class Group:
+    """The state of one group: its latest message, and a state per aggregate call."""
+
+    __slots__ = ("latest", "parts")
+
+    def __init__(self, latest: Latest, parts: list[_Part]) -> None:
+        self.latest = latest
+        self.parts = parts
+
+    @property
+    def size(self) -> int:
+        """How many messages the group has; one without any vanishes."""
+        return self.latest.size
+
+    def stamp(self, rows: Rows = no_rows) -> Stamp:
+        """The highest stamp of its messages."""
+        self._find(rows)
+        return self.latest.stamp
+
+    def _find(self, rows: Rows) -> None:
+        if not self.latest.known:
+            self.latest.find((one.stamp, _last(one)) for one in rows(True))
+
+    def change(self, some: Sequence[Contribution], sign: int) -> None:
+        """Add messages (``sign`` 1) or take them back (-1).
+
+        Raises DamageError ``SOW-EXP-050`` where more is taken than there is: the state belongs to other messages, is
+        spoilt now, and has to be made anew.
+        """
+        stamps = [one.stamp for one in some]
+        self.latest.change([_last(one) for one in some], stamps, sign)
+        for number, part in enumerate(self.parts):
+            values = [one.inputs[number] for one in some]
+            places: Sequence[Stamp] = stamps
+            # Aggregates ignore NULLs.
+            if _NO_VALUE in set(map(type, values)):
+                places = [stamp for stamp, value in zip(stamps, values, strict=True) if value is not None]
+                values = [value for value in values if value is not None]
+            _change(part, values, places, sign)
+
+    def take(self, state: GroupState, projection: Projection) -> None:
+        """Add the messages of a group that was made forward, by rows or on columns, with unique stamps."""
+        kept = tuple(plainly(tuple([state.row[place] for place in projection.keeps])))
+        size = state.size
+        header = None if state.header is NO_HEADER else list(astuple(state.header))
+        other = Latest((size, state.stamp, True, [list(kept), header]))
+        self.latest.merge(other)
+        for part, ordered, inputs in zip(self.parts, projection.ordered, state.inputs, strict=True):
+            stamps: Sequence[Stamp] = state.stamps if ordered else ()
+            values = plainly(tuple(inputs))
+            if ordered and _NO_VALUE in set(map(type, values)):
+                stamps = [stamp for stamp, value in zip(stamps, values, strict=True) if value is not None]
+                values = [value for value in values if value is not None]
+            _change(part, values, stamps or [()] * len(values), 1)  # type: ignore[arg-type]  # no lists among them
+
+    def merge(self, other: Group) -> None:
+        """Add the messages of another state of the same group."""
+        self.latest.merge(other.latest)
+        for mine, its in zip(self.parts, other.parts, strict=True):
+            mine.merge(its)  # type: ignore[arg-type]  # states of one aggregate call are of one class
+
+
+def _last(one: Contribution) -> list[Any]:
+    return [list(one.row), None if one.header is None else list(astuple(one.header))]
+
+
+def _change(part: _Part, values: list[Scalar], stamps: Sequence[Stamp], sign: int) -> None:
+    if not values:
+        return
+    if isinstance(part, Counted | Latest):
+        part.change(values, stamps, sign)
+    else:
+        part.change(values, sign)
+
+
+class Retractable:
+    """A projection whose groups take messages and give them back."""
+
+    def __init__(self, projection: Projection) -> None:
+        self.projection = projection
+        self._names = [call.name for call in projection.aggregates]
+
+    def contributions(
+        self,
+        rows: Sequence[Row],
+        stamps: Sequence[Stamp],
+        env: Environment,
+        headers: Sequence[Header] | None = None,
+    ) -> tuple[list[GroupKey], list[Contribution]]:
+        """The group's key and the contribution of each message. Raises LimitError as :meth:`Projection.add`."""
+        width, keeps = self.projection.width, self.projection.keeps
+        keys: list[GroupKey] = []
+        found = []
+        wanted = headers if headers is not None and self.projection.uses_header else [None] * len(rows)
+        for values, row, stamp, header in zip(
+            self.projection.read(rows, env, headers), rows, stamps, wanted, strict=True
+        ):
+            keys.append(tuple(map(text_of, values[:width])))
+            kept = tuple(plainly(tuple([row[place] for place in keeps])))
+            found.append(Contribution(stamp, tuple(plainly(values[width:])), kept, header))  # type: ignore[arg-type]  # loops append scalars
+        return keys, found
+
+    def empty(self, tables: Tables | None = None) -> Group:
+        """A group without messages."""
+        return self._group((), tables)
+
+    def _group(self, state: Sequence[Any], tables: Tables | None) -> Group:
+        latest, *states = state or [()] * (len(self._names) + 1)
+        parts = [
+            _CALLS[name](states[number], None if tables is None else tables(number))
+            for number, name in enumerate(self._names)
+        ]
+        return Group(Latest(latest), parts)
+
+    def fields(self, group: Group, env: Environment, rows: Rows = no_rows) -> list[SlotValue]:
+        """The values of a group's fields, in the order of the projection's destinations.
+
+        ``rows`` are asked only for what a removal made unknown; the group then knows it again, so a state that is kept
+        is best written after this. Raises DamageError ``SOW-EXP-050`` where they hold other messages than the group.
+        """
+        group._find(rows)
+        row, header = group.latest.value
+
+        def results(delimiters: Sequence[SlotValue]) -> list[Scalar]:
+            return [
+                _result(name, part, delimiter, _inputs(rows, number))
+                for number, (name, part, delimiter) in enumerate(zip(self._names, group.parts, delimiters, strict=True))
+            ]
+
+        return self.projection.made(row, NO_HEADER if header is None else Header(*header), results, env)
+
+    def pack(self, group: Group) -> bytes:
+        """The state of a group; entries that a cache keeps in tables are not in it."""
+        return pack([group.latest.state(), *(part.state() for part in group.parts)])
+
+    def unpack(self, state: bytes | memoryview, tables: Tables | None = None) -> Group:
+        """The group of a state that :meth:`pack` made for this projection."""
+        return self._group(unpack(state), tables)
+
+    @staticmethod
+    def packed(contribution: Contribution) -> bytes:
+        """A contribution as msgpack: ``[stamp, inputs, row, header or nil]``."""
+        return pack([contribution.stamp, contribution.inputs, *_last(contribution)])
+
+    @staticmethod
+    def unpacked(data: bytes | memoryview) -> Contribution:
+        """The contribution of :meth:`packed`."""
+        stamp, inputs, row, header = unpack(data)
+        return Contribution(tuple(stamp), tuple(inputs), tuple(row), None if header is None else Header(*header))
+
+
+def _inputs(rows: Rows, number: int) -> Inputs:
+    return lambda descending: ((one.stamp, one.inputs[number]) for one in rows(descending))
+
+
+def _result(name: str, part: _Part, delimiter: SlotValue, inputs: Inputs) -> Scalar:
+    if isinstance(part, Latest):
+        return part.result(inputs)
+    if not isinstance(part, Counted) or isinstance(part, CountedDistinct):
+        return part.result()
+    if name == "UNIQUE":
+        return part.unique(inputs)
+    if name == "GROUP_CONCAT":
+        return joined(part.distinct(inputs), text_of(delimiter))
+    return part.extreme(name == "MAX", inputs)

@@ -1,0 +1,288 @@
+"""Law: groups to which messages come and from which they go answer as if made from the messages that are left."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sowctl.errors import DamageError
+from sowctl.expressions.compile import compile_projection
+from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.functions import AGGREGATES
+from sowctl.expressions.rows.counted import Entries, Entry, ordered
+from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
+from sowctl.expressions.rows.retraction import Contribution, Group, Retractable
+from sowctl.expressions.rows.sums import Average, Deviation, Sum
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Number, Row, SlotValue, Values
+
+ENV = Environment(lambda: 5_000_000)
+CALLS = sorted(AGGREGATES)
+FIELDS = (
+    "/g, /v AS /last",
+    *(f"{name}(/v) AS /{name}" for name in CALLS),
+    "GROUP_CONCAT(/v, /d) AS /apart, SUM(/w) / COUNT(/v) AS /ratio, IF(SUM(/v) > 3, MAX(/w), /v) AS /chosen",
+    "SUM(IF(/v > 1, 1, 0)) AS /above, MIN(/l) AS /first, LAST_UPDATED() AS /updated",
+)
+PROGRAM = compile_projection(list(FIELDS), "/g")
+PLACES = {slot.path.steps[0].name: place for place, slot in enumerate(PROGRAM.slots)}
+FEW: tuple[SlotValue, ...] = (
+    None, 1, 1.0, "1", "1.0", b"1", True, False, 0.0, -0.0, 2, "2", 2.5, "a", "b", "", b"\xff", "é", " 7 ", 7,
+    2**53, 2**53 + 1, float(2**53), 2**64 - 1, -(2**63), 1e308, -1e308, 5e-324, 0.1, math.nan, math.inf, -math.inf,
+    Number(1.5, b"1.50"), Number(1.5, b"15e-1"), Number(3, b" 3"), Values((4, 5)), Values((), True),
+)  # fmt: skip
+ORDINARY: tuple[SlotValue, ...] = (None, 1, 1.0, "1", True, 2, 2.5, "2.50", Number(2.5, b"2.50"), "a", "b")
+
+
+def _row(group: SlotValue, value: SlotValue, weight: SlotValue, delimiter: SlotValue) -> Row:
+    given = {"g": group, "v": value, "w": weight, "d": delimiter, "l": value}
+    return tuple([given[slot.path.steps[0].name] for slot in PROGRAM.slots])
+
+
+def _messages(values: Sequence[SlotValue]) -> st.SearchStrategy[Row]:
+    one = st.sampled_from(values)
+    groups = st.sampled_from(["x", 1, "1", Number(1, b"1"), None])
+    return st.builds(_row, groups, one, st.sampled_from([3, -5, 2.25, None, 2**63]), st.sampled_from(["-", None, 7]))
+
+
+STEPS = st.sampled_from([FEW, ORDINARY]).flatmap(
+    lambda values: st.lists(st.tuples(st.integers(0, 6), _messages(values)), min_size=1, max_size=40)
+)
+"""A step writes the record of a key again, or takes it away where its number is 0 and it is there."""
+
+
+def _header(stamp: tuple[int, ...]) -> Header:
+    return Header(last_updated=stamp[0] * 1000)
+
+
+def _spelled(values: Sequence[SlotValue]) -> list[Any]:
+    return [None if value is None else (type(value) in (str, bytes), type(value).__name__ if type(value)
+            not in (str, bytes) else "", text_of(value)) for value in values]  # fmt: skip
+
+
+def expected(left: dict[int, tuple[tuple[int, ...], Row]]) -> dict[GroupKey, list[Any]]:
+    groups: dict[GroupKey, GroupState] = {}
+    stamped = sorted(left.values(), key=lambda item: item[0])
+    PROGRAM.add(groups, [row for _, row in stamped], ENV, [_header(stamp) for stamp, _ in stamped])
+    return {key: _spelled(PROGRAM.fields(group, ENV)) for key, group in groups.items()}
+
+
+class Cache:
+    """What a view keeps: contributions by record, groups, and counted inputs in the state or in tables."""
+
+    def __init__(self, in_tables: bool) -> None:
+        self.program = Retractable(PROGRAM)
+        self.kept: dict[int, tuple[GroupKey, bytes]] = {}
+        self.groups: dict[GroupKey, bytes] = {}
+        self.tables: dict[tuple[GroupKey, int], Table] = {}
+        self.in_tables = in_tables
+
+    def step(self, at: int, key: int, row: Row | None) -> None:
+        old = self.kept.pop(key, None)
+        if old is not None:
+            self._change(old[0], self.program.unpacked(old[1]), -1)
+        if row is not None:
+            stamp = (at, key)
+            [group], [one] = self.program.contributions([row], [stamp], ENV, [_header(stamp)])
+            self.kept[key] = group, self.program.packed(one)
+            self._change(group, one, 1)
+
+    def _change(self, key: GroupKey, one: Contribution, sign: int) -> None:
+        group = self._group(key)
+        group.change([one], sign)
+        self.groups[key] = self.program.pack(group)
+        if not group.size:
+            del self.groups[key]
+
+    def _group(self, key: GroupKey) -> Group:
+        tables = (lambda number: self.tables.setdefault((key, number), Table())) if self.in_tables else None
+        state = self.groups.get(key)
+        return self.program.empty(tables) if state is None else self.program.unpack(state, tables)
+
+    def rows(self, key: GroupKey, descending: bool) -> Iterator[Contribution]:
+        found = [self.program.unpacked(data) for group, data in self.kept.values() if group == key]
+        yield from sorted(found, key=lambda one: one.stamp, reverse=descending)
+
+    def answer(self) -> dict[GroupKey, list[Any]]:
+        found = {}
+        for key in self.groups:
+            group = self._group(key)
+            found[key] = _spelled(
+                self.program.fields(group, ENV, lambda descending, key=key: self.rows(key, descending))
+            )
+            assert group.stamp() == max(
+                self.program.unpacked(data).stamp for at, data in self.kept.values() if at == key
+            )
+            self.groups[key] = self.program.pack(group)
+        return found
+
+
+class Table:
+    """Entries beside the state, as a cache may keep them."""
+
+    def __init__(self) -> None:
+        self._found = Entries()
+
+    def get(self, entry: bytes, /) -> Entry | None:
+        return self._found.get(entry)
+
+    def put(self, entry: bytes, value: Entry | None, /) -> None:
+        self._found.put(entry, value)
+
+    def first(self, prefix: bytes, /) -> bytes | None:
+        return self._found.first(prefix)
+
+    def last(self, prefix: bytes, /) -> bytes | None:
+        return self._found.last(prefix)
+
+    def items(self, prefix: bytes, /) -> Iterable[tuple[bytes, Entry]]:
+        return self._found.items(prefix)
+
+
+@settings(max_examples=300)
+@given(STEPS, st.booleans())
+def test_groups_answer_as_if_made_from_what_is_left(steps: list[tuple[int, Row]], in_tables: bool) -> None:
+    cache, left = Cache(in_tables), {}
+    for at, (key, row) in enumerate(steps, 1):
+        gone = key == 0 and key in left
+        cache.step(at, key, None if gone else row)
+        if gone:
+            del left[key]
+        else:
+            left[key] = ((at, key), row)
+        assert cache.answer() == expected(left)
+    for key in list(left):
+        cache.step(0, key, None)
+    assert not cache.groups
+    assert all(not table.items(b"") for table in cache.tables.values())
+
+
+@given(STEPS, st.integers(1, 5))
+def test_states_of_parts_add_up(steps: list[tuple[int, Row]], parts: int) -> None:
+    program, whole = Retractable(PROGRAM), {at: ((at, 0), row) for at, (_, row) in enumerate(steps)}
+    groups: dict[GroupKey, Group] = {}
+    for part in range(parts):
+        made: dict[GroupKey, Group] = {}
+        some = [item for at, item in whole.items() if at % parts == part]
+        headers = [_header(stamp) for stamp, _ in some]
+        keys, found = program.contributions([row for _, row in some], [stamp for stamp, _ in some], ENV, headers)
+        for key, one in zip(keys, found, strict=True):
+            made.setdefault(key, program.empty()).change([one], 1)
+        for key, group in made.items():
+            groups.setdefault(key, program.empty()).merge(program.unpack(program.pack(group)))
+    assert {key: _spelled(program.fields(group, ENV)) for key, group in groups.items()} == expected(whole)
+
+
+@given(STEPS)
+def test_groups_that_were_made_forward_are_taken_as_they_are(steps: list[tuple[int, Row]]) -> None:
+    program = Retractable(PROGRAM)
+    rows = [row for _, row in steps]
+    stamps = [(at, 0) for at in range(len(rows))]
+    headers = [_header(stamp) for stamp in stamps]
+    forward: dict[GroupKey, GroupState] = {}
+    PROGRAM.add(forward, rows, ENV, headers, stamps)
+    singly: dict[GroupKey, Group] = {}
+    for key, one in zip(*program.contributions(rows, stamps, ENV, headers), strict=True):
+        singly.setdefault(key, program.empty()).change([one], 1)
+    for key, state in forward.items():
+        group = program.empty()
+        group.take(state, PROGRAM)
+        assert program.pack(group) == program.pack(singly[key])
+
+
+@given(STEPS)
+def test_columns_and_rows_give_one_state(steps: list[tuple[int, Row]]) -> None:
+    np = pytest.importorskip("numpy")
+    from sowctl.expressions.columns.column import column_of
+    from sowctl.expressions.columns.grouping import add_columns
+
+    projection: Projection = compile_projection(list(FIELDS[:-1]), "/g")
+    rows = [tuple([row[PLACES[slot.path.steps[0].name]] for slot in projection.slots]) for _, row in steps]
+    columns = {slot: column_of([row[place] for row in rows]) for place, slot in enumerate(projection.slots)}
+    txids = np.arange(len(rows), dtype=np.uint64)
+    forward: dict[GroupKey, GroupState] = {}
+    add_columns(projection, forward, columns, len(rows), ENV, txids, txids)
+    program = Retractable(projection)
+    keys, found = program.contributions(rows, [(at, at) for at in range(len(rows))], ENV)
+    singly: dict[GroupKey, Group] = {}
+    for key, one in zip(keys, found, strict=True):
+        singly.setdefault(key, program.empty()).change([one], 1)
+    for key, state in forward.items():
+        group = program.empty()
+        group.take(state, projection)
+        assert _spelled(program.fields(group, ENV)) == _spelled(program.fields(singly[key], ENV))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_of_doubles_are_exact_after_ten_thousand_steps(seed: int) -> None:
+    source = random.Random(seed)
+    left: list[float] = []
+    total, mean, spread = Sum(), Average(), Deviation(0)
+    for step in range(10_000):
+        if left and source.random() < 0.48:
+            value, sign = left.pop(source.randrange(len(left))), -1
+        else:
+            special = source.choice([math.nan, math.inf, -math.inf])
+            value = special if source.random() < 0.01 else source.uniform(-1, 1) * 10.0 ** source.randrange(-300, 300)
+            left.append(value)
+            sign = 1
+        for part in (total, mean, spread):
+            part.change([value], sign)
+        if step % 500 == 0:
+            total = Sum(total.state())
+    finite = [value for value in left if math.isfinite(value)]
+    for part in (total, mean, spread):
+        part.change([value for value in left if not math.isfinite(value)], -1)
+    assert total.result() == math.fsum(finite)
+    fresh = Sum()
+    fresh.change(finite, 1)
+    assert total.state() == fresh.state()
+    assert mean.result() == pytest.approx(math.fsum(finite) / len(finite), rel=1e-15)
+    for part in (total, mean, spread):
+        part.change(finite, -1)
+        assert part.result() is None
+        assert not any(part.state())
+
+
+def test_special_values_come_and_go() -> None:
+    part = Sum()
+    part.change([1e308, 1.0, -1e308], 1)
+    assert part.result() == 1.0
+    for values, expected in (([math.inf], math.inf), ([-math.inf], None), ([math.nan], None)):
+        part.change(values, 1)
+        assert part.result() == expected or math.isnan(part.result())  # type: ignore[arg-type]
+    part.change(["no number", math.nan, math.inf], 1)
+    part.change([math.nan, math.inf, math.nan, math.inf, "no number", -math.inf], -1)
+    assert part.result() == 1.0
+    part.change([1e308, -1e308, 1.0], -1)
+    assert part.result() is None
+
+
+@given(st.lists(st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.sampled_from([2**53 + 1, 2.0**60])))
+def test_ordered_bytes_sort_as_numbers(values: list[int | float]) -> None:
+    for one in values:
+        for other in [*values, one + 1 if abs(one) < 2**62 else one, float(one)]:
+            assert (ordered(one) < ordered(other), ordered(one) == ordered(other)) == (one < other, one == other)
+
+
+def test_taking_more_than_there_is_raises() -> None:
+    program = Retractable(PROGRAM)
+    rows = [_row("x", value, 1, "-") for value in (1, "1", 2)]
+    _, [one, other, never] = program.contributions(rows, [(1,), (2,), (3,)], ENV)
+    for taken in ([one, one], [never], [one, never]):
+        group = program.empty()
+        group.change([one, other], 1)
+        with pytest.raises(DamageError) as caught:
+            for some in taken:
+                group.change([some], -1)
+        assert caught.value.code == "SOW-EXP-050"
+    for part in (Sum(), Average(), Deviation(1)):
+        part.change([1.5, 2], 1)
+        with pytest.raises(DamageError):
+            part.change([2.5], -1)
